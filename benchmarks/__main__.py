@@ -39,7 +39,14 @@ def main() -> None:
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)
         flower = measure.flower(options.flower_turns, 30)
-    page = report.page(training, flower, scoring, peak, times, options.turns)
+    page = report.page(
+        training=training,
+        flower=flower,
+        scoring=scoring,
+        peak=peak,
+        clustering=times,
+        turns=options.turns,
+    )
     options.out.write_text(page)
     print(page)
 

@@ -25,7 +25,9 @@ from fedkin.run.folder import checkpoint
 from tests.process import flower_project as project
 from tests.process.flower_lab import SUPERLINK, Ended, Lab
 
-CAPACITY, PATIENCE, SPARE = 8, 900.0, 5.0
+CAPACITY = 8
+PATIENCE = 900.0
+SPARE = 5.0
 DATA = {**project.DATA, "clients": CAPACITY}
 
 
@@ -33,11 +35,10 @@ class Churn:
     """One federation and its records."""
 
     def __init__(self, folder: Path, deadline: float, rounds: int) -> None:
-        self.folder, self.deadline, self.resumed = (
-            folder,
-            deadline,
-            0,
-        )  # the current round at the kill
+        # The current round at the kill.
+        self.folder = folder
+        self.deadline = deadline
+        self.resumed = 0
         federation = {"capacity": CAPACITY, "wait_for": 4, "deadline": deadline}
         self.sections: dict[str, dict[str, Any]] = {
             "federation": federation | {"registered": True},
@@ -58,7 +59,8 @@ class Churn:
 
     def wait_for_rounds(self, rounds: int) -> None:
         """Wait until so many more rounds are done."""
-        target, end = len(self.records()) + rounds, time.monotonic() + PATIENCE
+        target = len(self.records()) + rounds
+        end = time.monotonic() + PATIENCE
         while len(self.records()) < target:
             if time.monotonic() > end:
                 sys.exit(f"no round was done in {PATIENCE:.0f} s")
@@ -148,8 +150,11 @@ def check(churn: Churn) -> list[str]:
         f"round {churn.resumed}, which was restarted and waited for the nodes: "
         f"{seconds[churn.resumed]:.1f} s"
     )
-    longest = max(own for round, own in enumerate(seconds) if round not in (0, churn.resumed))
-    records, (state, _) = churn.records(), checkpoint.newest(churn.folder / "run" / "checkpoints")
+    longest = max(
+        duration for round, duration in enumerate(seconds) if round not in (0, churn.resumed)
+    )
+    records = churn.records()
+    state, _ = checkpoint.newest(churn.folder / "run" / "checkpoints")
     assignment = state.state.assignment.tolist()
     print(
         f"rounds {len(records) - 1}, longest {longest:.1f} s of {churn.deadline:.0f}, clusters "

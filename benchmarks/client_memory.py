@@ -54,8 +54,8 @@ class DiaryEntry(Task):
             "diary", rows.clients, np.zeros((len(every), self.numbers), np.float32)
         )
         new = [
-            rows.drawn().client(int(one)).random(self.numbers, np.float32)
-            for one in rows.ids[rows.clients]
+            rows.drawn().client(int(client)).random(self.numbers, np.float32)
+            for client in rows.ids[rows.clients]
         ]
         diary = 0.5 * diary + np.stack(new)
         rows.store("diary", every, diary)
@@ -91,12 +91,12 @@ def one_sample_clients(clients: int) -> FederatedData:
     x = np.random.default_rng(0).normal(size=(2 * clients, 2)).astype(np.float32)
     rows = np.arange(2 * clients).reshape(2, clients, 1)
     return FederatedData(
-        "one sample",
-        x,
-        np.arange(2 * clients) % 2,
-        2,
-        Ragged.of(list(rows[0])),
-        Ragged.of(list(rows[1])),
+        name="one sample",
+        x=x,
+        y=np.arange(2 * clients) % 2,
+        classes=2,
+        train=Ragged.of(list(rows[0])),
+        test=Ragged.of(list(rows[1])),
     )
 
 
@@ -116,7 +116,7 @@ def go_on(folder: Path, clients: int, numbers: int, rounds: int) -> None:
 
 
 def in_process(folder: Path, *settings: int, kill_after: float | None = None) -> int:
-    """Run in a process of its own, which is killed after some seconds; its exit code."""
+    """Run in a new process, which is killed after some seconds; its exit code."""
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -139,7 +139,9 @@ def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) ->
     """
     start = time.perf_counter()
     assert in_process(folder / "whole", *settings) == 0
-    seconds, moments, killed = time.perf_counter() - start, np.random.default_rng(seed), 0
+    seconds = time.perf_counter() - start
+    moments = np.random.default_rng(seed)
+    killed = 0
     for _ in range(kills):
         after = 0.2 + moments.random() * seconds / 2
         killed += in_process(folder / "killed", *settings, kill_after=after) == -signal.SIGKILL
@@ -159,20 +161,24 @@ def _arrays(checkpoints: Path) -> dict[str, np.ndarray]:
 def seconds_to_write(folder: Path, clients: int, numbers: int, turns: int = 5) -> float:
     """Median seconds of a checkpoint with the memory of so many clients, synchronised with the
     disk."""
-    memory, every = ClientMemory(clients), np.arange(clients)
+    memory = ClientMemory(clients)
     memory.write(
-        "diary",
-        "diary",
-        _KEPT,
-        every,
-        np.random.default_rng(0).random((clients, numbers), np.float32),
+        task="diary",
+        name="diary",
+        memory=_KEPT,
+        clients=np.arange(clients),
+        values=np.random.default_rng(0).random((clients, numbers), np.float32),
     )
     state = fk.State(np.zeros((1, 10), np.float32), np.zeros(clients, np.int64))
     times = []
     for turn in range(turns):
         start = time.perf_counter()
         checkpoint.save(
-            folder, checkpoint.Checkpoint(turn, state, {}, {}, 0.0, memory.arrays()), "fingerprint"
+            folder,
+            checkpoint.Checkpoint(
+                round=turn, state=state, down={}, up={}, seconds=0.0, memory=memory.arrays()
+            ),
+            "fingerprint",
         )
         times.append(time.perf_counter() - start)
     return float(np.median(times))

@@ -1,4 +1,4 @@
-"""The server's clustering and a client's choice of a cluster, each beside a plain implementation."""
+"""Time the server's clustering and a client's choice of a cluster against plain implementations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def similarity(count: int) -> np.ndarray:
 def plain_madc(s: np.ndarray) -> np.ndarray:
     """Eq. 6 as it is written: all triples at once."""
     n = len(s)
-    left, right = np.repeat(s[:, None], n, axis=1), np.repeat(s[None], n, axis=0)
+    left = np.repeat(s[:, None], n, axis=1)
+    right = np.repeat(s[None], n, axis=0)
     apart = np.abs(left - right)
     third = np.arange(n)
     counts = (third != third[:, None, None]) & (third != third[None, :, None])
@@ -49,7 +50,8 @@ def plain_madc(s: np.ndarray) -> np.ndarray:
 
 def madc_beside(turns: int) -> tuple[Times, Times]:
     """Our MADC beside the plain one for few clients, and ours for 1,000."""
-    small, large = similarity(MADC_SMALL), similarity(1000)
+    small = similarity(MADC_SMALL)
+    large = similarity(1000)
     assert np.allclose(madc(small), plain_madc(small), atol=1e-6)
     both = take_turns(
         {"MADC": lambda _: madc(small), "plain": lambda _: plain_madc(small)}, turns, 1
@@ -61,7 +63,8 @@ def choice(turns: int, clusters: int = 3) -> Times:
     """A cohort of 20 clients choosing among K models, and K forward passes over the same data."""
     world, start = simulated(clients(20, mean=600), "784-128-10")
     models = np.repeat(start, clusters, axis=0)
-    all_clients, zeros = np.arange(20), np.zeros(20, np.int64)
+    all_clients = np.arange(20)
+    zeros = np.zeros(20, np.int64)
 
     def passes(_: int) -> None:
         for _ in range(clusters):
@@ -75,9 +78,11 @@ def choice(turns: int, clusters: int = 3) -> Times:
 def shift_test(turns: int) -> Times:
     """The shift test of 10,000 clients with ten classes."""
     rng = np.random.default_rng(0)
-    before, after = rng.integers(0, 50, (10_000, 10)), rng.integers(0, 50, (10_000, 10))
+    before = rng.integers(0, 50, (10_000, 10))
+    after = rng.integers(0, 50, (10_000, 10))
     world = FakeWorld(np.zeros((10_000, 1), np.float32), before.sum(axis=1), counts=before)
-    world.counts, all_clients = after, np.arange(10_000)
+    world.counts = after
+    all_clients = np.arange(10_000)
     tests = ("label_blind", "label_aware")
     return take_turns(
         {t: lambda _, t=t: world.run(Shifted(t, 0.2), all_clients) for t in tests}, turns

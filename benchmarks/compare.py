@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 METHODS = ("fedavg", "fedprox", "ifca", "fedgroup", "flexcfl")
@@ -45,9 +46,9 @@ def main() -> None:
         root = Path(folder)
         study = root / "study.toml"
         study.write_text(STUDY.format(model="mclr", rounds=options.rounds))
-        together = ("compare", str(study), "--methods", ",".join(METHODS), "--seeds")
-        timed(*together, "1", "run.rounds=3", "--out", str(root / "first"))
-        ours = timed(*together, str(options.seeds), "--out", str(root / "together"))
+        timed_comparison = partial(timed, "compare", str(study), "--methods", ",".join(METHODS))
+        timed_comparison("--seeds", "1", "run.rounds=3", "--out", str(root / "first"))
+        ours = timed_comparison("--seeds", str(options.seeds), "--out", str(root / "together"))
         single = sum(
             timed(
                 "run",
@@ -62,8 +63,7 @@ def main() -> None:
     runs = len(METHODS) * options.seeds
     print(
         f"{runs} runs of {options.rounds} rounds: {ours:.0f} s together, {single:.0f} s one by "
-        f"one, "
-        f"{single / ours:.2f}x"
+        f"one, {single / ours:.2f}x"
     )
 
 

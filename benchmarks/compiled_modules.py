@@ -31,7 +31,8 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
 from fedkin.simulation.workers import worker_factory
 
-CLIENTS, SAMPLES = 10, 60
+CLIENTS = 10
+SAMPLES = 60
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.03)
 
 
@@ -40,11 +41,9 @@ class Recurrent(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.cells, self.head = (
-            nn.Embedding(500, 32),
-            nn.LSTM(32, 64, batch_first=True),
-            nn.Linear(64, 10),
-        )
+        self.embed = nn.Embedding(500, 32)
+        self.cells = nn.LSTM(32, 64, batch_first=True)
+        self.head = nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.cells(self.embed(x))[0][:, -1])
@@ -55,7 +54,8 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.heads = nn.LayerNorm(28), nn.MultiheadAttention(28, 4, batch_first=True)
+        self.norm = nn.LayerNorm(28)
+        self.heads = nn.MultiheadAttention(28, 4, batch_first=True)
         self.head = nn.Linear(28, 10)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -77,35 +77,52 @@ MODULES: dict[
 
 def federation(words: bool) -> FederatedData:
     """Random samples: times do not depend on them."""
-    chance, number = np.random.default_rng(0), CLIENTS * SAMPLES
+    chance = np.random.default_rng(0)
+    number = CLIENTS * SAMPLES
     x = chance.integers(0, 500, (number, 20)) if words else chance.random((number, 784), np.float32)
-    own = Ragged.consecutive(np.full(CLIENTS, SAMPLES))
-    return FederatedData("benchmark", x, chance.integers(0, 10, number), 10, own, own)
+    rows_of_client = Ragged.consecutive(np.full(CLIENTS, SAMPLES))
+    return FederatedData(
+        name="benchmark",
+        x=x,
+        y=chance.integers(0, 10, number),
+        classes=10,
+        train=rows_of_client,
+        test=rows_of_client,
+    )
 
 
 def one_call(model: Any, data: FederatedData) -> Callable[[int], object]:
     """A training call of all clients."""
     _, trainer = worker_factory(model, np.arange(CLIENTS), 1, None)(data)
     start = model.initial(np.array([1, 2], np.uint32))[None]
-    index, steps = np.zeros(CLIENTS, np.int64), np.full(CLIENTS, 2 * SAMPLES // 10)
+    index = np.zeros(CLIENTS, np.int64)
+    steps = np.full(CLIENTS, 2 * SAMPLES // 10)
     everybody = np.arange(CLIENTS)
-    call = TrainCall(start, everybody, index, WORK, steps, Stream(0))
+    call = TrainCall(
+        models=start,
+        clients=everybody,
+        model_index=index,
+        work=WORK,
+        num_steps=steps,
+        stream=Stream(0),
+    )
     return lambda turn: np.asarray(trainer.train(replace(call, stream=Stream(0, turn))).update)
 
 
 def row(name: str, turns: int) -> list[str]:
     """A line of the table."""
-    make, own, aim = MODULES[name]
+    make, ours, aim = MODULES[name]
     data = federation(name == "LSTM")
     engines = {
         engine: one_call(fk.torch_model(make, engine=engine), data) for engine in ("torch", "jax")
     }
-    if own is not None:
-        engines["own"] = one_call(getattr(fk.models, own)(data), data)
+    if ours is not None:
+        engines["own"] = one_call(getattr(fk.models, ours)(data), data)
     times = take_turns(engines, turns)
-    by_torch, by_jax = np.median(times["torch"]), np.median(times["jax"])
+    by_torch = np.median(times["torch"])
+    by_jax = np.median(times["jax"])
     ratio = np.median(times["jax"] / times["torch"])
-    beside = f"{np.median(times['jax'] / times['own']):.2f}" if own else "-"
+    beside = f"{np.median(times['jax'] / times['own']):.2f}" if ours else "-"
     return [
         name,
         f"{by_torch * 1000:.0f} ms",

@@ -29,7 +29,8 @@ from fedkin.core.storage import complete_lines
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find
 from fedkin.server.deploy.status import wait_for_run
 
-MINUTES, SECONDS = 3.0, 30.0
+MINUTES = 3.0
+SECONDS = 30.0
 SETTINGS = ["method.name=flexcfl", "method.clusters=2", "local.epochs=1", "run.against=[]"]
 
 
@@ -45,10 +46,10 @@ def fedkin(*words: str | Path) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        return own.getsockname()[1]
+    """A port at which no process listens now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def init(folder: Path, sites: int, rounds: int) -> int:
@@ -79,7 +80,8 @@ def parts(folder: Path, sites: int) -> list[Part]:
 
 def wait_for_round(folder: Path, patience: float = 600.0) -> None:
     """Until the first round has its line of metrics."""
-    path, end = folder / "run" / "metrics.jsonl", time.monotonic() + patience
+    path = folder / "run" / "metrics.jsonl"
+    end = time.monotonic() + patience
     while len(complete_lines(path)) < 2:  # the first is of round 0
         if time.monotonic() > end:
             sys.exit(
@@ -108,13 +110,13 @@ def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
     """Processes, and the port, after down."""
     left = [
         f"{part.name}: process {one.number}"
-        for part, own in find(parts(folder, sites)).items()
-        for one in own
+        for part, processes in find(parts(folder, sites)).items()
+        for one in processes
     ]
-    with socket.socket() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            own.bind(("127.0.0.1", port))
+            listener.bind(("127.0.0.1", port))
         except OSError as error:
             left.append(f"port {port}: {error.strerror}")
     return left
@@ -122,7 +124,8 @@ def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
 
 def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
     """Start and end a deployment so often; what was left."""
-    chance, left = random.Random(seed), list[str]()
+    chance = random.Random(seed)
+    left = list[str]()
     for turn in range(times):
         folder = place / f"down-{turn}"
         port = init(folder, sites, rounds=1000)

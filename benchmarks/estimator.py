@@ -20,7 +20,9 @@ import numpy as np
 import fedkin as fk
 from fedkin.models.model import prepare_jax
 
-CLIENTS, SAMPLES, FEATURES = 100, 60, 64
+CLIENTS = 100
+SAMPLES = 60
+FEATURES = 64
 SETTINGS: dict[str, Any] = {"rounds": 30, "cohort": 20}
 
 
@@ -40,7 +42,8 @@ def main() -> None:
 
     def simulate() -> None:
         data = fk.data.from_arrays(x, y, clients=groups, test=0)
-        model, local = fk.models.mclr(data), fk.SGD(epochs=5, lr=0.05)
+        model = fk.models.mclr(data)
+        local = fk.SGD(epochs=5, lr=0.05)
         cohort = fk.Cohort(SETTINGS["cohort"], selection="round_robin")
         fk.simulate(
             fk.FlexCFL(clusters=3),
@@ -56,10 +59,10 @@ def main() -> None:
     fit()
     simulate()
     times = [(seconds(fit), seconds(simulate)) for _ in range(turns)]
-    ratios = [own / base for own, base in times]
-    own, base = (statistics.median(column) for column in zip(*times, strict=True))
+    ratios = [ours / base for ours, base in times]
+    ours, base = (statistics.median(column) for column in zip(*times, strict=True))
     print(
-        f"{CLIENTS} clients, {SETTINGS['rounds']} rounds: fit {own:.2f} s, simulate {base:.2f} s, "
+        f"{CLIENTS} clients, {SETTINGS['rounds']} rounds: fit {ours:.2f} s, simulate {base:.2f} s, "
         f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
     )
 

@@ -56,7 +56,8 @@ def deployment(folder: Path, way: str, rounds: int, port: int) -> Path:
     init(folder, SITES, port=port, settings=[*SETTINGS, f"run.rounds={rounds}", worker])
     for site in range(SITES):
         rng = np.random.default_rng(site)
-        x, y = rng.random((60, 784), np.float32), rng.integers(0, 10, 60)
+        x = rng.random((60, 784), np.float32)
+        y = rng.integers(0, 10, 60)
         np.savez(folder / f"site-{site}" / "mine.npz", x=x, y=y, client_id=np.zeros(60, np.int64))
     return folder
 
@@ -79,7 +80,9 @@ def answers(folder: Path) -> list[float]:
     """Seconds in which the workers answered, from the logs of the sites; the first two messages of
     each left out."""
     logs = [path.read_text() for path in sorted(folder.glob("site-*/site.log"))]
-    return [float(own) for log in logs for own in re.findall(r"answered in ([\d.]+) s", log)[3:]]
+    return [
+        float(seconds) for log in logs for seconds in re.findall(r"answered in ([\d.]+) s", log)[3:]
+    ]
 
 
 def main() -> None:
@@ -93,13 +96,16 @@ def main() -> None:
     arguments.add_argument("--write", type=Path, help="a page that holds the table")
     options = arguments.parse_args()
     place = Path(tempfile.mkdtemp(prefix="fedkin-exchange-"))
-    train, score, own = {way: [] for way in WAYS}, {way: [] for way in WAYS}, []
+    train = {way: [] for way in WAYS}
+    score = {way: [] for way in WAYS}
+    own = []
     models = []
     for turn in range(options.passes):
         for way in WAYS:
             folder = deployment(place / f"{way}-{turn}", way, options.rounds, options.port)
             trained, scored = seconds(folder)
-            train[way], score[way] = train[way] + trained, score[way] + scored
+            train[way] = train[way] + trained
+            score[way] = score[way] + scored
             own += answers(folder)
             models.append(checkpoint.newest(folder / "run" / "checkpoints")[0].state.models)
             print(way, "train", trained, "evaluate", scored, flush=True)

@@ -25,7 +25,8 @@ from benchmarks.work import clients
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
-NODES, PATIENCE = 4, 900.0
+NODES = 4
+PATIENCE = 900.0
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"torch": "network:network"}}
 METHODS = {"fedavg": {"name": "fedavg"}, "ifca": {"name": "ifca", "clusters": 3}}
 NAMES = {
@@ -59,14 +60,17 @@ def train(message, context):
     model = network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     found = np.load(context.node_config["data"])
-    x, y = torch.from_numpy(found["x"]), torch.from_numpy(found["y"])
-    optimizer, loss_of = torch.optim.SGD(model.parameters(), lr=0.03), torch.nn.CrossEntropyLoss()
+    x = torch.from_numpy(found["x"])
+    y = torch.from_numpy(found["y"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
+    loss_of = torch.nn.CrossEntropyLoss()
     for rows in torch.randperm(len(y)).split(10):
         optimizer.zero_grad()
         loss_of(model(x[rows]), y[rows]).backward()
         optimizer.step()
     metrics = MetricRecord({"num-examples": len(y)})
-    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+    reply = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
+    return Message(reply, reply_to=message)
 
 
 class Timed(FedAvg):
@@ -82,9 +86,15 @@ class Timed(FedAvg):
 def main(grid, context):
     while len(list(grid.get_node_ids())) < 4:
         time.sleep(0.1)
-    strategy = Timed(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=4)
+    strategy = Timed(
+        fraction_train=1.0,
+        fraction_evaluate=0.0,
+        min_train_nodes=4,
+        min_available_nodes=4,
+    )
+    rounds = int(context.run_config["rounds"])
     begun = time.perf_counter()
-    strategy.start(grid, ArrayRecord(network().state_dict()), num_rounds=int(context.run_config["rounds"]))
+    strategy.start(grid, ArrayRecord(network().state_dict()), num_rounds=rounds)
     with open(context.run_config["config"], "w") as file:
         json.dump(np.diff([begun, *strategy.times]).tolist(), file)
 """
@@ -92,7 +102,8 @@ def main(grid, context):
 
 def apps(folder: Path) -> dict[str, Path]:
     """Flower's own app, and ours with the same network beside it."""
-    ours, bare = project.app(folder / "ours"), project.app(folder / "bare")
+    ours = project.app(folder / "ours")
+    bare = project.app(folder / "bare")
     described = project.APP | {"project": {**project.APP["project"], "name": "bare-app"}}
     flower = described["tool"]["flwr"]["app"]
     own = {**flower, "components": {"serverapp": "bare:server", "clientapp": "bare:client"}}
@@ -108,16 +119,17 @@ def apps(folder: Path) -> dict[str, Path]:
 
 def nodes(folder: Path) -> dict[str, dict[str, str]]:
     """The configuration of each node, with the same file for both."""
-    data, configs = clients(NODES), {}
+    data = clients(NODES)
+    configs = {}
     for k, (x, y) in enumerate(data[c] for c in range(NODES)):
         path = folder / f"data-{k}.npz"
         np.savez(
             path, x=x.astype(np.float32), y=y.astype(np.int64), client_id=np.zeros(len(y), np.int64)
         )
-        own = {"name": "file", "path": str(path), "train_fraction": 0.99}
-        configs[f"site-{k}"] = project.client(folder, f"site-{k}", [0], own, SHARED) | {
-            "data": str(path)
-        }
+        data_section = {"name": "file", "path": str(path), "train_fraction": 0.99}
+        configs[f"site-{k}"] = project.client(
+            folder=folder, name=f"site-{k}", clients=[0], data=data_section, shared=SHARED
+        ) | {"data": str(path)}
     return configs
 
 
@@ -132,14 +144,14 @@ def ours(lab: Lab, folder: Path, app: Path, method: str, rounds: int, turn: int)
         rounds: how many.
         turn: which pass this is.
     """
-    own = folder / f"{method}-{turn}"
-    own.mkdir()
+    place = folder / f"{method}-{turn}"
+    place.mkdir()
     federation = {"capacity": NODES, "wait_for": NODES, "deadline": 300.0}
     run = {"rounds": rounds, "cohort": NODES, "evaluate_every": 0, "checkpoint_every": rounds + 1}
     local = {"epochs": 1, "batch_size": 10, "lr": 0.03}
     sections = {"federation": federation, "method": METHODS[method], "local": local, "run": run}
-    _wait(lab, lab.run(app, {"config": project.server(own, sections, SHARED)}))
-    lines = (own / "run" / "timings.jsonl").read_text().splitlines()
+    _wait(lab, lab.run(app, {"config": project.server(place, sections, SHARED)}))
+    lines = (place / "run" / "timings.jsonl").read_text().splitlines()
     return [json.loads(line)["train"] for line in lines[1:]]
 
 
@@ -173,9 +185,18 @@ def measure(rounds: int, passes: int) -> dict[str, float]:
         lab.superlink()
         lab.nodes(nodes(folder))
         for turn in range(passes):
-            seconds["flower"] += bare(lab, folder, folders["bare"], rounds, turn)[1:]
+            seconds["flower"] += bare(
+                lab=lab, folder=folder, app=folders["bare"], rounds=rounds, turn=turn
+            )[1:]
             for method in METHODS:
-                seconds[method] += ours(lab, folder, folders["ours"], method, rounds, turn)[1:]
+                seconds[method] += ours(
+                    lab=lab,
+                    folder=folder,
+                    app=folders["ours"],
+                    method=method,
+                    rounds=rounds,
+                    turn=turn,
+                )[1:]
     shutil.rmtree(folder)
     return {name: float(np.median(values)) for name, values in seconds.items()}
 

@@ -39,7 +39,8 @@ def components(turns: int) -> Times:
     def full(_: int) -> np.ndarray:
         return PCA(n_components=0.95, svd_solver="full").fit_transform(gradients)
 
-    ours, theirs = principal_scores(gradients), full(0)
+    ours = principal_scores(gradients)
+    theirs = full(0)
     assert ours.shape == theirs.shape and np.allclose(
         np.abs(ours), np.abs(theirs), atol=1e-4 * np.abs(ours).max()
     )

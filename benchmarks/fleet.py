@@ -27,7 +27,10 @@ from benchmarks.work import CLASSES, FEATURES
 from tests.process import flower_project as project
 from tests.process.flower_lab import SUPERLINK, Lab
 
-NODES, SAMPLES, TIMEOUT, SAMPLES_PER_STATUS = 2, 10, 3600.0, 25
+NODES = 2
+SAMPLES = 10
+TIMEOUT = 3600.0
+SAMPLES_PER_STATUS = 25
 SHARED = {"samples": {"shape": [784], "classes": 10}, "model": {"name": "mlp", "hidden": 128}}
 TRAFFIC = ["method", "clients a node", "bytes to a node in a round", "bytes from it"]
 METHODS = {"fedavg": {"name": "fedavg"}, "flexcfl": {"name": "flexcfl", "clusters": 3}}
@@ -42,12 +45,19 @@ def fleet_file(folder: Path, name: str, count: int, seed: int) -> dict[str, str]
         count: clients of the fleet.
         seed: of their labels and noise.
     """
-    rng, path = np.random.default_rng(seed), folder / f"{name}.npz"
+    rng = np.random.default_rng(seed)
+    path = folder / f"{name}.npz"
     y = rng.integers(0, CLASSES, count * SAMPLES)
     x = np.random.default_rng(0).random((CLASSES, FEATURES), np.float32)[y]
     x += 0.3 * rng.random(x.shape, np.float32)
     np.savez(path, x=x, y=y, client_id=np.repeat(np.arange(count), SAMPLES))
-    return project.client(folder, name, f"0:{count}", {"name": "file", "path": str(path)}, SHARED)
+    return project.client(
+        folder=folder,
+        name=name,
+        clients=f"0:{count}",
+        data={"name": "file", "path": str(path)},
+        shared=SHARED,
+    )
 
 
 def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> dict[str, dict]:
@@ -106,7 +116,8 @@ def run_nodes(total: int, cohort: int, rounds: int) -> None:
         cohort: clients in a round.
         rounds: how many.
     """
-    folder, memory = Path(tempfile.mkdtemp(prefix="fedkin-fleet-")), Memory()
+    folder = Path(tempfile.mkdtemp(prefix="fedkin-fleet-"))
+    memory = Memory()
     with Lab(folder / "lab") as lab:
         lab.superlink()
         lab.nodes(
@@ -115,7 +126,11 @@ def run_nodes(total: int, cohort: int, rounds: int) -> None:
                 for k in range(NODES)
             }
         )
-        config = project.server(folder, sections("flexcfl", total, cohort, rounds, rounds), SHARED)
+        config = project.server(
+            folder,
+            sections(method="flexcfl", total=total, cohort=cohort, rounds=rounds, scored=rounds),
+            SHARED,
+        )
         start = time.monotonic()
         run = lab.run(project.app(folder), {"config": config})
         while lab.status(run) in ("pending", "starting", "running"):
@@ -163,7 +178,11 @@ def traffic() -> list[list[str]]:
             for k, one in enumerate(configs):
                 transport.join(k, node_from_config(load_client(Path(one["config"]))))
             total = NODES * count
-            config = project.server(folder, sections(method, total, total, 4, 100), SHARED)
+            config = project.server(
+                folder,
+                sections(method=method, total=total, cohort=total, rounds=4, scored=100),
+                SHARED,
+            )
             records = serve(load_server(Path(config)), transport).records
             sides = [
                 records[3]["messages_by_operation"]["train"][i]

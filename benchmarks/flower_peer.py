@@ -1,4 +1,4 @@
-"""The 784-10 work on Flower's simulation, run in an environment of its own; prints seconds per
+"""The 784-10 work on Flower's simulation, run in a separate environment; prints seconds per
 round as JSON.
 
 The leanest form Flower allows: NumPy clients, no evaluation, one exchange a round, an own loop on
@@ -20,8 +20,10 @@ from flwr.simulation import run_simulation
 from benchmarks.numpy_loop import train_client
 from benchmarks.work import CLASSES, FEATURES, clients
 
-CLIENTS, COHORT = 100, 20
-client_app, server_app = ClientApp(), ServerApp()
+CLIENTS = 100
+COHORT = 20
+client_app = ClientApp()
+server_app = ServerApp()
 data = clients(CLIENTS)  # every worker process makes the same, once
 
 
@@ -32,7 +34,12 @@ def train(message: Message, context: Context) -> Message:
     settings = message.content.config_records["settings"]
     x, y = data[int(context.node_config["partition-id"])]
     new = train_client(
-        w, b, x, y, int(settings["epochs"]), np.random.default_rng(int(settings["round"]))
+        w=w,
+        b=b,
+        x=x,
+        y=y,
+        epochs=int(settings["epochs"]),
+        rng=np.random.default_rng(int(settings["round"])),
     )
     model = ArrayRecord({name: Array(a) for name, a in zip(("w", "b"), new, strict=True)})
     reply = RecordDict({"model": model, "size": MetricRecord({"examples": len(y)})})
@@ -52,7 +59,8 @@ def average(replies: list[Message]) -> list[np.ndarray]:
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """FedAvg over cohorts; prints the seconds of each round."""
-    rounds, epochs = int(sys.argv[1]), int(sys.argv[2])
+    rounds = int(sys.argv[1])
+    epochs = int(sys.argv[2])
     model = [np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)]
     seconds = []
     while len(grid.get_node_ids()) < CLIENTS:

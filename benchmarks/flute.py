@@ -26,7 +26,9 @@ from fedkin.models.layers import Conv, Dense, dropout, max_pool
 from fedkin.models.model import Model, as_model
 from fedkin.models.norm import GroupNorm
 
-COHORT, BATCH, LR = 10, 20, 0.1
+COHORT = 10
+BATCH = 20
+LR = 0.1
 FIRST = 3  # rounds before it compile programs, and choose how many clients train side by side
 
 
@@ -41,7 +43,8 @@ class FluteCNN(eqx.Module):
     def __init__(self, classes: int, key: Array) -> None:
         keys = jax.random.split(key, 4)
         self.convs = [Conv(1, 32, 3, keys[0], same=False), Conv(32, 64, 3, keys[1], same=False)]
-        self.hidden, self.head = Dense(12 * 12 * 64, 128, keys[2]), Dense(128, classes, keys[3])
+        self.hidden = Dense(12 * 12 * 64, 128, keys[2])
+        self.head = Dense(128, classes, keys[3])
 
     def __call__(self, x: Float[Array, "B ..."], key: Array | None) -> Float[Array, "B C"]:
         keys = (None, None) if key is None else jax.random.split(key)
@@ -62,11 +65,29 @@ class Block(eqx.Module):
     shortcut: tuple[Conv, GroupNorm] | None
 
     def __init__(self, inputs: int, outputs: int, stride: int, keys: Iterator[Array]) -> None:
-        self.conv1 = Conv(inputs, outputs, 3, next(keys), stride, same=False, bias=False)
+        self.conv1 = Conv(
+            inputs=inputs,
+            outputs=outputs,
+            size=3,
+            key=next(keys),
+            stride=stride,
+            same=False,
+            bias=False,
+        )
         self.conv2 = Conv(outputs, outputs, 3, next(keys), same=False, bias=False)
-        self.norm1, self.norm2, self.shortcut = GroupNorm(outputs), GroupNorm(outputs), None
+        self.norm1 = GroupNorm(outputs)
+        self.norm2 = GroupNorm(outputs)
+        self.shortcut = None
         if stride > 1 or inputs != outputs:
-            projection = Conv(inputs, outputs, 1, next(keys), stride, same=False, bias=False)
+            projection = Conv(
+                inputs=inputs,
+                outputs=outputs,
+                size=1,
+                key=next(keys),
+                stride=stride,
+                same=False,
+                bias=False,
+            )
             self.shortcut = (projection, GroupNorm(outputs))
 
     def __call__(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
@@ -91,11 +112,22 @@ class ResNet18(eqx.Module):
         self, image: ImageShape, classes: int, key: Array, width: int = 64, stages: int = 4
     ) -> None:
         keys = iter(jax.random.split(key, 32))
-        self.image, self.norm = image, GroupNorm(width)
-        self.conv = Conv(image.channels, width, 7, next(keys), 2, same=False, bias=False)
-        self.blocks, inputs = [], width
+        self.image = image
+        self.norm = GroupNorm(width)
+        self.conv = Conv(
+            inputs=image.channels,
+            outputs=width,
+            size=7,
+            key=next(keys),
+            stride=2,
+            same=False,
+            bias=False,
+        )
+        self.blocks = []
+        inputs = width
         for stage in range(stages):
-            outputs, stride = width * 2**stage, 1 if stage == 0 else 2
+            outputs = width * 2**stage
+            stride = 1 if stage == 0 else 2
             self.blocks += [Block(inputs, outputs, stride, keys), Block(outputs, outputs, 1, keys)]
             inputs = outputs
         self.head = Dense(inputs, classes, next(keys))
@@ -103,7 +135,8 @@ class ResNet18(eqx.Module):
     def __call__(self, x: Float[Array, "B ..."]) -> Float[Array, "B C"]:
         x = self.conv(_padded(x.reshape(len(x), *self.image), 3))
         x = jax.nn.relu(self.norm(x, None)[0])
-        window, padding = (1, 3, 3, 1), ((0, 0), (1, 1), (1, 1), (0, 0))
+        window = (1, 3, 3, 1)
+        padding = ((0, 0), (1, 1), (1, 1), (0, 0))
         x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, (1, 2, 2, 1), padding)
         for block in self.blocks:
             x = block(x)
@@ -148,7 +181,11 @@ def resnet18(data: FederatedData, width: int = 64, stages: int = 4) -> Model:
     """
     image = ImageShape(*data.x.shape[1:])
     return as_model(
-        lambda key: ResNet18(image, data.classes, key, width, stages), name="resnet18", batched=True
+        lambda key: ResNet18(
+            image=image, classes=data.classes, key=key, width=width, stages=stages
+        ),
+        name="resnet18",
+        batched=True,
     )
 
 
@@ -156,14 +193,17 @@ def _flute_cnn(data: FederatedData) -> Model:
     return as_model(lambda key: FluteCNN(data.classes, key), name="cnn-flute", batched=True)
 
 
-_GREY, _COLOURS = ImageShape(28, 28, 1), ImageShape(32, 32, 3)
+_GREY = ImageShape(28, 28, 1)
+_COLOURS = ImageShape(32, 32, 3)
 _FEMNIST = (_GREY, 62, 198, 0.4)
 SETTINGS = {
     "CNN of FlexCFL's authors, FEMNIST": Setting(
         *_FEMNIST, lambda data: fk.models.cnn(data, "femnist"), 0.04, 0.33
     ),
     "CNN of FLUTE, FEMNIST": Setting(*_FEMNIST, _flute_cnn, 0.04, 0.33),
-    "ResNet-18, CIFAR-100": Setting(_COLOURS, 100, 100, 0.0, resnet18, 0.4, 1.53),
+    "ResNet-18, CIFAR-100": Setting(
+        image=_COLOURS, classes=100, samples=100, spread=0.0, model=resnet18, aim=0.4, printed=1.53
+    ),
 }
 
 
@@ -181,7 +221,12 @@ def images(setting: Setting, clients: int) -> FederatedData:
     )
     x = rng.random((int(rows.sizes.sum()), *setting.image), np.float32)
     return FederatedData(
-        "images", x, rng.integers(0, setting.classes, len(x)), setting.classes, rows, rows
+        name="images",
+        x=x,
+        y=rng.integers(0, setting.classes, len(x)),
+        classes=setting.classes,
+        train=rows,
+        test=rows,
     )
 
 
@@ -223,9 +268,8 @@ def table(seconds: dict[str, float]) -> str:
     lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
     words = (
         f"Rounds with the settings of FLUTE's table (cohorts of {COHORT}, batches of {BATCH}, one "
-        f"local epoch, about "
-        "198 grey images of 28 x 28 or 100 images of 32 x 32 x 3 a client) on random images; "
-        "medians of a run without "
-        "scoring, in which fedkin chose how many clients train side by side."
+        "local epoch, about 198 grey images of 28 x 28 or 100 images of 32 x 32 x 3 a client) on "
+        "random images; medians of a run without scoring, in which fedkin chose how many clients "
+        "train side by side."
     )
     return "\n".join([words, "", *lines, ""])

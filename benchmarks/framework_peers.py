@@ -27,7 +27,8 @@ Samples = list[tuple[torch.Tensor, torch.Tensor]]
 
 def pytorch(data: Samples, rounds: int, cohort: int) -> list[float]:
     """A plain loop over the clients of the cohort."""
-    model, seconds = network("784-128-10"), []
+    model = network("784-128-10")
+    seconds = []
     for r in range(rounds):
         start = time.perf_counter()
         drawn = np.random.default_rng(r).choice(len(data), cohort, replace=False)
@@ -44,16 +45,18 @@ def flower(data: Samples, rounds: int, cohort: int) -> list[float]:
     from flwr.serverapp.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    client_app, server_app, seconds = ClientApp(), ServerApp(), []
+    client_app = ClientApp()
+    server_app = ServerApp()
+    seconds = []
 
     @client_app.train()
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)  # in each of Ray's processes
-        own = data[int(context.node_config["partition-id"])]
+        client_data = data[int(context.node_config["partition-id"])]
         model = network("784-128-10")
         model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-        round_of(model, [own], epochs=1)
-        metrics = MetricRecord({"num-examples": len(own[1])})
+        round_of(model, [client_data], epochs=1)
+        metrics = MetricRecord({"num-examples": len(client_data[1])})
         content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
         return Message(content, reply_to=message)
 
@@ -91,7 +94,7 @@ def fluke(data: Samples, rounds: int, cohort: int) -> list[float]:
     optimizer = OptimizerConfigurator(
         {"name": "SGD", "lr": LR}, {"name": "StepLR", "step_size": 1, "gamma": 1.0}
     )
-    own = [
+    ours = [
         Client(
             index=i,
             train_set=FastDataLoader(
@@ -104,8 +107,8 @@ def fluke(data: Samples, rounds: int, cohort: int) -> list[float]:
         )
         for i, (x, y) in enumerate(data)
     ]
-    server = Server(model=network("784-128-10"), test_set=None, clients=own, weighted=True)
-    federation = FedAVG(len(own), None, {}, clients=own, server=server)
+    server = Server(model=network("784-128-10"), test_set=None, clients=ours, weighted=True)
+    federation = FedAVG(len(ours), None, {}, clients=ours, server=server)
     stamps: list[float] = []
 
     class Clock(ServerObserver):

@@ -29,7 +29,9 @@ from benchmarks.tables import put
 from benchmarks.throughput import PAGE
 from benchmarks.work import BATCH, LR, clients
 
-CLIENTS, COHORT, FIRST = 1000, 20, 3
+CLIENTS = 1000
+COHORT = 20
+FIRST = 3
 OFFLINE = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -91,7 +93,7 @@ def ours(rounds: int) -> float:
 
 
 def theirs(python: str, peer: str, threads: int, rounds: int) -> float:
-    """Median seconds of a framework's rounds, in a process of its own."""
+    """Median seconds of a framework's rounds, measured in a new process."""
     with tempfile.TemporaryDirectory() as home:
         command = [python, "-m", "benchmarks.framework_peers", peer]
         numbers = [str(n) for n in (CLIENTS, COHORT, rounds, threads)]

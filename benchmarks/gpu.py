@@ -33,9 +33,12 @@ from fedkin.models.model import prepare_jax
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.train import train
 
-COHORT, CLIENTS = 100, 1000
+COHORT = 100
+CLIENTS = 1000
 LANES = (1, 8, 25, 50, 100)
-MLP, AIM = "784-128-10", 20  # times as fast as the PyTorch loop
+# Times as fast as the PyTorch loop.
+MLP = "784-128-10"
+AIM = 20
 LOW = f"{COHORT} at once in bfloat16"
 OF_LOOP = 10  # clients that the PyTorch loop trains; a whole cohort takes minutes
 SECTION = re.compile(r"(<!-- measured -->\n).*?(<!-- /measured -->)", re.DOTALL)
@@ -130,7 +133,8 @@ def fedkin_round(
     world = SimulatedWorld(
         federation, MODELS[MODEL[name]](federation), local, clients_per_batch=lanes
     )
-    start, zeros = world.initial(Stream(0))[None], np.zeros(COHORT, np.int64)
+    start = world.initial(Stream(0))[None]
+    zeros = np.zeros(COHORT, np.int64)
     return lambda turn: train(
         world, start, cohort(turn), zeros, reduce=True, stream=Stream(0, turn)
     )
@@ -193,15 +197,12 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
     ]
     lines = [f"| {' | '.join(row)} |" for row in [heads, ["---"] * len(heads), *rows]]
     words = (
-        f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each "
-        f"in the mean, batches "
-        f"of {BATCH}) on one {device} with JAX {jax.__version__}, by the number of clients per "
-        f"batch; medians. Beside "
-        f"them fedkin on the same machine's CPU, and a plain PyTorch "
-        f"{torch.__version__.split('+')[0]} loop over "
-        f"clients on the same {device} (measured on {OF_LOOP} clients, times "
-        f"{COHORT // OF_LOOP}). Written by "
-        "`python -m benchmarks.gpu`."
+        f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each in "
+        f"the mean, batches of {BATCH}) on one {device} with JAX {jax.__version__}, by the number "
+        "of clients per batch; medians. Beside them fedkin on the same machine's CPU, and a plain "
+        f"PyTorch {torch.__version__.split('+')[0]} loop over clients on the same {device} "
+        f"(measured on {OF_LOOP} clients, times {COHORT // OF_LOOP}). Written by `python -m "
+        "benchmarks.gpu`."
     )
     return "\n".join([words, "", *lines, ""])
 
@@ -212,10 +213,13 @@ def beside_loop(seconds: dict[str, dict[str, float]]) -> str:
     Args:
         seconds: of a round on the accelerator, by model and engine.
     """
-    own = seconds[MLP]
-    lanes = min(LANES, key=lambda lanes: own[str(lanes)])
-    factor = own["PyTorch loop"] / own[str(lanes)]
-    return f"{MLP}, {lanes} at once: {factor:.1f} times as fast as the PyTorch loop (aim: at least {AIM}).\n"
+    ours = seconds[MLP]
+    lanes = min(LANES, key=lambda lanes: ours[str(lanes)])
+    factor = ours["PyTorch loop"] / ours[str(lanes)]
+    return (
+        f"{MLP}, {lanes} at once: {factor:.1f} times as fast as the PyTorch loop (aim: "
+        f"at least {AIM}).\n"
+    )
 
 
 if __name__ == "__main__":

@@ -56,9 +56,14 @@ def main() -> None:
         ("pooled", "FedAdam, own models, lambda 0.3", fk.FedAvg(), 0.01, [adam, own_models]),
         ("pooled", "IFCA, K 2, own models, lambda 0.3", fk.IFCA(2), 0.01, [own_models]),
     ]
-    for scaling, name, method, rate, more in recipes:
+    for scaling, name, method, rate, options_of_recipe in recipes:
         cells = np.array(
-            [accuracies(scaling, method, rate, more, seed) for seed in range(options.seeds)]
+            [
+                accuracies(
+                    scaling=scaling, method=method, rate=rate, options=options_of_recipe, seed=seed
+                )
+                for seed in range(options.seeds)
+            ]
         )
         words = [
             f"{m:.3f} ({s:.3f})"

@@ -41,16 +41,18 @@ def main() -> None:
             return on_cluster(
                 root, (*command[:-1], "4", "--engine", options.engine), options.jobs, options.rounds
             )
-        one, several = ("run.devices=1",), ("--jobs", str(options.jobs))
+        one_process = ("run.devices=1",)
+        several = ("--jobs", str(options.jobs))
+        # A device more or less is another program.
         for name, way in (
-            ("one", one),
+            ("one", one_process),
             ("all", ()),
             ("several", several),
-        ):  # a device more or less is another program
+        ):
             timed(*command, *way, "run.rounds=2", "--out", str(root / f"first-{name}"))
         turns = [
             (
-                timed(*command, *one, "--out", str(root / f"one-{turn}"), prefix=ONE_CORE),
+                timed(*command, *one_process, "--out", str(root / f"one-{turn}"), prefix=ONE_CORE),
                 timed(*command, "--out", str(root / f"all-{turn}")),
                 timed(*command, *several, "--out", str(root / f"several-{turn}")),
             )
@@ -62,9 +64,9 @@ def main() -> None:
         ratios = [time / turn[2] for time, turn in zip(times, turns, strict=True)]
         print(
             f"{2 * len(METHODS)} cells of {options.rounds} rounds: {statistics.median(times):.0f} "
-            f"s in one process "
-            f"{name}, {statistics.median(turn[2] for turn in turns):.0f} s in {options.jobs}, "
-            f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
+            f"s in one process {name}, {statistics.median(turn[2] for turn in turns):.0f} s in "
+            f"{options.jobs}, {statistics.median(ratios):.2f}x ({min(ratios):.2f} to "
+            f"{max(ratios):.2f})"
         )
 
 

@@ -38,27 +38,25 @@ USES: dict[str, dict[str, Any]] = {
     "up to 3": {"max_age": 3},
     "up to 3, not shortened": {"max_age": 3, "exponent": 0.0},
 }
-ROUNDS, FIRST = 30, 11
+ROUNDS = 30
+FIRST = 11
 
 
 def accuracy(data: str, method: str, late: fk.LateReplies | None, seed: int) -> float:
     """Mean over clients and the rounds from the eleventh on."""
     clients = DATA[data](seed)
-    plan: dict[str, Any] = {
-        "rounds": ROUNDS,
-        "cohort": 20,
-        "local": fk.SGD(epochs=5, batch_size=10, lr=0.05),
-    }
     options = [] if late is None else [late]
     model = fk.models.mclr(clients)
     run = fk.simulate(
         METHODS[method],
         clients,
         model,
+        rounds=ROUNDS,
+        cohort=20,
+        local=fk.SGD(epochs=5, batch_size=10, lr=0.05),
         options=options,
         seed=seed,
         callbacks=fk.Progress(False),
-        **plan,
     )
     return float(np.mean([record["accuracy"] for record in run.records[FIRST:]]))
 
@@ -90,7 +88,8 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()
-    head, table = ["data", "method", "late clients", "all in time", *USES], list[list[str]]()
+    head = ["data", "method", "late clients", "all in time", *USES]
+    table = list[list[str]]()
     print(" | ".join(head))
     for data in DATA:
         for method in METHODS:

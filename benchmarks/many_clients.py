@@ -34,9 +34,12 @@ import numpy as np
 
 from benchmarks.tables import put
 
-FEW, ROUNDS, COHORT = 1000, 30, 100
+FEW = 1000
+ROUNDS = 30
+COHORT = 100
 GENERATED = 10_000  # clients of the data that are made in memory
-PAGE, PLACE = Path("docs/many-clients.md"), "python -m benchmarks.many_clients --write"
+PAGE = Path("docs/many-clients.md")
+PLACE = "python -m benchmarks.many_clients --write"
 HEAD = (
     "method",
     "a round (s; of 1,000)",
@@ -88,11 +91,11 @@ def generate() -> None:
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     samples = fk.data.synthetic(clients=GENERATED).x.nbytes / 1e9
-    peak, allowed = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 1.5 * samples + 0.4
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    allowed = 1.5 * samples + 0.4
     print(
         f"synthetic, {GENERATED:,} clients: {samples:.2f} GB of samples, at most {peak:.2f} GB "
-        f"(aim: {allowed:.2f}), "
-        f"of which {before:.2f} before"
+        f"(aim: {allowed:.2f}), of which {before:.2f} before"
     )
 
 
@@ -116,10 +119,8 @@ def make(clients: int, folder: Path) -> None:
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    seconds, size = (
-        time.perf_counter() - start,
-        sum(path.stat().st_size for path in folder.iterdir()) / 1e6,
-    )
+    seconds = time.perf_counter() - start
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     print(
         f"fedkin data make: {clients:,} clients, {size:,.0f} MB in {seconds:.1f} s, "
         f"{size / seconds:.0f} MB/s",
@@ -131,7 +132,8 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> list[str]
     """A method's figures with a thousand clients and with many, which are printed, too."""
     results = {}
     for number in (FEW, clients):
-        for _ in range(2):  # the second has compiled programs and warm pages
+        # The second run has compiled programs and warm pages.
+        for _ in range(2):
             out = passing / f"{method}-{number}"
             shutil.rmtree(out, ignore_errors=True)
             command = [
@@ -145,7 +147,8 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> list[str]
             ]
             printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         results[number] = json.loads(printed.splitlines()[-1])
-    few, many = results[FEW], results[clients]
+    few = results[FEW]
+    many = results[clients]
     ratio = many["round"] / few["round"]
     print(f"{method}, {clients:,} clients (and {FEW:,}):")
     print(f"  a round: {many['round']:.3f} s ({few['round']:.3f}), ratio {ratio:.2f}")
@@ -188,12 +191,14 @@ def compare(method: str, folder: Path, clients: int, passing: Path) -> list[str]
 
 def run(data: Path, method: str, out: Path) -> dict[str, Any]:
     """Run a method in this process, and measure it."""
-    start, peak = time.perf_counter(), [0.0]
+    start = time.perf_counter()
+    peak = [0.0]
     threading.Thread(target=watch, args=[peak], daemon=True).start()
     import fedkin as fk
 
     federation = fk.data.load(data)
-    opened, stamps = time.perf_counter(), []
+    opened = time.perf_counter()
+    stamps = []
     methods = {
         "flexcfl": fk.FlexCFL(clusters=4),
         "ifca": fk.IFCA(clusters=4),
@@ -214,11 +219,9 @@ def run(data: Path, method: str, out: Path) -> dict[str, Any]:
         )
 
     whole = simulate(ROUNDS, out, callbacks=lambda _: stamps.append(time.perf_counter()))
-    end, anonymous, resident = (
-        time.perf_counter(),
-        peak[0],
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-    )
+    end = time.perf_counter()
+    anonymous = peak[0]
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     halves = out.with_name(f"{out.name}-resumed")
     shutil.rmtree(halves, ignore_errors=True)
     simulate(ROUNDS // 2, halves)

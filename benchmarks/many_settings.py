@@ -1,7 +1,9 @@
 """Many different settings in one process: its memory maps and resident memory, per hundred
 settings.
 
-    python -m benchmarks.many_settings [--settings 500] [--through simulate|compare|advise|reproduce]
+    python -m benchmarks.many_settings [--settings 500] [--through WHAT]
+
+WHAT is one of simulate, compare, advise and reproduce.
 
 Digits, with another number of clients, cohort and batch size in every setting, so that nothing is
 compiled for two of them. Ends with status 1 where the process had 10,000 maps, or where the
@@ -16,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +28,9 @@ from fedkin.config.run import from_dict
 from fedkin.run.simulate import execute
 from fedkin.simulation.jax.compiled_programs import memory_maps
 
-MAPS, GROWTH, HUNDRED = 10_000, 1.05, 100
+MAPS = 10_000
+GROWTH = 1.05
+HUNDRED = 100
 PAGE = 4096
 
 
@@ -58,9 +62,15 @@ def by_simulate(setting: Setting) -> None:
     data = fk.data.digits(clients=setting.clients)
     local = fk.SGD(epochs=1, batch_size=setting.batch, lr=0.1)
     methods = fk.FlexCFL(clusters=2), [fk.IFCA(clusters=2)]
-    more: dict[str, Any] = {"rounds": 2, "cohort": setting.cohort, "callbacks": fk.Progress(False)}
     fk.simulate(
-        methods[0], data, fk.models.mlp(data, hidden=16), against=methods[1], local=local, **more
+        methods[0],
+        data,
+        fk.models.mlp(data, hidden=16),
+        against=methods[1],
+        local=local,
+        rounds=2,
+        cohort=setting.cohort,
+        callbacks=fk.Progress(False),
     )
 
 
@@ -91,7 +101,9 @@ def resident() -> float:
 
 def measure(run: Callable[[Setting], None], count: int) -> list[tuple[int, float]]:
     """Most maps and mean resident memory of every hundred settings, printed meanwhile."""
-    rows, maps, memory = [], [], []
+    rows = []
+    maps = []
+    memory = []
     for number, setting in enumerate(islice(settings(), count), 1):
         run(setting)
         maps.append(memory_maps())
@@ -102,7 +114,8 @@ def measure(run: Callable[[Setting], None], count: int) -> list[tuple[int, float
                 f"{number:5d} settings: {rows[-1][0]:6,d} maps at most, {rows[-1][1]:6.0f} MB",
                 flush=True,
             )
-            maps, memory = [], []
+            maps = []
+            memory = []
         elif number % 10 == 0:
             print(
                 f"{number:5d}: {maps[-1]:,d} maps, {memory[-1]:.0f} MB", file=sys.stderr, flush=True

@@ -56,7 +56,14 @@ def federated(data: Clients, test_share: float = 0.1) -> FederatedData:
     data too."""
     rows = [np.arange(a, b) for a, b in zip(data.offsets[:-1], data.offsets[1:], strict=True)]
     test = [r[-max(1, round(test_share * len(r))) :] for r in rows]
-    return FederatedData("benchmark", data.x, data.y, CLASSES, Ragged.of(rows), Ragged.of(test))
+    return FederatedData(
+        name="benchmark",
+        x=data.x,
+        y=data.y,
+        classes=CLASSES,
+        train=Ragged.of(rows),
+        test=Ragged.of(test),
+    )
 
 
 def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
@@ -72,7 +79,8 @@ def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:
 def fedkin_round(data: Clients, name: str) -> Callable[[int], object]:
     """A round in fedkin's simulator."""
     world, start = simulated(data, name)
-    all_clients, zeros = np.arange(len(data)), np.zeros(len(data), np.int64)
+    all_clients = np.arange(len(data))
+    zeros = np.zeros(len(data), np.int64)
     return lambda turn: train(world, start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
 
 
@@ -85,7 +93,8 @@ def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], objec
         threads: of PyTorch.
     """
     torch.manual_seed(0)
-    network, tensors = torch_loop.network(name), torch_loop.tensors(data)
+    network = torch_loop.network(name)
+    tensors = torch_loop.tensors(data)
 
     def turn(_: int) -> None:
         torch.set_num_threads(threads)
@@ -96,9 +105,10 @@ def torch_round(data: Clients, name: str, threads: int) -> Callable[[int], objec
 
 def numpy_round(data: Clients) -> Callable[[int], object]:
     """A round of the plain NumPy loop."""
-    w, b = np.zeros((FEATURES, CLASSES), np.float32), np.zeros(CLASSES, np.float32)
+    w = np.zeros((FEATURES, CLASSES), np.float32)
+    b = np.zeros(CLASSES, np.float32)
     return lambda turn: numpy_loop.round_of(
-        data, np.arange(len(data)), w, b, EPOCHS["784-10"], turn
+        data=data, cohort=np.arange(len(data)), w=w, b=b, epochs=EPOCHS["784-10"], seed=turn
     )
 
 
@@ -139,15 +149,14 @@ def flower(turns: int, rounds: int) -> Times:
 
 
 def flower_job(rounds: int) -> float:
-    """Median seconds of a round in a fresh Flower simulation, in its own environment and offline."""
+    """Median seconds of a round of a new Flower simulation, offline in a separate environment."""
     quiet = {
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    quiet["RAY_ADDRESS"] = (
-        "local"  # a cluster of its own, not one whose address another program has left
-    )
+    # A new cluster, not one whose address another program has left.
+    quiet["RAY_ADDRESS"] = "local"
     place = {
         "FLWR_HOME": str(FLOWER.parent.resolve() / "home"),
         "PATH": f"{FLOWER.resolve()}:{os.environ['PATH']}",
@@ -172,19 +181,17 @@ def evaluation(turns: int) -> Times:
     does; the same with a sample of 300 clients, and the matrix product of all test samples with one
     layer, which no scoring goes below."""
     world, start = simulated(clients(1000, mean=69), "784-10")
-    all_clients, zeros = np.arange(1000), np.zeros(1000, np.int64)
+    all_clients = np.arange(1000)
+    zeros = np.zeros(1000, np.int64)
     cohorts = [
         np.sort(np.random.default_rng(r).choice(1000, 20, replace=False)) for r in range(turns + 5)
     ]
-    apart, _ = simulated(
-        clients(1000, mean=69), "784-10"
-    )  # a world keeps the samples of its last scoring on the device
+    # A world keeps the samples of its last scoring on the device.
+    apart, _ = simulated(clients(1000, mean=69), "784-10")
     sample = np.sort(np.random.default_rng(0).choice(1000, 300, replace=False))
     test = world.data.test.select(all_clients).rows
-    samples, layer = (
-        jnp.asarray(world.data.x[test].reshape(len(test), -1)),
-        jnp.ones((784, 10), jnp.float32),
-    )
+    samples = jnp.asarray(world.data.x[test].reshape(len(test), -1))
+    layer = jnp.ones((784, 10), jnp.float32)
     product = jax.jit(jnp.matmul)
     operations = {
         "training a round": lambda t: train(
@@ -198,9 +205,10 @@ def evaluation(turns: int) -> Times:
 
 
 def matrix_product(turns: int, side: int = 2048) -> dict[str, float]:
-    """GFLOP/s of a large float32 matrix product, the best of some turns: what this machine can do."""
+    """GFLOP/s of a large float32 matrix product, the best of some turns: the machine's limit."""
     a = np.random.default_rng(0).random((side, side), np.float32)
-    on_device, product = jnp.asarray(a), jax.jit(jnp.matmul)
+    on_device = jnp.asarray(a)
+    product = jax.jit(jnp.matmul)
     engines = {
         "JAX": lambda _: product(on_device, on_device).block_until_ready(),
         "NumPy": lambda _: a @ a,

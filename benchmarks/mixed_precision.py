@@ -27,6 +27,7 @@ from benchmarks.tables import put
 
 PAGE = Path("docs/gpu.md")
 HEAD = ("data", "model", "float32", "bfloat16", "difference in points, with its 95% interval")
+# Of Student's distribution, by number of seeds.
 _T = {
     2: 12.71,
     3: 4.303,
@@ -34,7 +35,7 @@ _T = {
     5: 2.776,
     8: 2.365,
     10: 2.262,
-}  # of Student's distribution, by number of seeds
+}
 
 
 def main() -> None:
@@ -69,8 +70,14 @@ def row(data: fk.FederatedData, name: str, seeds: int, rounds: int) -> list[str]
     """
     model = getattr(fk.models, name)(data)
     whole, low = (
-        100 * np.array([accuracy(data, model, rounds, seed, more) for seed in range(seeds)])
-        for more in ({}, {"precision": "bfloat16"})
+        100
+        * np.array(
+            [
+                accuracy(data=data, model=model, rounds=rounds, seed=seed, options=options)
+                for seed in range(seeds)
+            ]
+        )
+        for options in ({}, {"precision": "bfloat16"})
     )
     apart = low - whole
     half = _T[seeds] * apart.std(ddof=1) / np.sqrt(seeds)
@@ -84,10 +91,10 @@ def row(data: fk.FederatedData, name: str, seeds: int, rounds: int) -> list[str]
 
 
 def accuracy(
-    data: fk.FederatedData, model: Any, rounds: int, seed: int, more: dict[str, Any]
+    data: fk.FederatedData, model: Any, rounds: int, seed: int, options: dict[str, Any]
 ) -> float:
     """The final accuracy of a run."""
-    local = fk.SGD(epochs=5, batch_size=10, lr=0.1, **more)
+    local = fk.SGD(epochs=5, batch_size=10, lr=0.1, **options)
     run = fk.simulate(
         fk.FedAvg(),
         data,

@@ -17,7 +17,10 @@ from fedkin.models import detector, mobilenet_v2
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.train import train
 
-SAMPLES, BATCH, CLASSES, LR = 320, 32, 10, 0.01
+SAMPLES = 320
+BATCH = 32
+CLASSES = 10
+LR = 0.01
 # Sandler et al., Table 2: expansion, channels, blocks, stride of the first (1 where 32 x 32 images
 # start)
 BLOCKS = (
@@ -34,8 +37,16 @@ BLOCKS = (
 def one_client() -> FederatedData:
     """Random pixels of CIFAR-10's shape."""
     rng = np.random.default_rng(0)
-    x, rows = rng.random((SAMPLES, 32, 32, 3), np.float32), Ragged.of([np.arange(SAMPLES)])
-    return FederatedData("pixels", x, rng.integers(0, CLASSES, SAMPLES), CLASSES, rows, rows)
+    x = rng.random((SAMPLES, 32, 32, 3), np.float32)
+    rows = Ragged.of([np.arange(SAMPLES)])
+    return FederatedData(
+        name="pixels",
+        x=x,
+        y=rng.integers(0, CLASSES, SAMPLES),
+        classes=CLASSES,
+        train=rows,
+        test=rows,
+    )
 
 
 class Residual(nn.Sequential):
@@ -65,18 +76,16 @@ def unit(
 
 def torch_network() -> nn.Module:
     """MobileNetV2 in PyTorch."""
-    layers, channels = unit(3, 32, 3, 2), 32
+    layers = unit(3, 32, 3, 2)
+    channels = 32
     for expansion, outputs, count, first in BLOCKS:
         for stride in [first] + [1] * (count - 1):
             wide = channels * expansion
-            block = [
-                *(unit(channels, wide) if expansion > 1 else []),
-                *unit(wide, wide, 3, stride, wide),
-            ]
+            block = unit(channels, wide) if expansion > 1 else []
+            block += unit(inputs=wide, outputs=wide, size=3, stride=stride, groups=wide)
             block += unit(wide, outputs, linear=True)
-            layers.append(
-                (Residual if stride == 1 and channels == outputs else nn.Sequential)(*block)
-            )
+            residual = stride == 1 and channels == outputs
+            layers.append(Residual(*block) if residual else nn.Sequential(*block))
             channels = outputs
     layers += [*unit(320, 1280), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, CLASSES)]
     return nn.Sequential(*layers)
@@ -85,7 +94,8 @@ def torch_network() -> nn.Module:
 def torch_epoch(network: nn.Module, data: FederatedData) -> None:
     """One local epoch of SGD in place, on one thread."""
     torch.set_num_threads(1)
-    x, y = torch.from_numpy(data.x.transpose(0, 3, 1, 2).copy()), torch.from_numpy(data.y)
+    x = torch.from_numpy(data.x.transpose(0, 3, 1, 2).copy())
+    y = torch.from_numpy(data.y)
     optimizer = torch.optim.SGD(network.parameters(), lr=LR)
     for rows in torch.randperm(len(y)).split(BATCH):
         optimizer.zero_grad()
@@ -95,11 +105,13 @@ def torch_epoch(network: nn.Module, data: FederatedData) -> None:
 
 def mobilenet_epoch(turns: int) -> Times:
     """A local epoch of MobileNetV2 on 320 images, one client."""
-    data, network = one_client(), torch_network()
+    data = one_client()
+    network = torch_network()
     world = SimulatedWorld(
         data, mobilenet_v2(data), LocalTraining(epochs=1, batch_size=BATCH, lr=LR)
     )
-    start, first = world.initial(Stream(0))[None], np.zeros(1, np.int64)
+    start = world.initial(Stream(0))[None]
+    first = np.zeros(1, np.int64)
     engines = {
         "fedkin": lambda turn: train(world, start, first, first, stream=Stream(0, turn)),
         "PyTorch loop, 1 thread": lambda _: torch_epoch(network, data),
@@ -111,13 +123,14 @@ def detectors(turns: int) -> Times:
     """A local epoch of the ten detectors of one client: in one call, and in a call each."""
     data = one_client()
     work = LocalTraining(epochs=1, batch_size=BATCH, lr=1e-3, optimizer="adam")
-    classes, client = np.arange(CLASSES), np.zeros(CLASSES, np.int64)
+    classes = np.arange(CLASSES)
+    client = np.zeros(CLASSES, np.int64)
     world = SimulatedWorld(data, detector(data), replace(work, positive=classes))
     starts = np.stack([world.initial(Stream(0, c)) for c in range(CLASSES)])
 
     def some(chosen: np.ndarray, turn: int) -> None:
-        own = replace(work, positive=chosen)
-        train(world, starts, client[chosen], chosen, work=own, stream=Stream(0, turn))
+        for_detector = replace(work, positive=chosen)
+        train(world, starts, client[chosen], chosen, work=for_detector, stream=Stream(0, turn))
 
     engines = {
         "together": lambda turn: some(classes, turn),

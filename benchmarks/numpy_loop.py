@@ -26,7 +26,9 @@ def train_client(
         epochs: over the samples.
         rng: for the order of samples.
     """
-    w, b, target = w.copy(), b.copy(), np.eye(CLASSES, dtype=np.float32)[y]
+    w = w.copy()
+    b = b.copy()
+    target = np.eye(CLASSES, dtype=np.float32)[y]
     for _ in range(epochs):
         order = rng.permutation(len(y))
         for start in range(0, len(y), BATCH):

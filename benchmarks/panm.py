@@ -12,7 +12,8 @@ from fedkin.core.randomness import Stream
 from fedkin.methods import PANM
 from fedkin.tasks.train import train
 
-PEERS, SAMPLES = 100, 50
+PEERS = 100
+SAMPLES = 50
 
 
 def equal_clients() -> Clients:
@@ -26,7 +27,8 @@ def rounds(turns: int) -> Times:
     = 5), compare models and updates, and average."""
     world, _ = simulated(equal_clients(), "784-128-10")
     world.work = replace(world.work, epochs=1)
-    method, all_clients = PANM(neighbours=5, candidates=10), np.arange(PEERS)
+    method = PANM(neighbours=5, candidates=10)
+    all_clients = np.arange(PEERS)
     start = method.init(world, Stream(0))
     state = method.round(world, start, all_clients, Stream(0, 1))
 

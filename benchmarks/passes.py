@@ -58,7 +58,8 @@ class Passes:
 @contextmanager
 def counted() -> Iterator[Passes]:
     """Count the passes of all simulations of this process meanwhile."""
-    passes, counting = Passes(), ExitStack()
+    passes = Passes()
+    counting = ExitStack()
     with counting:
         for worker, name, samples in _COUNTED:
             counting.enter_context(

@@ -28,7 +28,8 @@ from fedkin.p2p.zenoh_transport import ZenohTransport
 from fedkin.security.signatures import Signer
 from fedkin.simulation.fake_world import FakeWorld
 
-PARAMETERS, PORT = 100_000, 7850
+PARAMETERS = 100_000
+PORT = 7850
 METHODS: dict[str, PeerMethod] = {
     "gossip": Gossip(neighbours=3),
     "panm": PANM(neighbours=3, stage_one=10**6),
@@ -63,24 +64,30 @@ def peer(
         certificates: folder of the peers' certificates; None: plain.
     """
     target = np.random.default_rng(0).standard_normal((peers, PARAMETERS)).astype(np.float32)
-    world, name = FakeWorld(target, np.full(peers, 60)), f"peer-{client}"
-    own = certificates / name if certificates else None
+    world = FakeWorld(target, np.full(peers, 60))
+    name = f"peer-{client}"
+    certificate_folder = certificates / name if certificates else None
     files = (
-        tuple(str(own / file) for file in ("ca.pem", "certificate.pem", "key.pem")) if own else ()
+        tuple(str(certificate_folder / file) for file in ("ca.pem", "certificate.pem", "key.pem"))
+        if certificate_folder
+        else ()
     )
-    protocol = "tls" if own else "tcp"
-    known = [f"{protocol}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
+    protocol = "tls" if certificate_folder else "tcp"
+    other_endpoints = [f"{protocol}/127.0.0.1:{PORT + k}" for k in (0, 1) if k != client]
     network = NetworkSettings(
-        [f"{protocol}/127.0.0.1:{PORT + client}"], known, tls=TlsSettings(*files) if own else None
+        [f"{protocol}/127.0.0.1:{PORT + client}"],
+        other_endpoints,
+        tls=TlsSettings(*files) if certificate_folder else None,
     )
     transport = ZenohTransport("benchmark", name, network, PARAMETERS)
-    storage, signer = RecordsOnly(), Signer(name, *map(Path, files)) if own else None
+    storage = RecordsOnly()
+    signer = Signer(name, *map(Path, files)) if certificate_folder else None
     own_peer = Peer(
-        PeerSettings(name, "benchmark", client),
-        METHODS[method],
-        world,
-        transport,
-        storage,
+        settings=PeerSettings(name, "benchmark", client),
+        method=METHODS[method],
+        world=world,
+        transport=transport,
+        storage=storage,
         signer=signer,
     )
     try:
@@ -161,11 +168,11 @@ def main() -> None:
         print(
             json.dumps(
                 peer(
-                    options.client,
-                    options.peers,
-                    options.method,
-                    options.seconds,
-                    options.certificates,
+                    client=options.client,
+                    peers=options.peers,
+                    method=options.method,
+                    seconds=options.seconds,
+                    certificates=options.certificates,
                 )
             )
         )

@@ -51,21 +51,23 @@ def main() -> None:
     table = []
     for hidden in HIDDEN:
         model = fk.models.mlp(data, hidden=hidden)
-        own, cluster_seconds = [], []
+        local_seconds = []
+        cluster_seconds = []
         for _ in range(options.turns):
             alone, expected = rounds(data, model, options, None)
             spread, models = rounds(data, model, options, f"ray:{cluster.address}")
             np.testing.assert_array_equal(models, expected)
-            own.append(alone)
+            local_seconds.append(alone)
             cluster_seconds.append(spread)
-        more = [1000 * (b - a) for a, b in zip(own, cluster_seconds, strict=True)]
-        span = f"{statistics.median(more):+.0f} ({min(more):+.0f} to {max(more):+.0f})"
-        medians = [f"{statistics.median(seconds):.3f}" for seconds in (own, cluster_seconds)]
+        overhead = [1000 * (b - a) for a, b in zip(local_seconds, cluster_seconds, strict=True)]
+        span = f"{statistics.median(overhead):+.0f} ({min(overhead):+.0f} to {max(overhead):+.0f})"
+        medians = [
+            f"{statistics.median(seconds):.3f}" for seconds in (local_seconds, cluster_seconds)
+        ]
         table.append([f"{model.spec.parameters:,}", *medians, span])
         print(
             f"P = {model.spec.parameters:,}, cohort {options.cohort}: {medians[0]} s a round in "
-            f"one process, "
-            f"{medians[1]} s on two machines: {span} ms, the same bits",
+            f"one process, {medians[1]} s on two machines: {span} ms, the same bits",
             flush=True,
         )
     if options.write:

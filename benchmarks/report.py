@@ -32,7 +32,7 @@ def quickest(times: Times, kind: str) -> str:
 
 
 def ratio(times: Times, peer: str) -> str:
-    """How many times fedkin's time the peer took: median of the turns' ratios, and their quartiles."""
+    """The peer's time divided by fedkin's: median of the turns' ratios, and their quartiles."""
     low, middle, high = np.percentile(times[peer] / times["fedkin"], [25, 50, 75])
     return f"**{middle:.1f}** ({low:.1f}-{high:.1f})"
 
@@ -79,15 +79,19 @@ def machine(flower: bool) -> str:
 
 PAGE = """# Benchmarks
 
-Written by `make bench`. Engines take turns on the same work within one run, so only the ratios matter.
+Written by `make bench`. Engines take turns on the same work within one run, \
+so only the ratios matter.
 
 {machine}
 
 ## Local training
 
-A round of 20 clients: sizes log-normal, {smallest} to {largest}, mean {mean:g}; batches of {batch}; {epochs} epochs
-({steps:,} steps), the CNN (two convolutions, 50,186 parameters) {cnn_epochs} epochs. Seconds a round (median), and how
-many times fedkin's the other took (median of {turns} ratios, quartiles). PyTorch runs with 1 thread and with its
+A round of 20 clients: sizes log-normal, {smallest} to {largest}, mean {mean:g}; \
+batches of {batch}; {epochs} epochs
+({steps:,} steps), the CNN (two convolutions, 50,186 parameters) {cnn_epochs} epochs. \
+Seconds a round (median), and how
+many times fedkin's the other took (median of {turns} ratios, quartiles). \
+PyTorch runs with 1 thread and with its
 default; the faster is shown.
 
 | model | beside | fedkin (s) | other (s) | ratio | aim |
@@ -98,7 +102,8 @@ Flower: 100 NumPy clients, 20 a round, no evaluation, first two rounds of each j
 
 ## A PyTorch model
 
-The same round of the same clients in fedkin's PyTorch world, which trains an `nn.Module` as it is, one client after
+The same round of the same clients in fedkin's PyTorch world, \
+which trains an `nn.Module` as it is, one client after
 another on one thread.
 
 | model | beside | compiled (s) | PyTorch (s) | ratio | aim |
@@ -107,7 +112,8 @@ another on one thread.
 
 ## Against the machine
 
-A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. Counted are the
+A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. \
+Counted are the
 multiply-adds of the layers only.
 
 | model | GFLOP/s in local training | of the faster matrix product |
@@ -116,9 +122,12 @@ multiply-adds of the layers only.
 
 ## Evaluation
 
-Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 20 of them: {train:.1f} ms. Share:
-**{share:.1f} %** (aim: below 10 %). Scoring a sample of 300 (`run.evaluate_clients = 300`): {some:.1f} ms,
-**{part:.1f} %**. The matrix product of all test samples with the model alone, which no scoring goes below:
+Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 20 of them: \
+{train:.1f} ms. Share:
+**{share:.1f} %** (aim: below 10 %). Scoring a sample of 300 (`run.evaluate_clients = 300`): \
+{some:.1f} ms,
+**{part:.1f} %**. The matrix product of all test samples with the model alone, \
+which no scoring goes below:
 {product:.1f} ms, {floor:.1f} %.
 
 ## Clustering
@@ -127,13 +136,18 @@ Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 2
 |---|---|---|---|---|---|
 {clustering}
 
-EDC and its product of matrices: 100 clients of 3.3 million parameters, float32. EDC computes its product in
-float64: of updates that are in float64 already that takes {precise:.2f} times as long as X X^T. The plain MADC
+EDC and its product of matrices: 100 clients of 3.3 million parameters, float32. \
+EDC computes its product in
+float64: of updates that are in float64 already that takes {precise:.2f} times as long as X X^T. \
+The plain MADC
 holds four arrays of N x N x N numbers, so it is
 compared at {few} clients; for 1,000 ours takes {madc:.2f} s. IFCA: 20 clients of 600
-samples choose among three models 784-128-10. The shift test of 10,000 clients takes {blind:.1f} ms blind to labels and
-{aware:.1f} ms aware of them (aim: below 100 ms). FedSim and FedAvg: 20 of 1,000 MNIST-shaped clients, 20 epochs, five
-clusters, without scoring. Principal components: 20 gradients of 407,050 parameters, 95% of the variance.
+samples choose among three models 784-128-10. The shift test of 10,000 clients takes {blind:.1f} \
+ms blind to labels and
+{aware:.1f} ms aware of them (aim: below 100 ms). FedSim and FedAvg: \
+20 of 1,000 MNIST-shaped clients, 20 epochs, five
+clusters, without scoring. Principal components: 20 gradients of 407,050 parameters, \
+95% of the variance.
 PANM: 100 peers of 50 samples, 784-128-10, one epoch, ten candidates, five neighbours, by gradients.
 
 ## ATHENA-FL's networks
@@ -142,8 +156,10 @@ PANM: 100 peers of 50 samples, 784-128-10, one epoch, ten candidates, five neigh
 |---|---|---|---|---|---|
 {networks}
 
-A local epoch of one client: 320 images of 32 x 32 x 3, batches of 32, on one core and PyTorch with one thread. Ten
-detectors share the images and the first convolution's windows; the other layers cost the same either way.
+A local epoch of one client: 320 images of 32 x 32 x 3, batches of 32, \
+on one core and PyTorch with one thread. Ten
+detectors share the images and the first convolution's windows; \
+the other layers cost the same either way.
 """
 
 
@@ -155,62 +171,96 @@ def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
         madc: times of MADC and of its plain form.
         choice: times of IFCA's choice and of K forward passes.
     """
-    a, b, c, d = edc["EDC"], edc["Gram"], madc["MADC"], madc["plain"]
-    e, f = choice["choice"], choice["K passes"]
     return [
-        row("EDC", "X X^T", a, b, "ours / other: at most 2", a / b),
-        row("MADC", "NumPy, as written", c, d, "other / ours: at least 50", d / c),
-        row("IFCA's choice", "K forward passes", e, f, "ours / other: at most 1", e / f),
+        row(
+            what="EDC",
+            beside="X X^T",
+            ours=edc["EDC"],
+            other=edc["Gram"],
+            aim="ours / other: at most 2",
+            times=edc["EDC"] / edc["Gram"],
+        ),
+        row(
+            what="MADC",
+            beside="NumPy, as written",
+            ours=madc["MADC"],
+            other=madc["plain"],
+            aim="other / ours: at least 50",
+            times=madc["plain"] / madc["MADC"],
+        ),
+        row(
+            what="IFCA's choice",
+            beside="K forward passes",
+            ours=choice["choice"],
+            other=choice["K passes"],
+            aim="ours / other: at most 1",
+            times=choice["choice"] / choice["K passes"],
+        ),
     ]
 
 
 def fedsim_rows(rounds: Times, components: Times) -> list[str]:
     """A round of FedSim over one of FedAvg; scikit-learn's full decomposition over ours."""
-    sim, avg, ours, full = (
-        rounds["FedSim"],
-        rounds["FedAvg"],
-        components["Gram"],
-        components["full SVD"],
-    )
+    sim = rounds["FedSim"]
+    avg = rounds["FedAvg"]
+    ours = components["Gram"]
+    full = components["full SVD"]
     return [
-        row("FedSim's round", "FedAvg's", sim, avg, "ours / other: at most 1.15", sim / avg),
         row(
-            "principal components",
-            "scikit-learn, full SVD",
-            ours,
-            full,
-            "other / ours: at least 5",
-            full / ours,
+            what="FedSim's round",
+            beside="FedAvg's",
+            ours=sim,
+            other=avg,
+            aim="ours / other: at most 1.15",
+            times=sim / avg,
+        ),
+        row(
+            what="principal components",
+            beside="scikit-learn, full SVD",
+            ours=ours,
+            other=full,
+            aim="other / ours: at least 5",
+            times=full / ours,
         ),
     ]
 
 
 def panm_row(times: Times) -> str:
     """A round of PANM over the peers' training."""
-    ours, training = times["PANM"], times["training"]
+    ours = times["PANM"]
+    training = times["training"]
     return row(
-        "PANM's round",
-        "its local training",
-        ours,
-        training,
-        "ours / other: at most 1.5",
-        ours / training,
+        what="PANM's round",
+        beside="its local training",
+        ours=ours,
+        other=training,
+        aim="ours / other: at most 1.5",
+        times=ours / training,
     )
 
 
 def network_rows(mobilenet: Times, detectors: Times) -> list[str]:
     """MobileNetV2 over PyTorch's; ten detectors in a call each over all in one."""
-    ours, torch = mobilenet["fedkin"], mobilenet[quickest(mobilenet, "PyTorch")]
-    both, single = detectors["together"], detectors["one by one"]
+    ours = mobilenet["fedkin"]
+    torch = mobilenet[quickest(mobilenet, "PyTorch")]
+    both = detectors["together"]
+    single = detectors["one by one"]
     return [
-        row("MobileNetV2", "PyTorch", ours, torch, "ours / other: at most 1.5", ours / torch),
         row(
-            "ten detectors together",
-            "one by one",
-            both,
-            single,
-            "other / ours: at least 3",
-            single / both,
+            what="MobileNetV2",
+            beside="PyTorch",
+            ours=ours,
+            other=torch,
+            aim="ours / other: at most 1.5",
+            times=ours / torch,
+        ),
+        row(
+            what="ten detectors together",
+            beside="one by one",
+            ours=both,
+            other=single,
+            aim="other / ours: at least 3",
+            times=single / both,
         ),
     ]
 
@@ -222,7 +272,16 @@ def torch_world_rows(times: dict[str, Times]) -> list[str]:
         pytorch, compiled = (
             times[f"torch world, {name}"][world] for world in ("PyTorch world", "fedkin")
         )
-        rows.append(row(name, "PyTorch world", compiled, pytorch, "none", pytorch / compiled))
+        rows.append(
+            row(
+                what=name,
+                beside="PyTorch world",
+                ours=compiled,
+                other=pytorch,
+                aim="none",
+                times=pytorch / compiled,
+            )
+        )
     return rows
 
 
@@ -262,7 +321,8 @@ def page(
         clustering: times of all other comparisons.
         turns: how often each engine was measured.
     """
-    sizes, best = clients(20).sizes, max(peak.values())
+    sizes = clients(20).sizes
+    best = max(peak.values())
     rows = [row for model, times in training.items() for row in training_rows(model, times)]
     rows += training_rows("784-10", flower) if flower else []
     names = (
@@ -271,7 +331,7 @@ def page(
         "evaluating 300 of them",
         "their product",
     )
-    train, score, some, product = (1000 * float(np.median(scoring[name])) for name in names)
+    train, score, sampled, product = (1000 * float(np.median(scoring[name])) for name in names)
     comparisons = clustering_rows(clustering["edc"], clustering["madc"], clustering["choice"])
     comparisons += fedsim_rows(clustering["fedsim"], clustering["components"])
     comparisons.append(panm_row(clustering["panm"]))
@@ -282,38 +342,31 @@ def page(
     ]
     return PAGE.format(
         machine=machine(flower is not None),
-        **{
-            "smallest": sizes.min(),
-            "largest": sizes.max(),
-            "mean": sizes.mean(),
-            "batch": BATCH,
-            "turns": turns,
-        },
-        **{
-            "epochs": EPOCHS["784-10"],
-            "steps": steps(sizes, EPOCHS["784-10"]),
-            "cnn_epochs": EPOCHS["CNN"],
-        },
-        **{"torch_world": "\n".join(torch_world_rows(clustering))},
-        **{
-            "rows": "\n".join(rows),
-            "speed": "\n".join(speed),
-            "jax": peak["JAX"],
-            "numpy": peak["NumPy"],
-        },
-        **{
-            "clustering": "\n".join(comparisons),
-            "few": MADC_SMALL,
-            "madc": np.median(clustering["madc_1000"]["MADC"]),
-        },
+        smallest=sizes.min(),
+        largest=sizes.max(),
+        mean=sizes.mean(),
+        batch=BATCH,
+        turns=turns,
+        epochs=EPOCHS["784-10"],
+        steps=steps(sizes, EPOCHS["784-10"]),
+        cnn_epochs=EPOCHS["CNN"],
+        torch_world="\n".join(torch_world_rows(clustering)),
+        rows="\n".join(rows),
+        speed="\n".join(speed),
+        jax=peak["JAX"],
+        numpy=peak["NumPy"],
+        clustering="\n".join(comparisons),
+        few=MADC_SMALL,
+        madc=np.median(clustering["madc_1000"]["MADC"]),
         precise=np.median(clustering["edc"]["Gram in float64"] / clustering["edc"]["Gram"]),
-        **{"networks": "\n".join(network_rows(clustering["mobilenet"], clustering["detectors"]))},
-        **{"blind": shift["label_blind"], "aware": shift["label_aware"]},
-        **{"score": score, "train": train, "share": 100 * score / train},
-        **{
-            "some": some,
-            "part": 100 * some / train,
-            "product": product,
-            "floor": 100 * product / train,
-        },
+        networks="\n".join(network_rows(clustering["mobilenet"], clustering["detectors"])),
+        blind=shift["label_blind"],
+        aware=shift["label_aware"],
+        score=score,
+        train=train,
+        share=100 * score / train,
+        some=sampled,
+        part=100 * sampled / train,
+        product=product,
+        floor=100 * product / train,
     )

@@ -39,7 +39,9 @@ from fedkin.core.requirements import requirements_of
 
 MODELS = {"mlp": {"name": "mlp"}, "femnist": {"name": "cnn", "variant": "femnist"}}
 PAGE = Path("docs/benchmarks-methods.md")
-CLIENTS, PEERS, COHORT = 1000, 100, 20
+CLIENTS = 1000
+PEERS = 100
+COHORT = 20
 FIRST = 4  # rounds before it compile programs
 STEADY = 1.2  # rounds whose passes beside FedAvg's differ by no more are alike
 OPTIONS = {
@@ -78,7 +80,15 @@ def main() -> None:
             cohort = options.cohort or (clients if together else COHORT)
             try:
                 beside = passes_of_fedavg(clients, name, options.rounds, cohort)
-                cells = row(method, *federation(clients, name), options.rounds, cohort, beside)
+                data, model = federation(clients, name)
+                cells = row(
+                    method=method,
+                    data=data,
+                    model=model,
+                    rounds=options.rounds,
+                    cohort=cohort,
+                    beside=beside,
+                )
             except FedkinError as error:  # it does not fit the data or the model
                 print(f"{name}: {method} is left out: {error}", flush=True)
                 continue
@@ -97,13 +107,15 @@ def write(page: Path, name: str, cells: list[str]) -> None:
         cells: the row.
     """
     table = rows_in(page, f"throughput {name}")
-    known = {method: old + ["-"] * (len(HEAD) - len(old)) for method, old in table.items()}
-    known[cells[0]] = cells
+    rows_of_methods = {
+        method: old + ["-"] * (len(HEAD) - len(old)) for method, old in table.items()
+    }
+    rows_of_methods[cells[0]] = cells
     put(
         page,
         f"throughput {name}",
         HEAD,
-        [known[method] for method in registry.methods() if method in known],
+        [rows_of_methods[method] for method in registry.methods() if method in rows_of_methods],
     )
 
 
@@ -130,19 +142,22 @@ def row(
 ) -> list[str]:
     """The figures of a method, beside FedAvg right after it; ``beside`` is how many gradients
     FedAvg's rounds have."""
-    counts = passes(method, data, model, rounds, cohort)
-    factor, by_round = counts.mean() / beside.mean(), counts / beside
+    counts = passes(method=method, data=data, model=model, rounds=rounds, cohort=cohort)
+    factor = counts.mean() / beside.mean()
+    by_round = counts / beside
     steady = by_round.max() < STEADY * by_round.min()
-    own = speed(method, data, model, rounds, cohort, steady)
-    other = speed("fedavg", data, model, rounds, cohort)
+    seconds = speed(
+        method=method, data=data, model=model, rounds=rounds, cohort=cohort, steady=steady
+    )
+    other = speed(method="fedavg", data=data, model=model, rounds=rounds, cohort=cohort)
     return [
         method,
-        f"{own.start:.1f}",
-        f"{own.round:.3f}",
-        f"{cohort / own.round:.0f}",
-        f"x {own.round / other.round:.2f}",
+        f"{seconds.start:.1f}",
+        f"{seconds.round:.3f}",
+        f"{cohort / seconds.round:.0f}",
+        f"x {seconds.round / other.round:.2f}",
         f"{factor:.2f}",
-        f"x {own.round / other.round / factor:.2f}",
+        f"x {seconds.round / other.round / factor:.2f}",
     ]
 
 
@@ -152,7 +167,14 @@ def passes(
     """Gradients of samples in each round that is timed, of a run that compiles all programs."""
     totals: list[float] = []
     with counted() as work:
-        simulate(method, data, model, rounds, cohort, lambda _: totals.append(work.total))
+        simulate(
+            method=method,
+            data=data,
+            model=model,
+            rounds=rounds,
+            cohort=cohort,
+            on_round=lambda _: totals.append(work.total),
+        )
     return np.diff(totals)[FIRST:-1]
 
 
@@ -163,7 +185,14 @@ def speed(
     (``steady``)."""
     stamps: list[float] = []
     begin = time.perf_counter()
-    simulate(method, data, model, rounds, cohort, lambda _: stamps.append(time.perf_counter()))
+    simulate(
+        method=method,
+        data=data,
+        model=model,
+        rounds=rounds,
+        cohort=cohort,
+        on_round=lambda _: stamps.append(time.perf_counter()),
+    )
     seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)][
         FIRST:-1
     ]

@@ -24,11 +24,9 @@ def torch_world_round(name: str) -> Callable[[int], object]:
     data = federated(clients(20))
     model = torch_model(lambda: torch_loop.network(name), name=name)
     world = SimulatedWorld(data, model, LocalTraining(epochs=EPOCHS[name], batch_size=BATCH, lr=LR))
-    start, all_clients, zeros = (
-        world.initial(Stream(0))[None],
-        np.arange(20),
-        np.zeros(20, np.int64),
-    )
+    start = world.initial(Stream(0))[None]
+    all_clients = np.arange(20)
+    zeros = np.zeros(20, np.int64)
     return lambda turn: train(world, start, all_clients, zeros, reduce=True, stream=Stream(0, turn))
 
 

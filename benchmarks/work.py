@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEATURES, CLASSES, BATCH, LR = 784, 10, 10, 0.03
+FEATURES = 784
+CLASSES = 10
+BATCH = 10
+LR = 0.03
 
 
 @dataclass(frozen=True)
 class Clients:
-    """MNIST-shaped samples lying flat, client i owning rows ``offsets[i]`` to ``offsets[i + 1]``."""
+    """MNIST-shaped flat samples; client i has the rows ``offsets[i]`` to ``offsets[i + 1]``."""
 
     x: np.ndarray  # float32 [M 784]
     y: np.ndarray  # int64 [M]

@@ -16,6 +16,7 @@ from papers.reproduction_marks import (
     average,
     compare_number,
     digits,
+    figures_of,
     values_of,
 )
 from papers.result_store import Job
@@ -42,8 +43,7 @@ STATISTICS = (
 )
 RULE_BY_CLASSES = (
     "accuracies within 1.5 points; the discrepancy within a tenth, its variance within a quarter, "
-    "rounds within 5 "
-    "(margins of ours)"
+    "rounds within 5 (margins of ours)"
 )
 
 
@@ -52,21 +52,27 @@ def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNum
     cell."""
     numbers = []
     for cell in cells:
-        runs, row = _best(results, cell), cell.setting.row
+        runs = _best(results, cell)
+        row = cell.setting.row
         deviation = f"a variant of {cell.variant_of}" if cell.variant_of else cell.setting.deviation
-        options = {
-            "seeds": len(runs),
-            "deviation": deviation,
-            "runs": runs,
-            "variant_of": cell.variant_of,
-        }
-        numbers.append(compare_number(row, cell.column, cell.published, average(runs), **options))
+        numbers.append(
+            compare_number(
+                row,
+                cell.column,
+                cell.published,
+                average(runs),
+                seeds=len(runs),
+                deviation=deviation,
+                runs=runs,
+                variant_of=cell.variant_of,
+            )
+        )
     return numbers
 
 
 def _best(results: Results, cell: Cell) -> list[float]:
     """Of each seed, in percent; a run without a complete round has none."""
-    values = values_of(results, cell.table, cell.setting.row, cell.column, "best")
+    values = figures_of(results, cell, "best")
     return [100 * value for value in values if value is not None]
 
 
@@ -87,12 +93,12 @@ def by_classes(
     """
     return [
         _of_classes(
-            results,
-            classes,
-            column,
-            statistic,
-            float(printed),
-            statistic.figure.format(distance=distance),
+            results=results,
+            classes=classes,
+            column=column,
+            statistic=statistic,
+            printed=float(printed),
+            figure=statistic.figure.format(distance=distance),
         )
         for classes, numbers in published.items()
         for statistic, printed in zip(STATISTICS, numbers, strict=True)
@@ -102,19 +108,33 @@ def by_classes(
 def _of_classes(
     results: Results, classes: str, column: str, statistic: Statistic, printed: float, figure: str
 ) -> ComparedNumber:
-    values, unit = values_of(results, "I", classes, column, figure), statistic.unit
-    if any(
-        value is None for value in values
-    ):  # a run that never got there: how many rounds it needs is unknown
+    values = values_of(results=results, table="I", row=classes, column=column, figure=figure)
+    unit = statistic.unit
+    # A run that never got there: how many rounds it needs is unknown.
+    if any(value is None for value in values):
         never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED
         return ComparedNumber(
-            classes, statistic.label, digits(printed), never, None, mark, unit, len(values)
+            row=classes,
+            column=statistic.label,
+            published=digits(printed),
+            ours=never,
+            difference=None,
+            mark=mark,
+            unit=unit,
+            seeds=len(values),
         )
     runs = [value * 100 if unit == POINTS else value for value in values]
-    margin, options = statistic.margin(printed), {"unit": unit, "seeds": len(values), "runs": runs}
+    margin = statistic.margin(printed)
     return compare_number(
-        classes, statistic.label, printed, average(runs), margin=margin, **options
+        classes,
+        statistic.label,
+        printed,
+        average(runs),
+        margin=margin,
+        unit=unit,
+        seeds=len(values),
+        runs=runs,
     )
 
 
@@ -129,7 +149,16 @@ def figure_of_job(job: Job, results: Results, figure: Figure, unit: str) -> Comp
     """
     runs = [line for line in results if job.matches(line)]
     ours = digits(average([figure(line) for line in runs]))
-    return ComparedNumber(job.row, job.column, "", ours, None, Mark.NO_NUMBER, unit, len(runs))
+    return ComparedNumber(
+        row=job.row,
+        column=job.column,
+        published="",
+        ours=ours,
+        difference=None,
+        mark=Mark.NO_NUMBER,
+        unit=unit,
+        seeds=len(runs),
+    )
 
 
 def last_of_curve(

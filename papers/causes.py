@@ -41,27 +41,28 @@ LEAST_RUNS = 5  # for a prediction interval
 LEAST_COPIES = 2  # equal numbers of two rows, to be one measurement: one may be chance
 SHOWN = (Cause.CODE, Cause.DATA, Cause.AUTHORS)  # by a run
 MEANINGS = {
-    Cause.CODE: "a variant with what the authors' code does, and their text does not say, gives the paper's number",
-    Cause.DATA: "another reading of how the authors' data were made, which are not published, gives the paper's number",
+    Cause.CODE: (
+        "a variant with what the authors' code does, and their text does not say, "
+        "gives the paper's number"
+    ),
+    Cause.DATA: (
+        "another reading of how the authors' data were made, which are not published, "
+        "gives the paper's number"
+    ),
     Cause.AUTHORS: (
         "the authors' own code, run again, gives our number and not the paper's; what it gave is "
-        "quoted, its log is "
-        "not among the stored runs"
+        "quoted, its log is not among the stored runs"
     ),
     Cause.SPREAD: (
         "possible, and no run shows it: the paper's number, of one run or, of FedSim's, of one "
-        "draw of the data, is "
-        "where one more run, or draw, would be (the 95% prediction interval, from at least "
-        f"{LEAST_RUNS} runs, each from its own seed or on its own draw): a run of ours or, where "
-        f"a variant with what "
-        "the authors' code does gives more numbers of the column and has these runs, a run of "
-        "that variant (*spread, "
-        "of the variant*)"
+        "draw of the data, is where one more run, or draw, would be (the 95% prediction interval, "
+        f"from at least {LEAST_RUNS} runs, each from its own seed or on its own draw): a run of "
+        "ours or, where a variant with what the authors' code does gives more numbers of the "
+        "column and has these runs, a run of that variant (*spread, of the variant*)"
     ),
     Cause.COPY: (
         "possible, and no run shows it: the paper prints the same numbers in another row of the "
-        "table, where ours "
-        "agree with them"
+        "table, where ours agree with them"
     ),
     Cause.UNKNOWN: "none of these; what was tried stands beside it",
 }
@@ -69,7 +70,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a table knows besides its own cells.
+    """Evidence for a table beyond its cells.
 
     ``readings``: rows that are other readings of a row's data. ``authors``: numbers that the
     authors' code gave when it was run again, by row and column, with how.
@@ -84,7 +85,7 @@ def explained(numbers: Sequence[ComparedNumber], evidence: Evidence) -> list[Com
 
     Args:
         numbers: of one table.
-        evidence: what is known besides.
+        evidence: beyond the table's cells.
     """
     return [
         _explained(number, numbers, evidence) if _needs_cause(number) else number
@@ -99,7 +100,8 @@ def _needs_cause(number: ComparedNumber) -> bool:
 def _explained(
     number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
 ) -> ComparedNumber:
-    variant, reading = _variant(number, numbers), _reading(number, numbers, evidence)
+    variant = _variant(number, numbers)
+    reading = _reading(number, numbers, evidence)
     as_coded = variant if variant and len(variant.runs) >= LEAST_RUNS else number
     tried = _outcomes(number, numbers, evidence)
     for cause, shown_by, source in (
@@ -128,7 +130,7 @@ def _outcomes(
     Args:
         number: ours.
         numbers: of the table.
-        evidence: what is known besides.
+        evidence: beyond the table's cells.
     """
     variants = [n for n in numbers if (n.row, n.variant_of) == (number.row, number.column)]
     rows = evidence.readings.get(number.row, ())
@@ -231,7 +233,10 @@ def _by_copy(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
     for other in dict.fromkeys(row.partition(": ")[0] for row in column):
         same = [kind for kind in _shifts(column, name) if _is_copy(column, name, other, kind)]
         if shift in same and len(same) >= LEAST_COPIES and other != name:
-            return f"{other}: {column[f'{other}: {shift}'].value:.1f}; the same under {' and '.join(same)}"
+            return (
+                f"{other}: {column[f'{other}: {shift}'].value:.1f}; "
+                f"the same under {' and '.join(same)}"
+            )
     return ""
 
 
@@ -242,16 +247,17 @@ def _shifts(column: Mapping[str, ComparedNumber], name: str) -> list[str]:
 
 def _is_copy(column: Mapping[str, ComparedNumber], name: str, other: str, shift: str) -> bool:
     """Whether two rows have the same number under a shift, and ours is the second row's."""
-    here, there = column[f"{name}: {shift}"], column.get(f"{other}: {shift}")
+    ours = column[f"{name}: {shift}"]
+    theirs = column.get(f"{other}: {shift}")
     return (
-        there is not None
-        and here.printed == there.printed is not None
-        and there.mark == Mark.REPRODUCED
+        theirs is not None
+        and ours.printed == theirs.printed is not None
+        and theirs.mark == Mark.REPRODUCED
     )
 
 
 def _by_authors(number: ComparedNumber, evidence: Evidence) -> str:
-    """The number that the authors' code gave, where ours is near it and the published one is not."""
+    """The number of the authors' code, where ours is near it and the published one is not."""
     value, how = evidence.authors.get((number.row, number.column), (None, ""))
     ours = number.value
     if value is None or ours is None or near(number.printed, value, MARGIN):

@@ -57,9 +57,8 @@ class ClassesFigure:
         return (
             "### Fig. 1: FedAvg's accuracy and discrepancy by classes per client\n\n"
             f"Table I's settings, run again from {len(SEEDS)} seeds: their mean, and their range "
-            f"as a band. The dotted "
-            f"line, on the right axis, is the {self.label}.\n\n"
-            f"![Fig. 1: accuracy and discrepancy over the rounds, by classes per "
+            f"as a band. The dotted line, on the right axis, is the {self.label}.\n\n"
+            "![Fig. 1: accuracy and discrepancy over the rounds, by classes per "
             f"client]({self.picture})"
         )
 

@@ -12,15 +12,16 @@ from jaxtyping import Float
 from fedkin.core.records import Record
 from papers import recipe
 from papers.recipe import Cell
-from papers.reproduction_marks import Results, values_of
+from papers.reproduction_marks import Results, figures_of
 
 POINTS = 100  # of a stored curve
+# Empty in rounds that the papers leave out.
 TESTED = (
     "accuracy",
     "loss",
     "global_accuracy",
     "global_loss",
-)  # empty in rounds that the papers leave out
+)
 TRAINED = ("train_loss", "discrepancy_sum", "discrepancy_mean")
 BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
 
@@ -28,7 +29,8 @@ BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """Run a cell from one seed with the auxiliary global model scored beside the clusters; the
     curves of the run."""
-    s, run = cell.setting, recipe.run(cell, seed, global_model=True)
+    s = cell.setting
+    run = recipe.run(cell, seed, global_model=True)
     line = {
         "table": cell.table,
         "row": s.row,
@@ -79,12 +81,12 @@ def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -
         quantity: the key of the curve in a run.
         style: of the line, as matplotlib has it.
     """
-    place = cell.table, cell.setting.row, cell.column
-    curves = values_of(results, *place, quantity)
+    curves = figures_of(results, cell, quantity)
     if curves:
         values = np.array([_floats(curve) for curve in curves])
-        rounds = 1 + np.arange(values.shape[1]) * values_of(results, *place, "every")[0]
-        (line,) = axes.plot(rounds, values.mean(axis=0), **{"lw": 1.6, **style})
+        rounds = 1 + np.arange(values.shape[1]) * figures_of(results, cell, "every")[0]
+        style = {"lw": 1.6, **style}
+        (line,) = axes.plot(rounds, values.mean(axis=0), **style)
         if len(values) > 1:
             axes.fill_between(
                 rounds,
@@ -107,14 +109,12 @@ def plot_clusters(axes: Any, results: Results, cell: Cell, quantity: str, **styl
         quantity: the key of the curves in a run.
         style: of the lines; a label stands beside the first of them.
     """
-    place = cell.table, cell.setting.row, cell.column
-    for curves in values_of(results, *place, quantity)[:1]:
-        label = style.pop("label", None)
+    label = style.pop("label", None)
+    style = {"lw": 0.8, **style}
+    for curves in figures_of(results, cell, quantity)[:1]:
         for number, curve in enumerate(curves):
-            rounds = 1 + np.arange(len(curve)) * values_of(results, *place, "every")[0]
-            axes.plot(
-                rounds, _floats(curve), **{"lw": 0.8, **style}, label=None if number else label
-            )
+            rounds = 1 + np.arange(len(curve)) * figures_of(results, cell, "every")[0]
+            axes.plot(rounds, _floats(curve), **style, label=None if number else label)
 
 
 def _floats(curve: Sequence[float | None]) -> Float[np.ndarray, "R"]:

@@ -19,7 +19,9 @@ from fedkin.data.femnist import LETTERS
 from fedkin.data.files import read_npz
 from fedkin.data.partition_options import checked, legacy_random, positive
 
-CLIENTS, CLASSES, CLASSES_PER_CLIENT = 200, 10, 5
+CLIENTS = 200
+CLASSES = 10
+CLASSES_PER_CLIENT = 5
 TRAINING_WRITERS = 2100  # f0000 .. f2099 wrote NIST's folders hsf_0 to hsf_3
 CURSORS = ("first", "wraps", "own")
 
@@ -88,14 +90,14 @@ def deal(
         cursor, step: as for :func:`femnist_candidate`.
     """
     at = np.zeros(len(pools), np.int64)
-    own: list[list[np.ndarray]] = [[] for _ in counts]
+    rows_of_client: list[list[np.ndarray]] = [[] for _ in counts]
     for u, count in enumerate(counts):
         for c in ((u + step * j) % len(pools) for j in range(classes_per_client)):
             places = at[c] + np.arange(min(count, len(pools[c])))
             places = places[places < len(pools[c])] if cursor == "own" else places % len(pools[c])
-            own[u].append(pools[c][places])
+            rows_of_client[u].append(pools[c][places])
             at[c] += len(places) if cursor != "first" else 0
-    return partition.clients_of_parts(own, "femnist candidate")
+    return partition.clients_of_parts(rows_of_client, "femnist candidate")
 
 
 def _by_training_writer() -> Bool[np.ndarray, "M"]:

@@ -31,22 +31,23 @@ def own_labels(swaps: Iterable[Swap]) -> dict[int, set[int]]:
     Args:
         swaps: in their order.
     """
-    own, held = dict[int, set[int]](), dict[int, set[int]]()
+    given_away = dict[int, set[int]]()
+    held = dict[int, set[int]]()
     for a, of_a, b, of_b in swaps:
         for client, given, received in ((a, of_a, of_b), (b, of_b, of_a)):
             of_others = held.setdefault(client, set())
             if given not in of_others:
-                own.setdefault(client, set()).add(given)
+                given_away.setdefault(client, set()).add(given)
             of_others.discard(given)
             of_others.add(received)
-    return own
+    return given_away
 
 
-def in_a_row(own: dict[int, set[int]], labels: int) -> int:
-    """How many clients u show no label besides u, u + 1, .. (mod 10), as many as ``labels``.
+def in_a_row(own_labels: dict[int, set[int]], labels: int) -> int:
+    """How many clients u show only labels among u, u + 1, .. (mod 10), as many as ``labels``.
 
     Args:
-        own: the labels that each client showed.
+        own_labels: the labels that each client showed.
         labels: how many in a row.
     """
-    return sum(shown <= {(u + j) % 10 for j in range(labels)} for u, shown in own.items())
+    return sum(shown <= {(u + j) % 10 for j in range(labels)} for u, shown in own_labels.items())

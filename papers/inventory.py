@@ -40,8 +40,12 @@ class Entry:
         return re.split(r" ?\(", self.number)[0]
 
 
-FEDGROUP, FLEXCFL, FEDSIM = "FedGroup", "FlexCFL", "FedSim"
-SBRC, ATHENA = "Hierarchical clustering", "ATHENA-FL"  # SBRC 2022; the summary of both
+FEDGROUP = "FedGroup"
+FLEXCFL = "FlexCFL"
+FEDSIM = "FedSim"
+# SBRC 2022; the summary of both.
+SBRC = "Hierarchical clustering"
+ATHENA = "ATHENA-FL"
 DIAGRAM = "a diagram, no result"
 SETTINGS = "statistics or settings, no result"
 SURVEY = "a survey of other papers, no result"
@@ -173,8 +177,7 @@ def sentence() -> str:
     count = len(ENTRIES) - len(without_recipe())
     return (
         f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, "
-        f"have a recipe. These "
-        f"have none: {'; '.join(lists)}."
+        f"have a recipe. These have none: {'; '.join(lists)}."
     )
 
 

@@ -81,8 +81,12 @@ def planted(results: Results) -> Numbers:
 def flexcfl(results: Results) -> Numbers:
     """Best accuracies on MNIST-MCLR in as many rounds as the authors' code ran, and means of Table
     III."""
-    slip = values_of(results, "III", MNIST.row, "IFCA, first client", "curve")
-    swapped = values_of(results, "IV", f"{MNIST.row}: swap all", "FlexCFL", "curve")
+    slip = values_of(
+        results=results, table="III", row=MNIST.row, column="IFCA, first client", figure="curve"
+    )
+    swapped = values_of(
+        results=results, table="IV", row=f"{MNIST.row}: swap all", column="FlexCFL", figure="curve"
+    )
     numbers = {
         "slip, 97 rounds": _best_until(97, slip),
         "swap all, 124 rounds": _best_until(124, swapped),
@@ -98,7 +102,7 @@ def flexcfl(results: Results) -> Numbers:
 
 
 def _best_until(round: int, curves: list[list[float | None]]) -> str:
-    """The best accuracies up to a round; curves keep every third of 300 rounds, from the first on."""
+    """The best accuracies up to a round; curves hold every third of 300 rounds, from the first."""
     kept = 1 + (round - 1) // (MNIST.rounds // CURVE)
     best = [
         max((100 * value for value in curve[:kept] if value is not None), default=nan)
@@ -151,7 +155,7 @@ def peers(results: Results) -> Numbers:
     harder += [
         (f"alpha {alpha}", {"panel": "alpha", "alpha": alpha}) for alpha in (0.0, 0.25, 0.75, 1.0)
     ]
-    harder += [(who, {"panel": "absent", "absent": who}) for who in ABSENT if who]
+    harder += [(absent, {"panel": "absent", "absent": absent}) for absent in ABSENT if absent]
     for name, options in harder:
         for method in PANMS:
             runs = of(method=method, **options)
@@ -239,7 +243,7 @@ def _by_alpha(results: Results) -> Numbers:
 def advise(results: Results) -> Numbers:
     """Of the advice on the number of clusters."""
     runs = {case: advise_page.runs_of(results, case) for case in (*PLANTED, *OTHERS)}
-    known = [run for case in PLANTED for run in runs[case]]
+    planted_runs = [run for case in PLANTED for run in runs[case]]
     planted_cases = [case for case in PLANTED if case.kind != "iid"]
     gains = [
         run["gain"]
@@ -250,9 +254,13 @@ def advise(results: Results) -> Numbers:
     ]
     images = sorted({case.samples for case in PLANTED})
     return {
-        "estimates": format_count(len(known)),
-        "right": format_count(advise_page.correct(known, advise_page.CRITERIA[0]), len(known)),
-        "eigengap right": format_count(advise_page.correct(known, "eigengap"), len(known)),
+        "estimates": format_count(len(planted_runs)),
+        "right": format_count(
+            advise_page.correct(planted_runs, advise_page.CRITERIA[0]), len(planted_runs)
+        ),
+        "eigengap right": format_count(
+            advise_page.correct(planted_runs, "eigengap"), len(planted_runs)
+        ),
         "planted cases": str(len(planted_cases)),
         "images": f"{images[0]} to {images[-1]}",
         "gains": span(gains, ".1f"),

@@ -44,17 +44,17 @@ def fill(note: str, paper: Paper, results: Results) -> str:
     Raises:
         ConfigError: a place that names no table, row or column, or no number.
     """
-    own = NUMBERS[paper.name](results) if paper.name in NUMBERS else {}
-    return PLACE.sub(lambda match: _number(match[1], paper, results, own), note)
+    numbers_of_note = NUMBERS[paper.name](results) if paper.name in NUMBERS else {}
+    return PLACE.sub(lambda match: _number(match[1], paper, results, numbers_of_note), note)
 
 
-def _number(place: str, paper: Paper, results: Results, own: Numbers) -> str:
+def _number(place: str, paper: Paper, results: Results, numbers_of_note: Numbers) -> str:
     if ";" not in place:
-        return _one("number", place.strip(), list(own.values()), list(own))
+        return _one("number", place.strip(), list(numbers_of_note.values()), list(numbers_of_note))
     name, row, column, *figure = [part.strip() for part in place.split(";")]
     table = _one("table", name, paper.tables, [each.name for each in paper.tables])
     return (
-        _figure(table, row, column, figure[0], results)
+        _figure(table=table, row=row, column=column, figure=figure[0], results=results)
         if figure
         else _compared(table, row, column, results)
     )

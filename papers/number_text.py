@@ -18,7 +18,7 @@ def format_number(value: float | int, form: str) -> str:
 
 def span(values: list[float], form: str) -> str:
     """The lowest and the highest; one number where they are written alike."""
-    ends = [format_number(extreme(which, values), form) for which in (min, max)]
+    ends = [format_number(extreme(choose, values), form) for choose in (min, max)]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
@@ -27,7 +27,7 @@ def format_count(number: int, of: int | None = None) -> str:
     return str(number) if (number if of is None else of) else NOT_RUN
 
 
-def extreme(which: Callable[..., float], values: Iterable[float]) -> float:
+def extreme(choose: Callable[..., float], values: Iterable[float]) -> float:
     """The least or largest; NaN where one is, or where there is none."""
-    known = list(values)
-    return which(known) if known and not any(isnan(value) for value in known) else nan
+    numbers = list(values)
+    return choose(numbers) if numbers and not any(isnan(value) for value in numbers) else nan

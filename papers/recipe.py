@@ -42,13 +42,12 @@ class Setting:
     cohort: int = 20
     seeds: tuple[int, ...] = (0, 1, 2)
     shift: Shift | None = None
-    draws: tuple[int, ...] = (
-        0,
-    )  # seeds of the data, in turn: seed s has draws[s mod D]; empty: its own
+    # Seeds of the data, in turn: seed s has draws[s mod D]; empty: its own.
+    draws: tuple[int, ...] = (0,)
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
-    needs: str = ""  # files that nobody may hand on, without which the row cannot be run
+    needs: str = ""  # files that may not be redistributed; the row cannot be run without them
 
     def draw(self, seed: int) -> int:
         """The seed of the data of a run."""
@@ -71,15 +70,13 @@ class Cell:
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
     selection: Selection = "uniform"
-    variant_of: str = (
-        ""  # the column that this one is the same as, but for what the authors' code does
-    )
-    revision: int = (
-        0  # raised where the code behind the cell was corrected, so that older runs are not shown
-    )
+    # The column that this one is the same as, but for what the authors' code does.
+    variant_of: str = ""
+    # Raised where the code behind the cell was corrected, so that older runs are not shown.
+    revision: int = 0
 
     def description(self, seed: int) -> dict[str, Any]:
-        """What a run from a seed is determined by, besides the seed."""
+        """The settings that determine a run from a seed."""
         s = self.setting
         return {
             "data": s.data,
@@ -115,7 +112,10 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
 
 def published(folder: str, file: str) -> FederatedData:
     """A federation as its authors published it, from a folder of FEDKIN_DATA."""
-    help = f"The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that has {folder}/ in it"
+    help = (
+        f"The authors' file as npz: see help(fedkin.data.load); "
+        f"set FEDKIN_DATA to the folder that has {folder}/ in it"
+    )
     return own_file(fetch(Source(file, {file: None}, folders=(folder,), help=help)) / file)
 
 
@@ -131,7 +131,7 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
-    """Run a cell from one seed; ``global_model``: with the mean of its cluster models scored too."""
+    """Run a cell from one seed; ``global_model``: also score the mean of its cluster models."""
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
     return simulate(
@@ -150,9 +150,11 @@ def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
 def figures(run: Run) -> dict[str, Any]:
     """Best, final and median accuracy over the complete rounds of 1..T, and the accuracy at a
     hundred of them; the discrepancy over rounds, rounds to 85%, migrations, and the cost."""
-    history, summary = run.history.loc[1:], run.summary()
+    history = run.history.loc[1:]
+    summary = run.summary()
     accuracy = history["accuracy"][~history["partial"].astype(bool)]
-    discrepancy, reached = history["discrepancy_sum"], accuracy.index[accuracy >= 0.85]
+    discrepancy = history["discrepancy_sum"]
+    reached = accuracy.index[accuracy >= 0.85]
     clustering = {name: _short(summary[name]) for name in CLUSTERING} | {
         "moves_noticed": _detected_share(history)
     }

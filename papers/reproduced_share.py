@@ -78,7 +78,9 @@ def cpu_sized(table: Table) -> set[str]:
 
 def section(results: Mapping[str, Results]) -> str:
     """The top of docs/results.md."""
-    rows, total, incomplete = [], Share(), []
+    rows = []
+    total = Share()
+    incomplete = []
     for paper in PAPERS.values():
         shares = [(table, share_of(table, results.get(paper.name, []))) for table in paper.tables]
         shares = [(table, share) for table, share in shares if share.printed]
@@ -124,15 +126,12 @@ def headline(total: Share) -> str:
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that are CPU-sized are "
         f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they "
-        f"differ "
-        f"({total.code} code, {total.data} data, {total.authors} authors). For {total.spread} "
-        f"more the paper's number "
-        f"is where one more run may be (spread), and {total.copy} stand in another row of the "
-        f"same table, where ours "
-        f"agree with them (copy). **{total.unknown}** differ for an unknown reason. {total.above} "
-        f"of all that differ "
-        f"came out above the paper's and {total.below} below; {total.single_seed} of those run "
-        f"rest on a single seed."
+        f"differ ({total.code} code, {total.data} data, {total.authors} authors). For "
+        f"{total.spread} more the paper's number is where one more run may be (spread), and "
+        f"{total.copy} stand in another row of the same table, where ours agree with them (copy). "
+        f"**{total.unknown}** differ for an unknown reason. {total.above} of all that differ came "
+        f"out above the paper's and {total.below} below; {total.single_seed} of those run rest on "
+        "a single seed."
     )
 
 
@@ -143,10 +142,9 @@ def in_other_words(total: Share) -> str:
     shown = total.reproduced + total.shown
     either = shown + total.possible
     return (
-        f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have "
-        f"a cause that a run "
-        f"shows; with the causes that our runs do not contradict they are {either} "
-        f"({either / total.run:.1%})."
+        f"So {shown} of {total.run} ({shown / total.run:.0%}) are within {MARGIN} points or have a "
+        "cause that a run shows; with the causes that our runs do not contradict they are "
+        f"{either} ({either / total.run:.1%})."
     )
 
 
@@ -164,7 +162,10 @@ def not_cpu_sized(results: Mapping[str, Results]) -> str:
     )
     words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
     once = sum(number.seeds == 1 for number in numbers)
-    return f" Besides, {len(numbers)} that are not CPU-sized were run, {once} of them from a single seed: {words}."
+    return (
+        f" Besides, {len(numbers)} that are not CPU-sized were run, "
+        f"{once} of them from a single seed: {words}."
+    )
 
 
 def meanings() -> str:
@@ -181,14 +182,16 @@ def agreed_once(results: Mapping[str, Results]) -> str:
         number.cause in SHOWN and number.source is not None and number.source.seeds == 1
         for number in numbers
     )
-    words = [f"{once} of those within the margin"] * bool(once) + [
-        f"{shown} of the shown causes"
-    ] * bool(shown)
+    words = []
+    if once:
+        words.append(f"{once} of those within the margin")
+    if shown:
+        words.append(f"{shown} of the shown causes")
     return f" {' and '.join(words)} rest on one run and may be so by chance." if words else ""
 
 
 def runs_by_outcome(results: Mapping[str, Results]) -> str:
-    """How many of what agrees and of what differs have few runs: what differs was run again first."""
+    """How many agreeing and differing numbers have few runs: differing ones were rerun first."""
     numbers = _counted(results)
     sides = [
         [n for n in numbers if n.mark == Mark.REPRODUCED],
@@ -199,11 +202,9 @@ def runs_by_outcome(results: Mapping[str, Results]) -> str:
         return ""
     return (
         f" Further seeds were run first where a number differed: {agree[0]} of the {agree[1]} "
-        f"numbers within the "
-        f"margin and {differ[0]} of the {differ[1]} that differ have fewer than {LEAST_RUNS} "
-        f"runs. So an agreement by "
-        "chance has been tested less, and *spread* can be the cause only where these seeds were "
-        "run."
+        f"numbers within the margin and {differ[0]} of the {differ[1]} that differ have fewer than "
+        f"{LEAST_RUNS} runs. So an agreement by chance has been tested less, and *spread* can be "
+        "the cause only where these seeds were run."
     )
 
 
@@ -229,8 +230,7 @@ def width_of_spread(results: Mapping[str, Results]) -> str:
         return ""
     return (
         " *Spread* shows no more than that our runs do not contradict the paper's number: half of "
-        "their intervals "
-        f"are wider than {median(widths):.0f} points."
+        f"their intervals are wider than {median(widths):.0f} points."
     )
 
 
@@ -246,8 +246,8 @@ def code_and_spread(results: Mapping[str, Results]) -> str:
     are = "is" if len(variants) == 1 else "are"
     return (
         f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' "
-        f"code does; for "
-        f"{outside} of these numbers the interval of ours does not hold the paper's number."
+        f"code does; for {outside} of these numbers the interval of ours does not hold the paper's "
+        "number."
     )
 
 
@@ -257,9 +257,8 @@ def duration(results: Mapping[str, Results]) -> str:
     for paper in PAPERS.values():
         for table in paper.tables:
             counted = {n.row for n in table.numbers([]) if n.counts} & cpu_sized(table)
-            jobs = [
-                job for job in table.jobs if job.published and job.row in counted
-            ]  # variants are not counted
+            # Variants are not counted.
+            jobs = [job for job in table.jobs if job.published and job.row in counted]
             places = {(job.key.get("table"), job.row, job.column) for job in jobs}
             for line in results.get(paper.name, []):
                 if (
@@ -312,16 +311,12 @@ def _legend(tables: Sequence[Table]) -> str:
     )
     return (
         "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most "
-        "300 seconds on two "
-        "quiet cores; the other printed numbers are those of convolutional and recurrent "
-        "networks, and of Fed-MEx. A "
-        "number counts as run from one seed on; the tables of accuracies and gains below say how "
-        "many there are. "
-        "Shortened runs, other data and variants of ours are shown below and not counted. "
-        "FedSim's FEMNIST counts as "
-        "we read the authors' logs, with three labels a client, where their text has five. "
-        "Printed, and without a "
-        f"recipe of the paper's size: {without_recipe}. {inventory.sentence()}"
+        "300 seconds on two quiet cores; the other printed numbers are those of convolutional and "
+        "recurrent networks, and of Fed-MEx. A number counts as run from one seed on; the tables "
+        "of accuracies and gains below say how many there are. Shortened runs, other data and "
+        "variants of ours are shown below and not counted. FedSim's FEMNIST counts as we read the "
+        "authors' logs, with three labels a client, where their text has five. Printed, and "
+        f"without a recipe of the paper's size: {without_recipe}. {inventory.sentence()}"
     )
 
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 from statistics import mean
 from typing import Any
 
+from papers.recipe import Cell
+
 Results = Sequence[dict[str, Any]]
 MARGIN = 1.5  # percentage points within which a number counts as reproduced
 POINTS = "points"
@@ -87,12 +89,13 @@ class ComparedNumber:
     def exact(self) -> float:
         """Ours with all its digits, where there is a published number or runs; else as it is shown,
         in its digits."""
-        value = self.value
-        return value if value is not None else mean(self.runs) if self.runs else float(self.ours)
+        if self.value is not None:
+            return self.value
+        return mean(self.runs) if self.runs else float(self.ours)
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of the numbers, in percentage points, whose share the page begins with."""
+        """Whether the number counts in the share at the top of the page (percentage points)."""
         return self.unit == POINTS and not self.deviation and self.mark != Mark.NO_NUMBER
 
     @property
@@ -122,6 +125,17 @@ def values_of(results: Results, table: str, row: str, column: str, figure: str) 
     """
     runs = [m for m in results if (m["table"], m["row"], m["column"]) == (table, row, column)]
     return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
+
+
+def figures_of(results: Results, cell: Cell, figure: str) -> list:
+    """One figure of all seeds of a cell, as ``values_of`` has it."""
+    return values_of(
+        results=results,
+        table=cell.table,
+        row=cell.setting.row,
+        column=cell.column,
+        figure=figure,
+    )
 
 
 def average(values: Sequence[float | int | None]) -> float | None:
@@ -158,7 +172,9 @@ def near(published: float | None, ours: float, margin: float) -> bool:
 
 def mark_of_statement(true: bool | None) -> Mark:
     """The mark of a statement; None: not run."""
-    return Mark.NOT_RUN if true is None else Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
+    if true is None:
+        return Mark.NOT_RUN
+    return Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
 
 
 def compare_number(
@@ -192,17 +208,17 @@ def compare_number(
     mark = mark_within(published, ours, margin)
     shown = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
     return ComparedNumber(
-        row,
-        column,
-        digits(published),
-        shown,
-        gap,
-        mark,
-        unit,
-        seeds,
-        deviation,
-        tuple(runs),
-        variant_of,
+        row=row,
+        column=column,
+        published=digits(published),
+        ours=shown,
+        difference=gap,
+        mark=mark,
+        unit=unit,
+        seeds=seeds,
+        deviation=deviation,
+        runs=tuple(runs),
+        variant_of=variant_of,
     )
 
 

@@ -38,10 +38,9 @@ class Job:
     measure: Callable[[int], Line]  # seed -> line
     seconds: float | int  # of a run on two cores; what the recipe guesses
     setting: Callable[[int], str]  # seed -> digest of what is run
-    published: bool = (
-        False  # its runs are the paper's: no variant, no other data, no question of ours
-    )
-    needs: str = ""  # files that nobody may hand on
+    # Its runs are the paper's: no variant, no other data, no question of ours.
+    published: bool = False
+    needs: str = ""  # files that may not be redistributed
 
     @property
     def name(self) -> str:
@@ -64,15 +63,15 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
     key = {"table": cell.table, "row": setting.row, "column": cell.column}
     published = not setting.deviation and not cell.variant_of
     return Job(
-        setting.row,
-        cell.column,
-        setting.seeds,
-        key,
-        lambda seed: how(cell, seed),
-        setting.seconds,
-        lambda seed: digest(cell.description(seed)),
-        published,
-        setting.needs,
+        row=setting.row,
+        column=cell.column,
+        seeds=setting.seeds,
+        key=key,
+        measure=lambda seed: how(cell, seed),
+        seconds=setting.seconds,
+        setting=lambda seed: digest(cell.description(seed)),
+        published=published,
+        needs=setting.needs,
     )
 
 
@@ -91,21 +90,21 @@ def job_of_question(
         question: a frozen dataclass, whose fields its lines begin with.
         seeds: from which it is run.
         measure: runs it from one seed.
-        row: where it stands in its table.
-        column: likewise.
+        row: of its table.
+        column: of its table.
         seconds: of a run on two cores.
         fixed: what all questions have in common, such as the number of rounds; part of the setting.
     """
     key = asdict(question)
     of_setting = digest({**key, "fixed": dict(fixed or {})})
     return Job(
-        row,
-        column,
-        seeds,
-        key,
-        lambda seed: measure(question, seed),
-        seconds,
-        lambda seed: of_setting,
+        row=row,
+        column=column,
+        seeds=seeds,
+        key=key,
+        measure=lambda seed: measure(question, seed),
+        seconds=seconds,
+        setting=lambda seed: of_setting,
     )
 
 
@@ -116,12 +115,10 @@ class Stored:
     runs: list[Line]
     damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run
     unknown: list[Line] = field(default_factory=list)  # runs of no job of today's recipes
-    other_seeds: list[Line] = field(
-        default_factory=list
-    )  # runs of a job from a seed that its recipe does not have
-    repeated: list[Line] = field(
-        default_factory=list
-    )  # runs of a job and a seed that are there already
+    # Runs of a job from a seed that its recipe does not have.
+    other_seeds: list[Line] = field(default_factory=list)
+    # Runs of a job and a seed that are there already.
+    repeated: list[Line] = field(default_factory=list)
 
     def left_out(self) -> list[str]:
         """What counts nowhere, in words; empty where all lines are runs of today's recipes."""
@@ -168,16 +165,24 @@ def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False)
     parsed = [run for run in runs if run is not None]
     if jobs is None:
         return Stored(parsed, damaged)
-    known: dict[tuple[int, int], Line] = {}
-    unknown, other_seeds, repeated = list[Line](), list[Line](), list[Line]()
+    first_lines: dict[tuple[int, int], Line] = {}
+    unknown = list[Line]()
+    other_seeds = list[Line]()
+    repeated = list[Line]()
     for run, job in zip(parsed, _owners(parsed, jobs), strict=True):
         if job is None:
             unknown.append(run)
         elif not any_seed and run["seed"] not in job.seeds:
             other_seeds.append(run)
-        elif known.setdefault((id(job), run["seed"]), run) is not run:
+        elif first_lines.setdefault((id(job), run["seed"]), run) is not run:
             repeated.append(run)
-    return Stored(list(known.values()), damaged, unknown, other_seeds, repeated)
+    return Stored(
+        runs=list(first_lines.values()),
+        damaged=damaged,
+        unknown=unknown,
+        other_seeds=other_seeds,
+        repeated=repeated,
+    )
 
 
 def _owners(lines: Sequence[Line], jobs: Sequence[Job]) -> list[Job | None]:

@@ -1,4 +1,4 @@
-"""The runs that the stores lack, the most valuable for their time first, side by side on all cores."""
+"""Run what the stores lack, the most valuable runs for their time first, on all cores."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ def queue(
             done = len(wanted) - len(missing)
             runs += [
                 QueuedRun(
-                    paper.name, job, seed, _value(job, done + i), max(times[job.row].seconds, 0.1)
+                    paper=paper.name,
+                    job=job,
+                    seed=seed,
+                    value=_value(job, done + i),
+                    seconds=max(times[job.row].seconds, 0.1),
                 )
                 for i, (_, seed) in enumerate(missing)
             ]
@@ -110,7 +114,8 @@ def carry_out(
     for paper in {run.paper for run in runs}:
         prepare(store_of(folder, paper))
     end = time.monotonic() + 3600 * hours if hours is not None else float("inf")
-    left, running = list(runs), dict[Future[Line], QueuedRun]()
+    left = list(runs)
+    running = dict[Future[Line], QueuedRun]()
     pool = _pool(workers)
     try:
         while left or running:
@@ -181,12 +186,13 @@ def _pool(workers: int) -> ProcessPoolExecutor:
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
     owners = context.Array("q", workers)  # of each core the process that has it
-    options = {
-        "initializer": _begin,
-        "initargs": (owners,),
-        "max_tasks_per_child": RUNS_OF_A_PROCESS,
-    }
-    return ProcessPoolExecutor(workers, context, **options)
+    return ProcessPoolExecutor(
+        workers,
+        context,
+        initializer=_begin,
+        initargs=(owners,),
+        max_tasks_per_child=RUNS_OF_A_PROCESS,
+    )
 
 
 def _begin(owners: Any) -> None:
@@ -201,12 +207,11 @@ def _begin(owners: Any) -> None:
     if not 1 < len(owners) <= len(cores):
         return
     with owners.get_lock():
-        own = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
-        owners[own] = os.getpid()
-    os.sched_setaffinity(0, {cores[own]})
-    os.environ["NPROC"] = (
-        "1"  # threads of XLA; the first process may have one for each of its devices
-    )
+        position = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
+        owners[position] = os.getpid()
+    os.sched_setaffinity(0, {cores[position]})
+    # Threads of XLA; the first process may have one for each of its devices.
+    os.environ["NPROC"] = "1"
 
 
 def _is_alive(process: int) -> bool:

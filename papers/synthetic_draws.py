@@ -152,7 +152,8 @@ def size_measures(sizes: Int[np.ndarray, "N"]) -> Measures:
 def label_measures(counts: Int[np.ndarray, "N C"]) -> Measures:
     """Share of the samples that have the most frequent label of their client, in all clients and in
     the largest."""
-    sizes, frequent = counts.sum(1), counts.max(1)
+    sizes = counts.sum(1)
+    frequent = counts.max(1)
     largest = sizes.argmax()
     return {
         "purity": round(float(frequent.sum() / sizes.sum()), 4),
@@ -171,17 +172,19 @@ def _label_counts(
 def search(row: Row) -> dict[str, Any]:
     """The first seeds whose draws match the published one, and the first whose draws do not."""
     target = published(row)
-    sizes_fit, chosen, others = [], [], []
+    sizes_fit = []
+    chosen = []
+    not_matching = []
     for seed in itertools.count():
         measures = measures_of_sizes(row, seed)
         fitting = fits(measures, target)
         if fitting:
             sizes_fit.append(seed)
-        if fitting or len(others) < DRAWS:
+        if fitting or len(not_matching) < DRAWS:
             labels = measures_of_labels(row, seed)
             draw = {"seed": seed, **measures, **labels}
-            (chosen if fitting and fits(labels, target) else others).append(draw)
-        if min(len(chosen), len(others)) >= DRAWS:
+            (chosen if fitting and fits(labels, target) else not_matching).append(draw)
+        if min(len(chosen), len(not_matching)) >= DRAWS:
             break
     return {
         "papers": row.papers,
@@ -192,7 +195,7 @@ def search(row: Row) -> dict[str, Any]:
         "tried": seed + 1,
         "sizes_fit": sizes_fit,
         "matched": chosen[:DRAWS],
-        "unmatched": others[:DRAWS],
+        "unmatched": not_matching[:DRAWS],
     }
 
 

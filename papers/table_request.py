@@ -53,10 +53,8 @@ class TableRequest:
         """The numbers of these cells, ours beside the paper's."""
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
-        no_rows, no_columns = (
-            {job.row for job in other} - rows,
-            {job.column for job in other} - columns,
-        )
+        no_rows = {job.row for job in other} - rows
+        no_columns = {job.column for job in other} - columns
         numbers = self.table.numbers(self.results())
         return [
             number
@@ -90,7 +88,7 @@ def request_table(
     Args:
         name: of the table, or of a figure that shows the same runs.
         rows: names of rows or how they begin, single or separated by commas; empty: all.
-        columns: likewise.
+        columns: names of columns, in the same form.
         seeds: seeds 0 to ``seeds - 1``; None: the recipe's.
         folder: of the stores; None: the default folder.
 
@@ -107,7 +105,13 @@ def request_table(
         raise ConfigError(
             f"{table.name} has no cell in rows {', '.join(rows)} and columns {', '.join(columns)}"
         )
-    return TableRequest(table, store_of(folder or default_folder(), paper.name), jobs, paper, seeds)
+    return TableRequest(
+        table=table,
+        store=store_of(folder or default_folder(), paper.name),
+        jobs=jobs,
+        paper=paper,
+        seeds=seeds,
+    )
 
 
 def _find_table(name: str) -> tuple[Paper, Table]:
@@ -173,11 +177,13 @@ class TableSummary:
 
 def summaries(folder: Path | None = None) -> list[TableSummary]:
     """All tables, with what a store holds of each."""
-    own, summaries = folder or default_folder(), []
+    results_folder = folder or default_folder()
+    summaries = []
     for paper in PAPERS.values():
-        stored = read(store_of(own, paper.name), paper.jobs(), any_seed=True).runs
+        stored = read(store_of(results_folder, paper.name), paper.jobs(), any_seed=True).runs
         summaries += [
-            _summary(table, stored, [*stored, *shipped(own, paper)]) for table in paper.tables
+            _summary(table, stored, [*stored, *shipped(results_folder, paper)])
+            for table in paper.tables
         ]
     return summaries
 
@@ -189,7 +195,14 @@ def _summary(table: Table, stored: Results, timed: Results) -> TableSummary:
     left = sum(rows[job.row].seconds for job, _ in missing)
     measured = sum(any(job.matches(line) for line in stored) for job in table.jobs)
     guessed = not all(time.measured for time in rows.values())
-    return TableSummary(table, len(table.jobs), measured, float(whole), float(left), guessed)
+    return TableSummary(
+        table=table,
+        cells=len(table.jobs),
+        measured=measured,
+        seconds=float(whole),
+        seconds_left=float(left),
+        guessed=guessed,
+    )
 
 
 def shipped(folder: Path, paper: Paper) -> Results:

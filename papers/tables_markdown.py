@@ -7,12 +7,11 @@ from statistics import mean
 
 from papers import accuracy_numbers
 from papers.recipe import Cell, Setting
-from papers.reproduction_marks import MARGIN, Mark, Results, values_of
+from papers.reproduction_marks import MARGIN, Mark, Results, figures_of, values_of
 
 LAST_STORED = (
     "Accuracy (%) in the last round whose values are stored, which need not be the last: where "
-    "accuracy varies from "
-    "round to round, the two can be far apart."
+    "accuracy varies from round to round, the two can be far apart."
 )
 
 
@@ -26,14 +25,13 @@ def share(results: Results, cells: Sequence[Cell]) -> str:
     above = sum(n.mark != Mark.REPRODUCED and (n.difference or 0) > 0 for n in ran)
     return (
         f"{len(ran)} of {len(numbers)} cells were run: {close} came out within {MARGIN} points of "
-        f"the paper, {above} "
-        f"above and {len(ran) - close - above} below it."
+        f"the paper, {above} above and {len(ran) - close - above} below it."
     )
 
 
 def seeds(results: Results, cells: Sequence[Cell]) -> str:
     """How many seeds each of the cells of a row has."""
-    counts = {len(values_of(results, c.table, c.setting.row, c.column, "best")) for c in cells}
+    counts = {len(figures_of(results, cell, "best")) for cell in cells}
     return " or ".join(str(n) for n in sorted(counts))
 
 
@@ -48,10 +46,8 @@ def accuracies(
         figure: the key in a run, such as ``best`` or ``final``.
         with_paper: show the published numbers and marks too.
     """
-    rows, columns = (
-        list(dict.fromkeys(c.setting for c in cells)),
-        list(dict.fromkeys(c.column for c in cells)),
-    )
+    rows = list(dict.fromkeys(c.setting for c in cells))
+    columns = list(dict.fromkeys(c.column for c in cells))
     published = {(c.setting.row, c.column): c.published for c in cells}
     printed = {c.column for c in cells if c.published is not None}
     marks = (
@@ -63,24 +59,28 @@ def accuracies(
     def entry(setting: Setting, column: str) -> str:
         if (setting.row, column) not in published:
             return ""
-        ours = percent(values_of(results, cells[0].table, setting.row, column, figure))
-        number, mark = published[setting.row, column], marks.get((setting.row, column))
+        ours = percent(
+            values_of(
+                results=results, table=cells[0].table, row=setting.row, column=column, figure=figure
+            )
+        )
         if not with_paper or column not in printed:
             return ours
-        return f"{ours}<br>*{number if number is not None else 'none'}*" + (
-            f" {mark}" if mark else ""
-        )
+        number = published[setting.row, column]
+        theirs = "none" if number is None else number
+        mark = marks.get((setting.row, column))
+        return f"{ours}<br>*{theirs}* {mark}" if mark else f"{ours}<br>*{theirs}*"
 
     of_row = {s: [c for c in cells if c.setting == s] for s in rows}
     counts = {s: seeds(results, of_row[s]) for s in rows}
     lines = [[s.row, *(entry(s, c) for c in columns), counts[s]] for s in rows if counts[s] != "0"]
     no_run = [_not_run(s, len(of_row[s])) for s in rows if counts[s] == "0"]
-    return "\n\n".join(
-        [
-            *([markdown(["", *columns, "seeds"], lines)] if lines else []),
-            *([f"Not run yet: {'; '.join(no_run)}."] if no_run and with_paper else []),
-        ]
-    )
+    parts = []
+    if lines:
+        parts.append(markdown(["", *columns, "seeds"], lines))
+    if no_run and with_paper:
+        parts.append(f"Not run yet: {'; '.join(no_run)}.")
+    return "\n\n".join(parts)
 
 
 def _not_run(setting: Setting, cells: int) -> str:
@@ -124,14 +124,19 @@ def by_classes(
         for statistic, form, theirs in zip(
             accuracy_numbers.STATISTICS, forms, printed, strict=True
         ):
-            ours = form(
-                values_of(results, "I", classes, column, statistic.figure.format(distance=distance))
+            values = values_of(
+                results=results,
+                table="I",
+                row=classes,
+                column=column,
+                figure=statistic.figure.format(distance=distance),
             )
-            row.append(f"{ours}<br>*{theirs}* {marks[classes, statistic.label]}".rstrip())
-        rows.append([*row, str(len(values_of(results, "I", classes, column, "best")))])
-    return markdown(
-        ["classes", *(statistic.label for statistic in accuracy_numbers.STATISTICS), "seeds"], rows
-    )
+            mark = marks[classes, statistic.label]
+            row.append(f"{form(values)}<br>*{theirs}* {mark}".rstrip())
+        best = values_of(results=results, table="I", row=classes, column=column, figure="best")
+        rows.append([*row, str(len(best))])
+    labels = [statistic.label for statistic in accuracy_numbers.STATISTICS]
+    return markdown(["classes", *labels, "seeds"], rows)
 
 
 def global_models(results: Results, cells: Sequence[Cell]) -> str:
@@ -144,13 +149,11 @@ def global_models(results: Results, cells: Sequence[Cell]) -> str:
     """
     lines = []
     for cell in cells:
-        place = cell.table, cell.setting.row, cell.column
-        clusters, together = (
-            values_of(results, *place, name) for name in ("accuracy", "global_accuracy")
-        )
+        clusters = figures_of(results, cell, "accuracy")
+        together = figures_of(results, cell, "global_accuracy")
         if together:
             ends = [percent([curve[-1] for curve in curves]) for curves in (clusters, together)]
-            last = 1 + (len(together[0]) - 1) * values_of(results, *place, "every")[0]
+            last = 1 + (len(together[0]) - 1) * figures_of(results, cell, "every")[0]
             lines.append(
                 [
                     cell.setting.row,
@@ -186,7 +189,10 @@ def mean_and_range(values: list) -> str:
     if len(values) == 1:
         return f"**{_digits(numbers[0])}**"
     of_those = f" in {len(numbers)} of {len(values)} runs" if len(numbers) < len(values) else ""
-    return f"**{_digits(mean(numbers))}{of_those}** ({_digits(min(numbers))} - {_digits(max(numbers))})"
+    return (
+        f"**{_digits(mean(numbers))}{of_those}** ({_digits(min(numbers))} - "
+        f"{_digits(max(numbers))})"
+    )
 
 
 def _digits(value: float | int) -> str:

@@ -47,7 +47,8 @@ def overview(summaries: Sequence[TableSummary]) -> Grid:
         ]
         about = Group(Text(summary.table.name, "bold"), Padding(_content(summary), (0, 0, 0, 2)))
         grid.add_row(about, str(summary.cells), str(summary.measured), *times)
-    grid.caption, grid.caption_justify = CAPTION, "left"
+    grid.caption = CAPTION
+    grid.caption_justify = "left"
     return grid
 
 
@@ -61,7 +62,8 @@ def _content(summary: TableSummary) -> str:
 
 def summary_as_json(summary: TableSummary) -> dict[str, Any]:
     """A line of the list for machines."""
-    table, numbers = summary.table, {k: v for k, v in vars(summary).items() if k != "table"}
+    table = summary.table
+    numbers = {k: v for k, v in vars(summary).items() if k != "table"}
     texts = {
         name: getattr(table, name) for name in ("name", "title", "statistic", "rule", "same_runs")
     }
@@ -82,14 +84,17 @@ class Progress:
         self._runs = len(jobs)
         self._seconds = seconds
         self._left = sum(seconds[job.row] for job, _ in jobs)  # expected
-        self._done, self._expected, self._start = 0, 0.0, time.monotonic()
+        self._done = 0
+        self._expected = 0.0
+        self._start = time.monotonic()
         console = Console(file=sys.stderr)
-        columns = (
+        self._bar = progress.Progress(
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TextColumn("{task.description}"),
+            console=console,
+            disable=not console.is_terminal,
         )
-        self._bar = progress.Progress(*columns, console=console, disable=not console.is_terminal)
         self._plain = not console.is_terminal
         self._task = self._bar.add_task("", total=self._runs)
 
@@ -144,7 +149,8 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
             str(number.seeds),
             _mark(number),
         )
-    grid.caption, grid.caption_justify = "\n".join(_legend(request, numbers)), "left"
+    grid.caption = "\n".join(_legend(request, numbers))
+    grid.caption_justify = "left"
     return grid
 
 
@@ -168,7 +174,8 @@ def _mark(number: ComparedNumber) -> str:
 def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[str]:
     """What the numbers are, when one is reproduced, and how many are."""
     counts = Counter(str(number.mark) for number in numbers if not number.deviation)
-    lines, rule = [f"ours: {request.table.statistic}"], request.table.rule
+    lines = [f"ours: {request.table.statistic}"]
+    rule = request.table.rule
     lines += [rule if rule == NO_PAPERS_NUMBER else f"reproduced: {rule}".replace("*", "")]
     lines += (
         ["; ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []

@@ -9,7 +9,8 @@ from dataclasses import replace
 from fedkin.data.download import Source, fetch
 from papers.recipe import Cell
 
-FILE, WIDTH = "glove.6B.300d.txt", 300
+FILE = "glove.6B.300d.txt"
+WIDTH = 300
 GLOVE = Source(
     "GloVe",
     {FILE: None},

@@ -76,7 +76,8 @@ LEVELS = {
     "tracking": "simulation",
 }
 QUICK_LEVELS = {"unit", "example"}
-MOST_MAPS = 20_000  # memory maps of one process; Linux ends it at 65,530, and every compiled program holds some
+# Memory maps of one process; Linux ends it at 65,530, and every compiled program holds some.
+MOST_MAPS = 20_000
 
 # Compiled programs are kept between test runs, in CI between checkouts too. Set before anything
 # imports jax.
@@ -102,9 +103,8 @@ def pytest_sessionstart() -> None:
     from fedkin.models.model import prepare_jax
 
     prepare_jax()
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # in the background of a shell; processes inherit it
+    # In the background of a shell; processes inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -142,9 +142,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # counted before
 
 TESTS_BETWEEN = 100  # of one module, between two releases
-_maps: dict[
-    str, tuple[int, str]
-] = {}  # of this process and of every worker: the most maps, and after which module
+# Of this process and of every worker: the most maps, and after which module.
+_maps: dict[str, tuple[int, str]] = {}
 _tests_since_release = 0
 
 
@@ -181,7 +180,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a process came near the system's limit."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["maps"] = _maps.get("this process", (0, ""))  # type: ignore[attr-defined]
+        output = session.config.workeroutput  # type: ignore[attr-defined]
+        output["maps"] = _maps.get("this process", (0, ""))
     elif any(count >= MOST_MAPS for count, _ in _maps.values()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -247,7 +247,13 @@ def tiny() -> FederatedData:
     rows = np.arange(len(x)).reshape(12, 20)
     test = [row[15:] for row in rows[:-1]] + [rows[-1][:0]]
     return FederatedData(
-        "tiny", x, y, 2, Ragged.of([row[:15] for row in rows]), Ragged.of(test), true_clusters
+        name="tiny",
+        x=x,
+        y=y,
+        classes=2,
+        train=Ragged.of([row[:15] for row in rows]),
+        test=Ragged.of(test),
+        true_clusters=true_clusters,
     )
 
 

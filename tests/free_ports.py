@@ -10,7 +10,8 @@ from pathlib import Path
 from fedkin.config.peer_settings import NetworkSettings, TlsSettings
 from fedkin.p2p.zenoh_transport import ZenohTransport
 
-QUICK = "{transport: {link: {tx: {lease: 1500, keep_alive: 4}}}}"  # a peer that hangs is dropped after 1.5 s
+# A peer that hangs is dropped after 1.5 s.
+QUICK = "{transport: {link: {tx: {lease: 1500, keep_alive: 4}}}}"
 
 
 def free_ports(count: int) -> list[int]:
@@ -53,7 +54,8 @@ def until(so: Callable[[], bool], seconds: float = 60.0) -> bool:
 def links(
     port: int, *known: int, tls: Path | None = None, zenoh: str | None = None
 ) -> NetworkSettings:
-    """A peer that listens on ``port`` and knows some others; ``tls`` is its folder of certificates."""
+    """A peer that listens on ``port`` and knows some others;
+    ``tls`` is its folder of certificates."""
     way = "tls" if tls else "tcp"
     certificates = (
         TlsSettings(str(tls / "ca.pem"), str(tls / "certificate.pem"), str(tls / "key.pem"))

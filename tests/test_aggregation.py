@@ -105,7 +105,8 @@ values = st.floats(-100, 100, width=32, allow_subnormal=False)
 
 @st.composite
 def calls(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    n, p = draw(st.integers(1, 8)), draw(st.integers(1, 4))
+    n = draw(st.integers(1, 8))
+    p = draw(st.integers(1, 4))
     update = draw(hnp.arrays(np.float32, (n, p), elements=values))
     weight = draw(hnp.arrays(np.float64, n, elements=st.integers(0, 500)))
     return update, weight, draw(hnp.arrays(np.int64, n, elements=st.integers(0, K - 1)))

@@ -52,9 +52,8 @@ def test_each_client_is_served_by_its_clusters_model(
     ).all()
     own = fitted.predict(samples["X"], groups=samples["groups"])
     assert np.mean(own == samples["y"]) > 0.9
-    assert (
-        fitted.score(samples["X"], samples["y"]) < 0.7
-    )  # without groups all models vote, and they disagree
+    # Without groups all models vote, and they disagree.
+    assert fitted.score(samples["X"], samples["y"]) < 0.7
     run = fitted.run_.predict(samples["X"][:50].astype(np.float32), client="hospital 00")
     assert (run == own[:50]).all()
 
@@ -64,9 +63,8 @@ def test_without_clients_it_says_that_nothing_is_clustered(samples: dict[str, np
         alone = fk.Clustered("ifca", clusters=2, rounds=1).fit(samples["X"], samples["y"])
     assert len(alone.models_) == 1
     with sklearn.config_context(enable_metadata_routing=True):
-        fk.Clustered("ifca", clusters=2, rounds=1).fit(
-            **samples
-        )  # warnings are errors in these tests
+        # Warnings are errors in these tests.
+        fk.Clustered("ifca", clusters=2, rounds=1).fit(**samples)
 
 
 def test_probabilities_are_of_the_classes(
@@ -78,16 +76,16 @@ def test_probabilities_are_of_the_classes(
     whole = [
         fitted.run_.predict(samples["X"].astype(np.float32), cluster=k, proba=True) for k in (0, 1)
     ]
-    assert np.allclose(
-        fitted.predict_proba(samples["X"]), (whole[0] + whole[1]) / 2, atol=1e-6
-    )  # six clients each
+    # Six clients each.
+    assert np.allclose(fitted.predict_proba(samples["X"]), (whole[0] + whole[1]) / 2, atol=1e-6)
 
 
 def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray]) -> None:
     known = samples["groups"] < "hospital 11"
     part = {name: value[known] for name, value in samples.items()}
     fitted = fk.Clustered("ifca", clusters=2, rounds=20, cohort=6).fit(**part)
-    x, y = samples["X"][~known], samples["y"][~known]
+    x = samples["X"][~known]
+    y = samples["y"][~known]
     with pytest.raises(ValueError, match=r"client 'hospital 11' was not in fit .*assign"):
         fitted.predict(x, groups=samples["groups"][~known])
     placed = fitted.assign(x, y, "hospital 11")
@@ -103,7 +101,9 @@ def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray])
 def test_a_new_clients_name_may_be_longer(kind: type, samples: dict[str, np.ndarray]) -> None:
     groups = samples["groups"].astype(kind)
     fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], groups)
-    x, y, name = samples["X"][:50], samples["y"][:50], "hospital 05, children's ward"
+    x = samples["X"][:50]
+    y = samples["y"][:50]
+    name = "hospital 05, children's ward"
     fitted.assign(x, y, name)
     assert fitted.groups_.tolist() == sorted({*samples["groups"].tolist(), name})
     assert fitted.predict(x, groups=np.array([name] * 50, kind)).shape == (50,)
@@ -171,9 +171,8 @@ def test_it_is_searched_like_any_other(samples: dict[str, np.ndarray]) -> None:
             estimator, {"lr": [1e-6, 0.1]}, cv=KFold(2, shuffle=True, random_state=0)
         )
         search.fit(samples["X"], samples["y"], groups=samples["groups"])
-    assert (
-        search.best_params_ == {"lr": 0.1} and search.best_score_ > 0.8
-    )  # models of all clients together have 0.5
+    # Models of all clients together have 0.5.
+    assert search.best_params_ == {"lr": 0.1} and search.best_score_ > 0.8
     assert len(search.best_estimator_.groups_) == 12
 
 
@@ -184,9 +183,8 @@ def test_a_pipeline_hands_the_clients_on(samples: dict[str, np.ndarray]) -> None
         estimator.set_fit_request(groups=True).set_score_request(groups=True)
         folds = KFold(2, shuffle=True, random_state=0)
         pipeline = make_pipeline(StandardScaler(), estimator)
-        scores = cross_val_score(
-            pipeline, X, y, cv=folds, params={"groups": groups}
-        )  # NaN where a score fails
+        # NaN where a score fails.
+        scores = cross_val_score(pipeline, X, y, cv=folds, params={"groups": groups})
     assert np.isfinite(scores).all()
 
 
@@ -236,9 +234,8 @@ def test_mixtures_predict_with_each_clients_shares(
     ]
     by_hand = model.membership_[7, 0] * parts[0] + model.membership_[7, 1] * parts[1]
     assert np.allclose(probabilities, by_hand, atol=1e-5)
-    assert not np.allclose(
-        probabilities, parts[model.labels_[7]], atol=1e-3
-    )  # not the nearest model alone
+    # Not the nearest model alone.
+    assert not np.allclose(probabilities, parts[model.labels_[7]], atol=1e-3)
     mean = np.mean(
         [model.predict_proba(x, groups=[name] * len(x)) for name in model.groups_], axis=0
     )
@@ -265,9 +262,8 @@ def test_a_new_client_of_a_mixture_gets_its_shares(samples: dict[str, np.ndarray
 
 def test_a_client_of_a_mixture_that_no_round_had_is_placed(samples: dict[str, np.ndarray]) -> None:
     model = fk.Clustered("fedem", clusters=2, rounds=2, cohort=5, epochs=1).fit(**samples)
-    assert (
-        np.ptp(model.membership_, axis=1) > 0
-    ).all()  # no client keeps the equal shares of the start
+    # No client keeps the equal shares of the start.
+    assert (np.ptp(model.membership_, axis=1) > 0).all()
 
 
 def test_a_method_that_cannot_place_clients_needs_rounds_for_all(

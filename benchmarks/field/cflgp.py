@@ -36,13 +36,13 @@ def main() -> None:
                     against=[fk.FedAvg()],
                 )
                 ari = [f"{value:.2f}" for value in run.history["ari"][1:11:2]]
-                one, clustered_accuracy = (
+                one_model, clustered_accuracy = (
                     r.summary()["final_accuracy"] for r in (run.against["fedavg"], run)
                 )
                 print(
                     f"{name} rotations, {clients} clients, seed {seed}: ARI {' '.join(ari)} (bar "
-                    f"1.00); accuracy "
-                    f"{clustered_accuracy:.1%} (bar {bar} % with 128 clients), one model {one:.1%}",
+                    f"1.00); accuracy {clustered_accuracy:.1%} (bar {bar} % with 128 clients), one "
+                    f"model {one_model:.1%}",
                     flush=True,
                 )
         unknown = fk.CFLGP(clusters=None, warm_up=2)

@@ -17,7 +17,8 @@ import fedkin as fk
 from fedkin.methods.feddrift import FedDrift, FedDriftState
 from fedkin.scenarios.steps import Steps, prequential_accuracy
 
-EVERY, STEPS = 40, 10
+EVERY = 40
+STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Concepts(FedDrift):
 
 
 def network(key: Any) -> eqx.nn.MLP:
-    """All weights and biases begin uniform, as in PyTorch; with biases of 0 some units never fire."""
+    """Uniform initial weights and biases, as in PyTorch; with biases of 0 some units never fire."""
     return eqx.nn.MLP(2, 2, width_size=16, depth=1, key=key)
 
 
@@ -61,12 +62,10 @@ def prequential(method: Any, data: Any, seed: int) -> tuple[float, list[int]]:
 
 def main() -> None:
     """Figures of five seeds beside the bars."""
-    drift = {"every": EVERY, "models": 10, "delta": 0.2}
-    never = {"every": EVERY, "models": 2, "delta": 1.0, "delta_merge": 0.0}
     methods = {
-        "oracle": Concepts(**never),
-        "FedDrift": FedDrift(**drift),
-        "FedDrift-Eager": FedDrift(**drift, eager=True),
+        "oracle": Concepts(every=EVERY, models=2, delta=1.0, delta_merge=0.0),
+        "FedDrift": FedDrift(every=EVERY, models=10, delta=0.2),
+        "FedDrift-Eager": FedDrift(every=EVERY, models=10, delta=0.2, eager=True),
         "one global model": fk.FedAvg(),
     }
     means = {}

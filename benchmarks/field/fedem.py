@@ -40,10 +40,12 @@ def main() -> None:
                 seed=1234,
                 scoring=fk.Scoring(evaluate_every=ROUNDS),
             )
-            seconds, clients = time.perf_counter() - began, run.clients
+            seconds = time.perf_counter() - began
+            clients = run.clients
             accuracy = clients["accuracy"].to_numpy()
             decile = np.sort(accuracy)[len(accuracy) // 10]
-            name, ari = type(method).__name__, run.summary().get("ari")
+            name = type(method).__name__
+            ari = run.summary().get("ari")
             print(
                 f"lr {lr}: {name} {accuracy.mean():.1%}, 10 % client {decile:.1%}, {seconds:.1f} "
                 f"s, ARI {ari}"

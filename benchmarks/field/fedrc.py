@@ -37,7 +37,10 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedem import MixtureState
 from fedkin.tasks.fedem import EvaluateMixture
 
-CLIENTS, CONCEPTS, SAMPLES, TRAIN = 300, 3, 230, 200
+CLIENTS = 300
+CONCEPTS = 3
+SAMPLES = 230
+TRAIN = 200
 EVERY = 40  # rounds from one line to the next
 SPLITS = ("train", "test")
 
@@ -45,16 +48,15 @@ SPLITS = ("train", "test")
 def permuted(seed: int) -> FederatedData:
     """Images of client i have labels of Dirichlet(0.1) shares, permuted as concept i modulo 3 has
     them (0: the true labels)."""
-    images, rng, concept = (
-        IMAGES["mnist"](),
-        np.random.default_rng(seed),
-        np.arange(CLIENTS) % CONCEPTS,
-    )
+    images = IMAGES["mnist"]()
+    rng = np.random.default_rng(seed)
+    concept = np.arange(CLIENTS) % CONCEPTS
     orders = np.stack([np.arange(10), *(rng.permutation(10) for _ in range(CONCEPTS - 1))])
     pools = [
         iter(rng.permutation(np.flatnonzero(images.y == label)).tolist() * 9) for label in range(10)
     ]
-    rows, y = [], []
+    rows = []
+    y = []
     for client in range(CLIENTS):
         labels = rng.choice(10, SAMPLES, p=rng.dirichlet(np.full(10, 0.1)))
         rows += [next(pools[label]) for label in labels]
@@ -65,7 +67,15 @@ def permuted(seed: int) -> FederatedData:
         Ragged.of([np.arange(s + a, s + b) for s in first])
         for a, b in ((0, TRAIN), (TRAIN, SAMPLES))
     )
-    return FederatedData("mnist permuted", x, np.concatenate(y), 10, train, test, concept)
+    return FederatedData(
+        name="mnist permuted",
+        x=x,
+        y=np.concatenate(y),
+        classes=10,
+        train=train,
+        test=test,
+        true_clusters=concept,
+    )
 
 
 def main() -> None:
@@ -86,7 +96,10 @@ def main() -> None:
             data = permuted(seed)
             model = fk.models.mlp(data, given.hidden) if given.hidden else fk.models.mclr(data)
             world = fk.SimulatedWorld(data, model, fk.SGD(batch_size=32, lr=0.3))
-            ends = [run(method, world, given.rounds, seed, start) for start in range(given.starts)]
+            ends = [
+                run(method=method, world=world, rounds=given.rounds, seed=seed, start=start)
+                for start in range(given.starts)
+            ]
             loss, accuracy, clusters = min(ends)
             what = f"training loss {loss:.3f}, accuracy {accuracy:.1%}, {clusters}"
             print(f"{type(method).__name__}, seed {seed}: {what}", flush=True)
@@ -98,7 +111,8 @@ def run(
     """Training loss, test accuracy and what the clusters follow, after rounds in which all clients
     take part."""
     name = "init" if start == 0 else f"init/{start}"
-    everyone, state = np.arange(CLIENTS), method.init(world, Stream(seed, 0, name))
+    everyone = np.arange(CLIENTS)
+    state = method.init(world, Stream(seed, 0, name))
     for r in range(1, rounds + 1):
         state = method.round(world, state, everyone, Stream(seed, r, "round"))
         if r % EVERY == 0 and r < rounds:
@@ -117,7 +131,7 @@ def run(
 
 
 def agreement(data: FederatedData, state: MixtureState) -> str:
-    """ARI of the clusters with the permutations, and with the label that each client has most of."""
+    """ARI of the clusters with the permutations, and with each client's most frequent label."""
     assert data.true_clusters is not None
     most = data.label_counts(clients=np.arange(data.clients)).argmax(axis=1)
     of = {"permutations": data.true_clusters, "most frequent labels": most}

@@ -28,12 +28,14 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=20)
     options = parser.parse_args()
     data, model = federation(options.clients, "mlp")
-    own, beside = (
-        passes(method, data, model, FIRST + 3, options.cohort) for method in ("feroma", "fedavg")
+    feroma, beside = (
+        passes(method=method, data=data, model=model, rounds=FIRST + 3, cohort=options.cohort)
+        for method in ("feroma", "fedavg")
     )
-    factor = own.mean() / beside.mean()
+    factor = feroma.mean() / beside.mean()
     trained = factor * statistics.median(
-        speed("fedavg", data, model, ROUNDS, options.cohort).round for _ in range(3)
+        speed(method="fedavg", data=data, model=model, rounds=ROUNDS, cohort=options.cohort).round
+        for _ in range(3)
     )
     print(
         f"FedAvg's round times the {factor:.2f} passes of FEROMA's: {1000 * trained:.1f} ms",
@@ -41,7 +43,8 @@ def main() -> None:
     )
     for solutions in map(int, options.solutions.split(",")):
         product, copy = mixing(options.cohort, solutions, model.spec.parameters)
-        least, copied = 1 + product / trained, 1 + (product + copy) / trained
+        least = 1 + product / trained
+        copied = 1 + (product + copy) / trained
         print(
             f"M = {solutions}: product {1000 * product:.1f} ms, copy {1000 * copy:.1f} ms; ", end=""
         )

@@ -23,7 +23,9 @@ RULES = {
     "knee, noise nearest": fk.FLUX(noise="nearest"),
     "gap": fk.FLUX(eps="gap"),
 }
-CLIENTS, SEEDS, ROUNDS = 20, 5, 9
+CLIENTS = 20
+SEEDS = 5
+ROUNDS = 9
 
 
 def first_clients(data: FederatedData, count: int) -> FederatedData:
@@ -42,7 +44,8 @@ def main() -> None:
             "mnist", "rotation", clusters=4, clients=2 * CLIENTS, samples=1000, seed=seed
         )
         data = first_clients(everybody, CLIENTS)
-        model, local = fk.models.mlp(data, hidden=128), fk.SGD(epochs=1, batch_size=32, lr=0.05)
+        model = fk.models.mlp(data, hidden=128)
+        local = fk.SGD(epochs=1, batch_size=32, lr=0.05)
         truth = everybody.true_clusters
         assert truth is not None
         for name, method in RULES.items():
@@ -63,8 +66,7 @@ def main() -> None:
             print(
                 f"seed {seed}, {name}: {run.state.clusters} clusters, ARI "
                 f"{adjusted_rand_score(truth[:CLIENTS], label):.2f}; newcomers without labels "
-                f"right {right:.2f} "
-                f"(bar 0.90); accuracy {run.summary()['final_accuracy']:.1%}",
+                f"right {right:.2f} (bar 0.90); accuracy {run.summary()['final_accuracy']:.1%}",
                 flush=True,
             )
     for name, counts in cluster_counts.items():

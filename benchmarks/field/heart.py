@@ -50,20 +50,27 @@ def federated(
     """FLamby's pooled accuracy, that of all clients' own tests, and each client's; with ``epochs``
     the latter after so many of fine-tuning."""
     local = fk.LocalTraining(steps=100, batch_size=4, lr=lr)
-    settings: dict[str, Any] = {"rounds": 15, "cohort": 4, "local": local, "seed": seed}
     run = fk.simulate(
-        fk.FedAvg(), data, MODEL, scoring=fk.Scoring(evaluate_every=0), **settings, **options
+        fk.FedAvg(),
+        data,
+        MODEL,
+        scoring=fk.Scoring(evaluate_every=0),
+        rounds=15,
+        cohort=4,
+        local=local,
+        seed=seed,
+        **options,
     )
     clients = run.evaluate(fine_tune_epochs=epochs).clients
-    own = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
+    own_tests = clients["accuracy" if epochs is None else "fine_tuned_accuracy"].to_numpy()
     scores = evaluate(
         fk.SimulatedWorld(pooled, MODEL), run.state.models, EVERYBODY, np.zeros(4, int)
     )
     return np.array(
         [
             scores.correct.sum() / scores.examples.sum(),
-            own @ data.test.sizes / data.test.sizes.sum(),
-            *own,
+            own_tests @ data.test.sizes / data.test.sizes.sum(),
+            *own_tests,
         ]
     )
 
@@ -84,7 +91,8 @@ def alone(data: Any, seed: int) -> np.ndarray:
 
 def show(name: str, results: list[np.ndarray], bar: str) -> None:
     """One line of means and deviations over seeds."""
-    mean, spread = np.mean(results, axis=0), np.std(results, axis=0, ddof=1)
+    mean = np.mean(results, axis=0)
+    spread = np.std(results, axis=0, ddof=1)
     cells = [f"{a:.3f} ({s:.3f})" for a, s in zip(mean, spread, strict=True)]
     print(
         f"{name:36} FLamby's pooled {cells[0]}; own tests {cells[1]}: {' '.join(cells[2:])}; bar: "
@@ -98,11 +106,12 @@ def main() -> None:
     hospital, pooled = (
         fk.data.heart_disease(scaling=scaling) for scaling in ("hospital", "pooled")
     )
-    adam: dict[str, Any] = {"options": [fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)]}  # as FLamby
+    # The optimizer of FLamby.
+    adam = [fk.FedAdam(lr=0.01, beta2=0.999, tau=1e-8)]
     show("FedAvg", [federated(hospital, pooled, s, 0.001) for s in SEEDS], "pooled 0.748 to 0.759")
     show(
         "FedAdam",
-        [federated(hospital, pooled, s, 0.01, **adam) for s in SEEDS],
+        [federated(hospital, pooled, s, 0.01, options=adam) for s in SEEDS],
         "pooled 0.779 to 0.786",
     )
     for name, data in (("hospital", hospital), ("pooled", pooled)):
@@ -112,7 +121,10 @@ def main() -> None:
             ALONE if data is hospital else "none",
         )
         for epochs in (5, 20):
-            results = [federated(data, pooled, s, 0.01, epochs, **adam) for s in SEEDS]
+            results = [
+                federated(data=data, pooled=pooled, seed=s, lr=0.01, epochs=epochs, options=adam)
+                for s in SEEDS
+            ]
             show(
                 f"FedAdam, {epochs} epochs alone, scaling {name}",
                 results,

@@ -32,12 +32,19 @@ def main() -> None:
         data = rotated_mnist(128, FOUR, seed, train=1.0)
         truth = data.true_clusters
         assert truth is not None
-        same, others = truth[:, None] == truth, ~np.eye(len(truth), dtype=bool)
+        same = truth[:, None] == truth
+        others = ~np.eye(len(truth), dtype=bool)
         for angle, thresholds in RULES.items():
             for threshold, linkage in product(thresholds, LINKAGES):
-                method = PACFL(p=3, angle=angle, threshold=threshold, linkage=linkage)  # type: ignore[arg-type]
+                method = PACFL(
+                    p=3,
+                    angle=angle,  # type: ignore[arg-type]
+                    threshold=threshold,
+                    linkage=linkage,  # type: ignore[arg-type]
+                )
                 state = method.init(SimulatedWorld(data, mclr(data)), Stream(seed, 0, "init"))
-                near, far = state.angles[same & others], state.angles[~same]
+                near = state.angles[same & others]
+                far = state.angles[~same]
                 ari = adjusted_rand_score(truth, state.assignment)
                 bar = (
                     " (bar 1.0)"
@@ -45,9 +52,8 @@ def main() -> None:
                     else ""
                 )
                 print(
-                    f"seed {seed} {angle:9} {linkage:8} beta {threshold:6.1f}: {near.min():.1f} "
-                    f"to {near.max():.1f} "
-                    f"degrees within, {far.min():.1f} to {far.max():.1f} across; "
+                    f"seed {seed} {angle:9} {linkage:8} beta {threshold:6.1f}: {near.min():.1f} to "
+                    f"{near.max():.1f} degrees within, {far.min():.1f} to {far.max():.1f} across; "
                     f"{state.clusters} clusters, ARI {ari:.3f}{bar}"
                 )
 

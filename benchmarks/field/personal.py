@@ -20,7 +20,8 @@ import fedkin as fk
 from fedkin.core.randomness import Stream
 from fedkin.data.synthetic_mixture import synthetic_mixture
 
-EPOCHS, HEAD = 1, 10
+EPOCHS = 1
+HEAD = 10
 WORK = fk.SGD(epochs=EPOCHS, batch_size=32, lr=0.1)
 METHODS: dict[
     str, tuple[Any, int]
@@ -38,7 +39,9 @@ METHODS: dict[
 def seconds_of_a_round(method: Any, data: Any, model: Any, rounds: int = 12) -> float:
     """The median, of all clients, without tests of the models."""
     world = fk.SimulatedWorld(data, model, WORK)
-    state, cohort, times = method.init(world, Stream(0, 0, "init")), np.arange(data.clients), []
+    state = method.init(world, Stream(0, 0, "init"))
+    cohort = np.arange(data.clients)
+    times = []
     for r in range(1, rounds + 1):
         start = time.perf_counter()
         state = method.round(world, state, cohort, Stream(0, r, "method"))
@@ -50,7 +53,8 @@ def main() -> None:
     """A line for each method."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     data = synthetic_mixture(clients=100, test_samples=500)
-    model, first = fk.models.mlp(data, hidden=32), 0.0
+    model = fk.models.mlp(data, hidden=32)
+    first = 0.0
     for name, (method, passes) in METHODS.items():
         run = fk.simulate(
             method, data, model, rounds=rounds, cohort=data.clients, local=WORK, seed=0
@@ -59,8 +63,7 @@ def main() -> None:
         first = first or spent / passes
         print(
             f"{name:20} accuracy {run.records[-1]['accuracy']:.4f}, {1000 * spent:7.1f} ms a "
-            f"round, "
-            f"{spent / passes / first:.2f} of FedAvg's time of a step (bar 1.3)",
+            f"round, {spent / passes / first:.2f} of FedAvg's time of a step (bar 1.3)",
             flush=True,
         )
         if name == "FedAvg":

@@ -29,22 +29,20 @@ def rotated_mnist(
     parts = np.array_split(np.random.default_rng(seed).permutation(len(images.y)), clients)
     x = images.unit(np.concatenate(parts)).reshape(-1, 28, 28)
     rows = np.split(np.arange(len(x)), np.cumsum([len(part) for part in parts])[:-1])
-    for client, own in enumerate(rows):
-        x[own] = rotate(x[own], angles[client % len(angles)])
-    cut = [int(train * len(own)) for own in rows]
-    first, rest = (
-        Ragged.of([own[:c] for own, c in zip(rows, cut, strict=True)]),
-        Ragged.of([own[c:] for own, c in zip(rows, cut, strict=True)]),
-    )
+    for client, client_rows in enumerate(rows):
+        x[client_rows] = rotate(x[client_rows], angles[client % len(angles)])
+    cut = [int(train * len(client_rows)) for client_rows in rows]
+    first = Ragged.of([client_rows[:c] for client_rows, c in zip(rows, cut, strict=True)])
+    rest = Ragged.of([client_rows[c:] for client_rows, c in zip(rows, cut, strict=True)])
     truth = np.array([int(angles[client % len(angles)] // 90) for client in range(clients)])
     return FederatedData(
-        "mnist rotated",
-        x.reshape(len(x), -1),
-        images.y[np.concatenate(parts)],
-        10,
-        first,
-        rest,
-        truth,
+        name="mnist rotated",
+        x=x.reshape(len(x), -1),
+        y=images.y[np.concatenate(parts)],
+        classes=10,
+        train=first,
+        test=rest,
+        true_clusters=truth,
     )
 
 

@@ -28,15 +28,18 @@ def main() -> None:
     for name, scaling, lr, options, printed in RECIPES:
         data = fk.data.tcga_brca(scaling=scaling)  # type: ignore[arg-type]
         local = fk.LocalTraining(steps=100, batch_size=8, lr=lr)
-        settings: dict[str, Any] = {
-            "rounds": 5,
-            "cohort": 6,
-            "local": local,
-            "scoring": fk.Scoring(evaluate_every=0),
-            **options,
-        }
         runs = [
-            fk.simulate(fk.FedAvg(), data, fk.models.cox(data), seed=seed, **settings)
+            fk.simulate(
+                fk.FedAvg(),
+                data,
+                fk.models.cox(data),
+                rounds=5,
+                cohort=6,
+                local=local,
+                seed=seed,
+                scoring=fk.Scoring(evaluate_every=0),
+                **options,
+            )
             for seed in SEEDS
         ]
         index = np.array([run.summary()["final_accuracy"] for run in runs])

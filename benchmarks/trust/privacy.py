@@ -49,7 +49,12 @@ class TrueClusters:
     def round(
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        return replace(
+            state,
+            models=train_and_average(
+                world=world, state=state, cohort=cohort, work=world.work, stream=stream
+            ),
+        )
 
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -72,7 +77,7 @@ def main() -> None:
     for noise in map(float, options.noise.split(",")):
         for method, name in ((TrueClusters(), "true clusters"), (fk.FedAvg(), "one model")):
             runs = [
-                run(method, seed, noise, options.clip, options.rounds)
+                run(method=method, seed=seed, noise=noise, clip=options.clip, rounds=options.rounds)
                 for seed in range(options.seeds)
             ]
             print(row(name, noise, runs), flush=True)
@@ -108,13 +113,16 @@ def run(
 
 def row(name: str, noise: float, runs: list[fk.Run]) -> str:
     """A line of the table."""
-    accuracy = [one.summary()["final_accuracy"] for one in runs]
-    by_cluster = [one.clients.pivot_table("accuracy", "true_cluster").to_numpy() for one in runs]
+    accuracy = [run.summary()["final_accuracy"] for run in runs]
+    by_cluster = [run.clients.pivot_table("accuracy", "true_cluster").to_numpy() for run in runs]
     worst = np.concatenate(by_cluster).min()
     epsilon = runs[0].summary()["privacy"]["epsilon"]
     epsilon_text = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
     each = ", ".join(f"{value:.3f}" for value in accuracy)
-    return f"| {name} | {noise:g} | {epsilon_text} | {each} | {statistics.mean(accuracy):.3f} | {worst:.3f} |"
+    return (
+        f"| {name} | {noise:g} | {epsilon_text} | {each} | {statistics.mean(accuracy):.3f} | "
+        f"{worst:.3f} |"
+    )
 
 
 if __name__ == "__main__":

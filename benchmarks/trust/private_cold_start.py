@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from functools import partial
 
 import fedkin as fk
 from benchmarks.trust.privacy import run
@@ -39,20 +40,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    plan = (options.noise, options.clip, options.rounds)
+    private = partial(run, noise=options.noise, clip=options.clip, rounds=options.rounds)
     print(HEAD, flush=True)
     for times in map(float, options.start.split(",")):
-        method, start_noise = fk.PrivateClusters(clusters=4), times * options.noise
-        print(
-            row(f"{start_noise:g}", [run(method, seed, *plan, start_noise) for seed in seeds]),
-            flush=True,
-        )
-    print(row("-", [run(fk.IFCA(4, weighting="examples"), seed, *plan) for seed in seeds]))
+        method = fk.PrivateClusters(clusters=4)
+        start_noise = times * options.noise
+        runs = [private(method, seed, start_noise=start_noise) for seed in seeds]
+        print(row(f"{start_noise:g}", runs), flush=True)
+    ifca = fk.IFCA(4, weighting="examples")
+    print(row("-", [private(ifca, seed) for seed in seeds]))
 
 
 def row(start_noise: str, runs: list[fk.Run]) -> str:
     """A line of the table."""
-    summaries = [one.summary() for one in runs]
+    summaries = [run.summary() for run in runs]
     accuracy = [summary["final_accuracy"] for summary in summaries]
     each, agreement = (
         ", ".join(f"{summary[name]:.3f}" for summary in summaries)
@@ -61,7 +62,10 @@ def row(start_noise: str, runs: list[fk.Run]) -> str:
     epsilon = summaries[0]["privacy"]["epsilon"]
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
     name = summaries[0]["method"]
-    return f"| {name} | {start_noise} | {shown} | {each} | {statistics.mean(accuracy):.3f} | {agreement} |"
+    return (
+        f"| {name} | {start_noise} | {shown} | {each} | {statistics.mean(accuracy):.3f} | "
+        f"{agreement} |"
+    )
 
 
 if __name__ == "__main__":

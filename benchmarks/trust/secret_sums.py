@@ -50,21 +50,22 @@ class Measured:
     """
 
     def __init__(self, vectors: np.ndarray, neighbours: int) -> None:
-        self.seconds, self.bytes, self.vectors = 0.0, 0, vectors
+        self.seconds = 0.0
+        self.bytes = 0
+        self.vectors = vectors
         count = len(vectors)
         begun = [self._timed(i, client.begin, ABOUT) for i in range(count)]
         self.sessions = [session for session, _ in begun]
-        announced = np.stack([one for _, one in begun])
+        announced = np.stack([message for _, message in begun])
         self._sent("announced", announced[0].astype(np.int64))
         self.exchange = Exchange.of(ABOUT, np.arange(count), announced, neighbours)
-        self.revealed, self.replied = (
-            np.zeros((*self.exchange.places.shape, 16), np.uint8),
-            np.zeros(count, bool),
-        )
+        self.revealed = np.zeros((*self.exchange.places.shape, 16), np.uint8)
+        self.replied = np.zeros(count, bool)
 
     def run(self, lost: list[np.ndarray]) -> np.ndarray:
-        """The sum, with clients that are lost before the second, the third and the last exchange."""
-        exchange, gone = self.exchange, np.zeros(len(self.vectors), bool)
+        """The sum; clients are lost before the second, the third and the last exchange."""
+        exchange = self.exchange
+        gone = np.zeros(len(self.vectors), bool)
         for step, now in zip((self._share, self._mask, self._reveal), lost, strict=True):
             gone[now] = True
             for i in np.flatnonzero(~gone):
@@ -80,16 +81,27 @@ class Measured:
             self._sent("sealed", self.exchange.sealed[0].astype(np.int64))
 
     def _mask(self, i: int) -> None:
-        given = (self.sessions[i], self._group(i), self.exchange.partners[i], self.vectors[i])
-        self.sessions[i], masked = self._timed(i, client.mask, *given)
+        self.sessions[i], masked = self._timed(
+            i,
+            client.mask,
+            self.sessions[i],
+            self._group(i),
+            self.exchange.partners[i],
+            self.vectors[i],
+        )
         self.exchange.add(i, masked)
         if i == 0:
             self._sent("masked", masked)
 
     def _reveal(self, i: int) -> None:
-        asked = (self.exchange.partners[i], self.exchange.inbox()[i], self.exchange.wanted()[i])
         self.sessions[i], self.revealed[i] = self._timed(
-            i, client.reveal, self.sessions[i], self._group(i), *asked
+            i,
+            client.reveal,
+            self.sessions[i],
+            self._group(i),
+            self.exchange.partners[i],
+            self.exchange.inbox()[i],
+            self.exchange.wanted()[i],
         )
         self.replied[i] = True
         if i == 0:
@@ -111,7 +123,8 @@ class Measured:
 
 def one_client(parameters: int) -> None:
     """Its CPU seconds and its upload."""
-    rng, grid = np.random.default_rng(0), Grid(COHORT, 8.0, 1000)
+    rng = np.random.default_rng(0)
+    grid = Grid(COHORT, 8.0, 1000)
     update = (0.01 * rng.normal(size=parameters)).astype(np.float32)
     start = time.process_time()
     vector = grid.quantized(update, 100, rng)

@@ -65,11 +65,10 @@ def main() -> None:
     parser.add_argument("--split-after", type=int, default=2)
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()
-    attacks, seeds = (
-        options.attacks.split(","),
-        range(options.first_seed, options.first_seed + options.seeds),
-    )
-    head, table = ["attackers, server", *attacks], list[list[str]]()
+    attacks = options.attacks.split(",")
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    head = ["attackers, server", *attacks]
+    table = list[list[str]]()
     print(" | ".join(head))
     for setting in (
         Setting(*place, after) for place in PLACES for after in (0, options.split_after)
@@ -128,10 +127,10 @@ def run(setting: Setting, attack: str, seed: int) -> dict[str, Any]:
 def cell(summaries: list[dict[str, Any]]) -> str:
     """Accuracy, ARI and who is alone, of runs from several seeds."""
     accuracy = statistics.mean(
-        one.get("honest_accuracy", one["final_accuracy"]) for one in summaries
+        summary.get("honest_accuracy", summary["final_accuracy"]) for summary in summaries
     )
-    ari = min(one.get("honest_ari", one["ari"]) for one in summaries)
-    alone = [one["attackers_alone"] for one in summaries if "attackers_alone" in one]
+    ari = min(summary.get("honest_ari", summary["ari"]) for summary in summaries)
+    alone = [summary["attackers_alone"] for summary in summaries if "attackers_alone" in summary]
     agreement = f" ({ari:.2f})" if ari < 0.995 else ""
     return f"{accuracy:.3f}{agreement}" + (f", {statistics.mean(alone):.0%} alone" if alone else "")
 

@@ -1,1 +1,1 @@
-"""What `fedkin advise` promises: cases with known numbers of clusters, and their part of the page."""
+"""Tests of `fedkin advise` on cases with known numbers of clusters, and their part of the page."""

@@ -15,30 +15,24 @@ NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels", "
 
 
 def section(results: Results) -> str:
-    """How often the number of clusters is right, and the verdict where the true number is unknown."""
+    """How often the number of clusters is right; the verdict where the true number is unknown."""
     cases = [(case, runs_of(results, case)) for case in PLANTED]
     cases = [(case, runs) for case, runs in cases if runs]
     outcomes = [outcome for _, runs in cases if (outcome := is_promise_kept(runs)) is not None]
     return "\n\n".join(
         [
             "`fedkin advise` on clients whose clusters are known, MCLR, batches of 10, lr 0.03. "
-            "Each cell says from "
-            "how many seeds the number was right. *Split-half stability* decides: the largest "
-            "number of clusters in "
-            f"each of which {THRESHOLD:.0%} of the clients stay when the other half of their data "
-            f"is used, and more "
-            "than in IID splits of the same data; pilots train until the loss is at most "
-            f"{LOSS_RATIO:.0%} of what it was. One cluster means: do not cluster. {sum(outcomes)} "
-            f"of the "
-            f"{len(outcomes)} cases that were run from all {len(SEEDS)} seeds are right in at "
-            f"least {PROMISED} of "
+            "Each cell says from how many seeds the number was right. *Split-half stability* "
+            f"decides: the largest number of clusters in each of which {THRESHOLD:.0%} of the "
+            "clients stay when the other half of their data is used, and more than in IID splits "
+            f"of the same data; pilots train until the loss is at most {LOSS_RATIO:.0%} of what it "
+            f"was. One cluster means: do not cluster. {sum(outcomes)} of the {len(outcomes)} cases "
+            f"that were run from all {len(SEEDS)} seeds are right in at least {PROMISED} of "
             f"them.{_fewer(len(cases) - len(outcomes))}",
             _planted(cases),
             "Where the true number is unknown (three seeds each): the number found, and the gain "
-            "of the best clustered "
-            "method over FedAvg (with two clusters where one is found), in percentage points with "
-            "a 95% interval over "
-            "five trials:",
+            "of the best clustered method over FedAvg (with two clusters where one is found), in "
+            "percentage points with a 95% interval over five trials:",
             _others(results),
         ]
     )

@@ -42,7 +42,14 @@ class Case:
 def _planted() -> list[Case]:
     """The same sizes whatever the number of clusters; of digits as many as there are images for."""
     several = [
-        Case("planted", base, kind, clusters, clients, samples)
+        Case(
+            panel="planted",
+            base=base,
+            kind=kind,
+            clusters=clusters,
+            clients=clients,
+            samples=samples,
+        )
         for base, clients, samples in (("mnist", 40, 50), ("digits", 40, 35))
         for kind in KINDS
         for clusters in (1, 2, 4, 8)
@@ -52,16 +59,16 @@ def _planted() -> list[Case]:
     ]
     return [
         *several,
-        Case("planted", "mnist", "iid", 1, 40, 50),
-        Case("planted", "digits", "iid", 1, 40, 36),
+        Case(panel="planted", base="mnist", kind="iid", clusters=1, clients=40, samples=50),
+        Case(panel="planted", base="digits", kind="iid", clusters=1, clients=40, samples=36),
     ]
 
 
 PLANTED = _planted()
 OTHERS = [
-    Case("others", "mnist", "2 classes each", 0, 40, 50),
-    Case("others", "mnist", "Dirichlet 0.1", 0, 40, 50),
-    Case("others", "mnist", "Dirichlet 1", 0, 40, 50),
+    Case(panel="others", base="mnist", kind="2 classes each", clusters=0, clients=40, samples=50),
+    Case(panel="others", base="mnist", kind="Dirichlet 0.1", clusters=0, clients=40, samples=50),
+    Case(panel="others", base="mnist", kind="Dirichlet 1", clusters=0, clients=40, samples=50),
 ]
 _PARTITIONS: dict[str, dict[str, Any]] = {
     "iid": {"partition": "iid"},
@@ -75,34 +82,35 @@ _SETS: dict[str, Callable[..., FederatedData]] = {"mnist": mnist, "digits": digi
 def federation(case: Case, seed: int) -> FederatedData:
     """The clients of a case."""
     if case.kind in KINDS:
-        sizes = {
-            "clusters": case.clusters,
-            "clients": case.clients,
-            "samples": case.samples,
-            "test_samples": 5,
-        }
-        return planted(case.base, case.kind, **sizes, seed=seed)
-    options = {
-        **_PARTITIONS[case.kind],
-        "clients": case.clients,
-        "train_fraction": 0.8,
-        "seed": seed,
-    }
+        return planted(
+            case.base,
+            case.kind,
+            clusters=case.clusters,
+            clients=case.clients,
+            samples=case.samples,
+            test_samples=5,
+            seed=seed,
+        )
+    options: dict[str, Any] = dict(_PARTITIONS[case.kind])
     if case.base == "mnist":
-        options |= {"samples": round(case.clients * case.samples / 0.8), "scale": "unit"}
-    return _SETS[case.base](**options)
+        options["samples"] = round(case.clients * case.samples / 0.8)
+        options["scale"] = "unit"
+    return _SETS[case.base](clients=case.clients, train_fraction=0.8, seed=seed, **options)
 
 
 def measure(case: Case, seed: int) -> dict[str, Any]:
     """The number of clusters by each criterion; where the true number is unknown, the gain of
     clustering."""
-    data, local, start = federation(case, seed), LOCAL, time.perf_counter()
+    data = federation(case, seed)
+    local = LOCAL
+    start = time.perf_counter()
     results: dict[str, Any] = {}
     if case.panel == "planted":
         count = estimate_cluster_count(data, mclr(data), local, seed=seed)
     else:
         advice = advise(data, mclr(data), local, seed=seed)
-        count, results = advice.cluster_count, {"verdict": advice.verdict, "method": advice.method}
+        count = advice.cluster_count
+        results = {"verdict": advice.verdict, "method": advice.method}
         if advice.pilots is not None:
             clustered = advice.pilots.drop(index=BASELINE)
             best = clustered.loc[clustered["gain"].idxmax()]

@@ -33,8 +33,12 @@ def draw(results: Results, docs: Path) -> None:
     with matplotlib.rc_context(STYLE):
         for name, figure in {
             "eps": _eps(results),
-            "apart": _accuracies(results, "Fig. 1", PER_CLUSTER, tuple(HALF), 2),
-            "shared": _accuracies(results, "Fig. 2-4", COMBINED, COLUMNS, 3),
+            "apart": _accuracies(
+                results=results, table="Fig. 1", settings=PER_CLUSTER, columns=tuple(HALF), wide=2
+            ),
+            "shared": _accuracies(
+                results=results, table="Fig. 2-4", settings=COMBINED, columns=COLUMNS, wide=3
+            ),
         }.items():
             write(figure, docs / "images" / f"athena-{name}.svg")
 
@@ -43,7 +47,8 @@ def _figure(panels: int, columns: int, height: float) -> tuple[Any, Any]:
     """So many panels, in rows of ``columns``; places that are left over stay empty."""
     from matplotlib.figure import Figure
 
-    rows, columns = -(-panels // columns), min(panels, columns)
+    rows = -(-panels // columns)
+    columns = min(panels, columns)
     figure = Figure(figsize=(10.5, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for empty in axes[panels:]:

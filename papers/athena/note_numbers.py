@@ -53,18 +53,19 @@ def _per_cluster(results: Results) -> Numbers:
             first_run(results, "Fig. 1", setting.row, column)
             for column in ("clustered", "one model")
         ]
-        (clustered, one), sizes = map(_curve, runs), runs[0]["sizes"] if runs[0] else None
+        clustered, single_model = map(_curve, runs)
+        sizes = runs[0]["sizes"] if runs[0] else None
         numbers |= {
-            f"gain by clusters, {split}": format_number(clustered[-1] - one[-1], ".0f"),
-            f"one model in round 8, {split}": format_number(_at(one, 8), ".0f"),
-            f"one model at its best, {split}": format_number(max(one), ".0f"),
+            f"gain by clusters, {split}": format_number(clustered[-1] - single_model[-1], ".0f"),
+            f"one model in round 8, {split}": format_number(_at(single_model, 8), ".0f"),
+            f"one model at its best, {split}": format_number(max(single_model), ".0f"),
             f"clusters after round 10, {split}": format_number(
                 max(clustered) - _at(clustered, 10), ".1f"
             ),
             f"clients alone, {split}": format_number(sizes.count(1) if sizes else nan, "d"),
         }
         for first in (6, 36):
-            gaps = [_at(clustered, n) - _at(one, n) for n in range(first, first + LAST)]
+            gaps = [_at(clustered, n) - _at(single_model, n) for n in range(first, first + LAST)]
             name = f"lead of clusters in rounds {first} to {first + LAST - 1}, {split}"
             numbers[name] = format_number(mean(gaps), ".0f")
     return numbers

@@ -62,19 +62,20 @@ def eps(results: Results) -> list[ComparedNumber]:
                 else bool(ends) and _end(ends[0], 0.0) <= high and low <= _end(ends[1], np.inf)
             )
             ours = "" if ends is None else range_text(ends)
-            mark, seeds = mark_of_statement(meets), int(run is not None)
+            mark = mark_of_statement(meets)
+            seeds = int(run is not None)
             published = f"{low:g} - {high:g}"
             numbers.append(
                 ComparedNumber(
-                    setting.row,
-                    str(epochs),
-                    published,
-                    ours,
-                    None,
-                    mark,
-                    "eps",
-                    seeds,
-                    setting.deviation,
+                    row=setting.row,
+                    column=str(epochs),
+                    published=published,
+                    ours=ours,
+                    difference=None,
+                    mark=mark,
+                    unit="eps",
+                    seeds=seeds,
+                    deviation=setting.deviation,
                 )
             )
     return numbers
@@ -82,9 +83,11 @@ def eps(results: Results) -> list[ComparedNumber]:
 
 def range_text(ends: list[float | None]) -> str:
     """In words; None is no end, and no ends are no range."""
-    low, high = ends or (None, None)
-    if not ends or low is None:
-        return f"up to {high:.3g}" if high is not None else "any" if ends else "none"
+    if not ends:
+        return "none"
+    low, high = ends
+    if low is None:
+        return "any" if high is None else f"up to {high:.3g}"
     return f"from {low:.3g}" if high is None else f"{low:.3g} - {high:.3g}"
 
 
@@ -153,7 +156,13 @@ def _gain(row: str, printed: str, ours: float | None, options: dict[str, Any]) -
         return compare_number(row, "gain", least, ours, **options)
     mark = mark_of_statement(None if ours is None else ours > least)
     return ComparedNumber(
-        row, "gain", printed, "" if ours is None else f"{ours:.4g}", None, mark, **options
+        row=row,
+        column="gain",
+        published=printed,
+        ours="" if ours is None else f"{ours:.4g}",
+        difference=None,
+        mark=mark,
+        **options,
     )
 
 
@@ -163,10 +172,17 @@ def table_1(results: Results) -> list[ComparedNumber]:
     numbers = []
     for data, printed in ECONOMY_PUBLISHED.items():
         for split, percent in zip(("IID", "5 classes", "2 classes"), printed, strict=True):
-            row, setting = f"{split}, {TITLES[data]}", COMBINED[data, split]
-            options = {"unit": "% of the bytes", "margin": 0.01}
+            row = f"{split}, {TITLES[data]}"
+            setting = COMBINED[data, split]
             numbers.append(
-                compare_number(row, ARITHMETIC, percent, _as_printed(data, split), **options)
+                compare_number(
+                    row,
+                    ARITHMETIC,
+                    percent,
+                    _as_printed(data, split),
+                    unit="% of the bytes",
+                    margin=0.01,
+                )
             )
             runs = [
                 first_run(results, "Fig. 2-4", setting.row, name)
@@ -178,12 +194,17 @@ def table_1(results: Results) -> list[ComparedNumber]:
                 if traffic[0] is not None and traffic[1]
                 else None
             )
-            options = {
-                "unit": "% of the bytes",
-                "deviation": setting.deviation,
-                "seeds": int(all(runs)),
-            }
-            numbers.append(compare_number(row, "from our runs", percent, ours, **options))
+            numbers.append(
+                compare_number(
+                    row,
+                    "from our runs",
+                    percent,
+                    ours,
+                    unit="% of the bytes",
+                    deviation=setting.deviation,
+                    seeds=int(all(runs)),
+                )
+            )
     return numbers
 
 

@@ -84,10 +84,8 @@ def table_1(results: Results) -> str:
         [
             "### Table 1 as it is printed, from its own inputs (arithmetic: nothing was trained)",
             "E[e] is the epoch of convergence, TDT all data that are transmitted until then. The "
-            "epochs are the "
-            "paper's, the sizes those of the authors' files. That the printed shares follow from "
-            "them confirms the "
-            "formula of the table, not the methods.",
+            "epochs are the paper's, the sizes those of the authors' files. That the printed "
+            "shares follow from them confirms the formula of the table, not the methods.",
             published_table_1(),
             "### Table 1 from our runs",
             transmissions(results),
@@ -96,13 +94,20 @@ def table_1(results: Results) -> str:
 
 
 ABOUT = """\
-One seed. *Paper* numbers in italics. For two cores the recipes are smaller than the paper's: 40 rounds of Figure 1,
-with 500 training images for each of ten clients, and 40 rounds of Figures 2 to 4 with 200 for each of twenty (12 for
-IID clients of MNIST); the papers name 400 and 200 rounds. `fedkin reproduce` says how long each takes. FedAvg trains
-the convolutional network (312,010 parameters in colour), not MobileNet (3,239,114), so that Table 1 from our runs shows
-the same accounting of other models. No image is augmented. Clusters of Figures 2 to 4 are given, as in the authors'
-code; whether DBSCAN finds them is measured in the first table, on ten clients of 1,000 images. Behind ± stands 1.96
-s/√20, over the clients of the one run. Labels are right here: the authors' script of Figure 1 mislabels a sixth of the
+One seed. *Paper* numbers in italics. For two cores the recipes are smaller than the paper's: \
+40 rounds of Figure 1,
+with 500 training images for each of ten clients, and 40 rounds of Figures 2 to 4 with 200 for \
+each of twenty (12 for
+IID clients of MNIST); the papers name 400 and 200 rounds. \
+`fedkin reproduce` says how long each takes. FedAvg trains
+the convolutional network (312,010 parameters in colour), not MobileNet (3,239,114), \
+so that Table 1 from our runs shows
+the same accounting of other models. No image is augmented. Clusters of Figures 2 to 4 are given, \
+as in the authors'
+code; whether DBSCAN finds them is measured in the first table, on ten clients of 1,000 images. \
+Behind ± stands 1.96
+s/√20, over the clients of the one run. Labels are right here: \
+the authors' script of Figure 1 mislabels a sixth of the
 images, and augments before it splits."""
 
 
@@ -146,7 +151,9 @@ def _ends(ends: list[float | None] | None) -> str:
 
 
 def _least(ends: Sequence[float] | None) -> str:
-    return "not run" if ends is None else f"**{ends[0]:.3g}**" if ends else "**none**"
+    if ends is None:
+        return "not run"
+    return f"**{ends[0]:.3g}**" if ends else "**none**"
 
 
 def clusters_found(results: Results) -> str:
@@ -155,13 +162,15 @@ def clusters_found(results: Results) -> str:
 
     lines = []
     for (split, model), setting in CLUSTERINGS.items():
-        cell, clusters = first_run(results, "eps", setting.row, "10"), setting.clusters
+        cell = first_run(results, "eps", setting.row, "10")
+        clusters = setting.clusters
         shown = []
         for algorithm in ("dbscan", "optics", "kmeans"):
             if cell is None:
                 shown.append("not run")
                 continue
-            labels, true_clusters = np.array(cell[algorithm]), np.arange(10) * clusters // 10
+            labels = np.array(cell[algorithm])
+            true_clusters = np.arange(10) * clusters // 10
             noise = int((labels < 0).sum())
             count = f"**{len(np.unique(labels[labels >= 0]))}**" + (
                 f" and {noise} noise" if noise else ""
@@ -194,7 +203,8 @@ def per_cluster(results: Results) -> str:
             continue
         curves = [run["curve"] for run in runs if run]
         scores = [f"**{100 * curve[-1]:.1f}** ({100 * max(curve):.1f})" for curve in curves]
-        own = ", ".join(f"{100 * a:.1f}" for a in runs[0]["clusters"] if a is not None)  # type: ignore[index]
+        accuracies = runs[0]["clusters"]  # type: ignore[index]
+        own = ", ".join(f"{100 * a:.1f}" for a in accuracies if a is not None)
         own += f" ({_found(runs[0]['sizes'])})<br>*{by_cluster}*"  # type: ignore[index]
         lines.append(
             [split, *scores, own, f"**{100 * (curves[0][-1] - curves[1][-1]):+.1f}**<br>*{gain}*"]
@@ -204,20 +214,21 @@ def per_cluster(results: Results) -> str:
 
 def _found(sizes: Sequence[int]) -> str:
     """How many clusters, in words: DBSCAN's have at least two clients; a client alone is noise."""
-    clusters, noise = sum(size > 1 for size in sizes), sum(size == 1 for size in sizes)
+    clusters = sum(size > 1 for size in sizes)
+    noise = sum(size == 1 for size in sizes)
     return f"{clusters or 'none'} found" + (f", {noise} noise" if noise else "")
 
 
 def combined_detectors(results: Results) -> str:
-    """The combined detectors and FedAvg: mean over clients, with the interval that the paper takes."""
+    """The combined detectors and FedAvg: mean over clients, with the paper's kind of interval."""
     lines = []
     for (data, split), setting in COMBINED.items():
         cells = []
         for column in COLUMNS:
             run = first_run(results, "Fig. 2-4", setting.row, column)
             cells.append("not run" if run is None else _interval(run["clients"]))
-        detectors, others = COMBINED_PUBLISHED[data, split]
-        lines.append([f"{TITLES[data]}, {split}", *cells, f"*{detectors}*", f"*{others}*"])
+        detectors, assignment = COMBINED_PUBLISHED[data, split]
+        lines.append([f"{TITLES[data]}, {split}", *cells, f"*{detectors}*", f"*{assignment}*"])
     return markdown(["", *COLUMNS, "paper: detectors", "paper: MobileNet, V2"], lines)
 
 
@@ -279,7 +290,8 @@ def _cost(run: Run) -> tuple[list[str], tuple[float | None, float | None]]:
     if epoch is None or table is None:
         return [f"over {len(run['curve']) - 1}", "-"], (None, None)
     detectors = np.array(run.get("detectors", ()), np.float64)[1:].T
-    each, count = run["parameters"] * BYTES_PER_NUMBER, len(detectors) or 1
+    each = run["parameters"] * BYTES_PER_NUMBER
+    count = len(detectors) or 1
     whole = sum(run["bytes"][math.ceil(epoch)]) + len(run["clients"]) * count * each
     settled = sum(convergence_epoch(curve) is not None for curve in detectors)
     share_text = f" ({settled} of {count})" if len(detectors) else ""

@@ -20,9 +20,8 @@ from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS
 from papers.recipe import Cell, Options, Setting, load, run
 
-EPS = (
-    0.0279  # the authors': the middle of what works for 2 and for 5 classes after ten local epochs
-)
+# The authors': the middle of what works for 2 and for 5 classes after ten local epochs.
+EPS = 0.0279
 PRETRAINING = (5, 10, 20)  # local epochs of the clustering round
 WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
 
@@ -47,9 +46,20 @@ def _setting(
     options = (("clients", clients), *options)
     if data == "cifar10":
         options = (("batches", 2), *options)
-    run: dict[str, Any] = {"work": WORK, "seconds": 30 * rounds}
     return Setting(
-        row, data, options, model, model_options, 1e-3, clusters, 5, rounds, clients, (0,), **run
+        row=row,
+        data=data,
+        data_options=options,
+        model=model,
+        model_options=model_options,
+        lr=1e-3,
+        clusters=clusters,
+        epochs=5,
+        rounds=rounds,
+        cohort=clients,
+        seeds=(0,),
+        work=WORK,
+        seconds=30 * rounds,
     )
 
 
@@ -60,7 +70,8 @@ def _shortened(rounds: int, images: int) -> str:
 
 # --- which eps: ten clients, a thousand training images each (31 batches of 32, as the authors')
 
-CNN, MOBILE = ("cnn", (("variant", "athena"),)), ("mobilenet_v2", ())
+CNN = ("cnn", (("variant", "athena"),))
+MOBILE = ("mobilenet_v2", ())
 SCALES = {"cnn": "unit", "mobilenet_v2": "bytes"}
 
 
@@ -68,13 +79,19 @@ def _clustering(split: str, model: str, model_options: Options) -> Setting:
     options, clusters = SPLITS[split]
     options = (*options, ("scale", SCALES[model]), ("train_fraction", 1000 / 3000))
     row = f"{split}, {'CNN' if model == 'cnn' else 'MobileNetV2'}"
-    setting = _setting(row, "cifar10", options, model, model_options, clusters, 1, 10)
-    options = (
-        {"seconds": 120, "deviation": "another network than MobileNetV2"}
-        if model == "cnn"
-        else {"seconds": 1500}
+    setting = _setting(
+        row=row,
+        data="cifar10",
+        options=options,
+        model=model,
+        model_options=model_options,
+        clusters=clusters,
+        rounds=1,
+        clients=10,
     )
-    return replace(setting, **options)
+    if model == "cnn":
+        return replace(setting, seconds=120, deviation="another network than MobileNetV2")
+    return replace(setting, seconds=1500)
 
 
 CLUSTERINGS = {
@@ -83,9 +100,8 @@ CLUSTERINGS = {
 
 # --- clusters apart (Figure 1, SBRC's Table 4): ten clients, tested on their own kind of images
 
-HALF: dict[
-    str, tuple[Callable[[int], Any], int]
-] = {  # the method, and its cohort: five of ten clients train
+# The method, and its cohort: five of ten clients train.
+HALF: dict[str, tuple[Callable[[int], Any], int]] = {
     "clustered": (lambda m: Hierarchical(eps=EPS, fraction=0.5), 10),
     "one model": (lambda m: FedAvg(), 5),
 }
@@ -93,7 +109,17 @@ HALF: dict[
 
 def _per_cluster(split: str, options: Options, clusters: int) -> Setting:
     options = (*options, ("scale", "unit"), ("samples", 7500), ("train_fraction", 2 / 3))
-    setting = _setting(f"{split}, CIFAR-10", "cifar10", options, *CNN, clusters, 40, 10)
+    model, model_options = CNN
+    setting = _setting(
+        row=f"{split}, CIFAR-10",
+        data="cifar10",
+        options=options,
+        model=model,
+        model_options=model_options,
+        clusters=clusters,
+        rounds=40,
+        clients=10,
+    )
     return replace(setting, deviation=_shortened(40, 500))
 
 
@@ -125,8 +151,19 @@ def _combined_setting(data: str, split: str) -> Setting:
         ("train_fraction", 2 / 3),
         ("tested", "iid"),
     )
-    setting = _setting(f"{split}, {TITLES[data]}", data, options, *CNN, clusters, rounds, 20)
-    seconds = 65 * rounds  # of ten detectors; one model takes a fifth of that
+    model, model_options = CNN
+    setting = _setting(
+        row=f"{split}, {TITLES[data]}",
+        data=data,
+        options=options,
+        model=model,
+        model_options=model_options,
+        clusters=clusters,
+        rounds=rounds,
+        clients=20,
+    )
+    # Of ten detectors: one model takes a fifth of these seconds.
+    seconds = 65 * rounds
     return replace(setting, seconds=seconds, deviation=_shortened(rounds, 200))
 
 
@@ -141,31 +178,29 @@ def _known_assignment(clusters: int) -> tuple[int, ...]:
 def _combined(setting: Setting) -> list[Cell]:
     """The detectors' scores as they are and calibrated, and one model for all: half of the clients
     train a round."""
-    detectors, assignment = (
-        replace(setting, model="detector", model_options=()),
-        _known_assignment(setting.clusters),
-    )
+    detectors = replace(setting, model="detector", model_options=())
+    assignment = _known_assignment(setting.clusters)
     return [
         Cell(
-            "Fig. 2-4",
-            detectors,
-            "ATHENA-FL",
-            lambda m: Athena(assignment=assignment, fraction=0.5),
-            None,
+            table="Fig. 2-4",
+            setting=detectors,
+            column="ATHENA-FL",
+            method=lambda m: Athena(assignment=assignment, fraction=0.5),
+            published=None,
         ),
         Cell(
-            "Fig. 2-4",
-            detectors,
-            "ATHENA-FL, calibrated",
-            lambda m: Athena(assignment=assignment, fraction=0.5, calibrate=4),
-            None,
+            table="Fig. 2-4",
+            setting=detectors,
+            column="ATHENA-FL, calibrated",
+            method=lambda m: Athena(assignment=assignment, fraction=0.5, calibrate=4),
+            published=None,
         ),
         Cell(
-            "Fig. 2-4",
-            replace(setting, cohort=setting.cohort // 2),
-            "FedAvg",
-            lambda m: FedAvg(),
-            None,
+            table="Fig. 2-4",
+            setting=replace(setting, cohort=setting.cohort // 2),
+            column="FedAvg",
+            method=lambda m: FedAvg(),
+            published=None,
         ),
     ]
 
@@ -173,11 +208,11 @@ def _combined(setting: Setting) -> list[Cell]:
 def _clusterings(setting: Setting) -> list[Cell]:
     return [
         Cell(
-            "eps",
-            setting,
-            str(epochs),
-            lambda m, epochs=epochs: Hierarchical(pretraining=epochs),
-            None,
+            table="eps",
+            setting=setting,
+            column=str(epochs),
+            method=lambda m, epochs=epochs: Hierarchical(pretraining=epochs),
+            published=None,
         )
         for epochs in PRETRAINING
     ]
@@ -185,7 +220,13 @@ def _clusterings(setting: Setting) -> list[Cell]:
 
 CELLS_EPS = [cell for setting in CLUSTERINGS.values() for cell in _clusterings(setting)]
 FIGURE_1 = [
-    Cell("Fig. 1", replace(setting, cohort=cohort), name, method, None)
+    Cell(
+        table="Fig. 1",
+        setting=replace(setting, cohort=cohort),
+        column=name,
+        method=method,
+        published=None,
+    )
     for setting in PER_CLUSTER.values()
     for name, (method, cohort) in HALF.items()
 ]
@@ -194,7 +235,9 @@ CELLS = [*CELLS_EPS, *FIGURE_1, *FIGURE_2]
 
 # --- what the papers print
 
-EPS_PUBLISHED = {  # least and largest eps that find 5 clusters (2 classes) and 2 clusters (5 classes), by local epochs
+# Least and largest eps that find 5 clusters (2 classes) and 2 clusters (5 classes), by local
+# epochs.
+EPS_PUBLISHED = {
     5: ((0.0023, 0.0488), (0.0508, 0.4496)),
     10: ((0.0023, 0.0475), (0.0083, 0.0904)),
     20: ((0.0024, 0.0568), (0.0067, 0.0939)),
@@ -233,10 +276,9 @@ ECONOMY_PUBLISHED = {  # Table 1's last lines, percent: IID, 5 classes, 2 classe
     "mnist": (75.62, 82.35, 97.37),
     "fashion_mnist": (95.15, 77.12, 88.8),
 }
-DETECTOR_FILE, MOBILENET_FILE = (
-    563_760,
-    13_215_768,
-)  # bytes, of the authors' Keras files for CIFAR-10
+# bytes, of the authors' Keras files for CIFAR-10.
+DETECTOR_FILE = 563_760
+MOBILENET_FILE = 13_215_768
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:

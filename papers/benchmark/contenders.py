@@ -21,7 +21,7 @@ TRIALS = 3
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of a grid: the method, its learning rate, and what goes with it."""
+    """One point of a grid: the method, its learning rate and its options."""
 
     method: Method
     rate: float
@@ -38,7 +38,7 @@ class Contender:
         method: of a setting.
         other: the method of the third candidate, in words and as a function; None: the third one
             has another rate.
-        options: what goes with the method.
+        options: of the method's runs, such as a server optimizer.
         passes: models that a client trains in a round, which share its steps; by setting.
         tuned: whether each client's model is trained by its client once more, after the last round.
     """
@@ -109,56 +109,68 @@ def _components(setting: Setting) -> int:
     return setting.clusters
 
 
-ONE, OWN, CLUSTERED, MIXED = "one model", "personalised", "clustered", "mixture"
+ONE = "one model"
+OWN = "personalised"
+CLUSTERED = "clustered"
+MIXED = "mixture"
 HEADS = (PersonalHead(head_epochs=STEPS // 2),)
 CONTENDERS = (
     Contender("FedAvg", ONE, lambda s: methods.FedAvg()),
     Contender("IFCA", CLUSTERED, _clustered(methods.IFCA, newcomers="loss")),
     Contender("Local", OWN, lambda s: methods.Local()),
     Contender("FedAvg, fine-tuned", OWN, lambda s: methods.FedAvg(), tuned=True),
-    Contender(*("FedAdam", ONE, lambda s: methods.FedAvg(), None, (FedAdam(lr=0.02),))),
+    Contender("FedAdam", ONE, lambda s: methods.FedAvg(), options=(FedAdam(lr=0.02),)),
     Contender("SCAFFOLD", ONE, lambda s: methods.SCAFFOLD()),
     Contender(
-        *("Ditto", OWN, lambda s: methods.Ditto(strength=0.1)),
-        *(("lambda 1, not 0.1", lambda s: methods.Ditto(strength=1.0)), (), _two),
+        "Ditto",
+        OWN,
+        lambda s: methods.Ditto(strength=0.1),
+        ("lambda 1, not 0.1", lambda s: methods.Ditto(strength=1.0)),
+        passes=_two,
     ),
     Contender("FedPer", OWN, lambda s: methods.FedPer()),
     Contender("FedRep", OWN, lambda s: methods.FedRep(head_epochs=STEPS // 2), passes=_two),
+    # At the run's rate shares end at 1, and each client trains alone.
     Contender(
-        *(
-            "APFL",
-            OWN,
-            lambda s: methods.APFL(share_lr=1e-3),
-        ),  # at the run's rate shares end at 1: training alone
-        *(("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)), (), _two),
+        "APFL",
+        OWN,
+        lambda s: methods.APFL(share_lr=1e-3),
+        ("shares kept at 1/2, not learned", lambda s: methods.APFL(adapt=False)),
+        passes=_two,
     ),
     Contender("pFedMe", OWN, _pfedme, passes=lambda setting: INNER),
     Contender(
-        *("FEROMA", OWN, lambda s: methods.FEROMA()),
+        "FEROMA",
+        OWN,
+        lambda s: methods.FEROMA(),
         ("mixes from round 6 on at the latest, not 21", lambda s: methods.FEROMA(latest=5)),
     ),
     Contender("FedEM", MIXED, _clustered(methods.FedEM), passes=_components),
     Contender("FedRC", MIXED, _clustered(methods.FedRC), passes=_components),
     Contender(
-        *("FedSoft", MIXED, _clustered(methods.FedSoft, strength=0.1)),
+        "FedSoft",
+        MIXED,
+        _clustered(methods.FedSoft, strength=0.1),
         ("lambda 1, not 0.1", _clustered(methods.FedSoft, strength=1.0)),
     ),
     Contender("FeSEM", CLUSTERED, _clustered(methods.FeSEM, newcomers="loss")),
     Contender("FlexCFL", CLUSTERED, _flexcfl("edc"), ("MADC, not EDC", _flexcfl("madc"))),
     Contender(
-        *(
-            "Sattler CFL",
-            CLUSTERED,
-            lambda s: methods.SattlerCFL(eps1=0.4, eps2=0.6, first_split=5),
-        ),
+        "Sattler CFL",
+        CLUSTERED,
+        lambda s: methods.SattlerCFL(eps1=0.4, eps2=0.6, first_split=5),
         ("eps1 1, not 0.4", lambda s: methods.SattlerCFL(eps1=1.0, eps2=0.6, first_split=5)),
     ),
     Contender(
-        *("FL+HC", CLUSTERED, _clustered(methods.FLHC, cluster_round=3)),
+        "FL+HC",
+        CLUSTERED,
+        _clustered(methods.FLHC, cluster_round=3),
         ("clusters after round 1, not 3", _clustered(methods.FLHC, cluster_round=1)),
     ),
     Contender(
-        *("CFL-GP", CLUSTERED, _clustered(methods.CFLGP)),
+        "CFL-GP",
+        CLUSTERED,
+        _clustered(methods.CFLGP),
         ("K found, not given", lambda s: methods.CFLGP(clusters=None)),
     ),
     Contender(
@@ -168,16 +180,17 @@ CONTENDERS = (
         ("eps by gap, not knee", lambda s: methods.FLUX(eps="gap")),
     ),
     Contender(
-        *("PACFL", CLUSTERED, lambda s: methods.PACFL(threshold=10.0)),
+        "PACFL",
+        CLUSTERED,
+        lambda s: methods.PACFL(threshold=10.0),
         ("beta 20 degrees, not 10", lambda s: methods.PACFL(threshold=20.0)),
     ),
     Contender("FedDrift", CLUSTERED, _feddrift(0.1), ("delta 0.2, not 0.1", _feddrift(0.2))),
     Contender(
-        *(
-            "FL+HC with FedRep's heads",
-            OWN,
-            _clustered(methods.FLHC, cluster_round=3, newcomers="direction"),
-        ),
-        **{"options": HEADS, "passes": _two},
+        "FL+HC with FedRep's heads",
+        OWN,
+        _clustered(methods.FLHC, cluster_round=3, newcomers="direction"),
+        options=HEADS,
+        passes=_two,
     ),
 )

@@ -20,7 +20,8 @@ from fedkin.scenarios.steps import Steps
 from fedkin.scenarios.swaps import SwapAll
 from fedkin.scenarios.variants import label_permutations
 
-CLIENTS, CLUSTERS = 24, 4
+CLIENTS = 24
+CLUSTERS = 4
 VALIDATION = 0.25  # of the training samples, in trials
 SMALL = partial(mlp, hidden=16)
 
@@ -77,8 +78,12 @@ def _made(setting: Setting, seed: int) -> FederatedData:
 def _digits(partition: str, seed: int, **options: float | int) -> FederatedData:
     """All digits, divided by label."""
     return sets.digits(
-        partition=partition, clients=CLIENTS, train_fraction=0.66, seed=seed, **options
-    )  # pyright: ignore
+        partition=partition,
+        clients=CLIENTS,
+        train_fraction=0.66,
+        seed=seed,
+        **options,  # pyright: ignore
+    )
 
 
 def _planted(kind: str, seed: int) -> FederatedData:
@@ -121,14 +126,12 @@ def _writers(seed: int) -> FederatedData:
     return replace(data, x=1 - data.x)  # paper is 0
 
 
-NONE, LABELS, CONCEPTS, DRIFT, MIXTURE, NATURAL = (
-    "none",
-    "labels",
-    "concepts",
-    "drift",
-    "mixture",
-    "natural",
-)
+NONE = "none"
+LABELS = "labels"
+CONCEPTS = "concepts"
+DRIFT = "drift"
+MIXTURE = "mixture"
+NATURAL = "natural"
 REGIMES = {
     NONE: "Clients do not differ",
     LABELS: "Labels differ",
@@ -208,11 +211,11 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
         shift=SwapAll(0.05),
     ),
     Setting(
-        "TCGA-BRCA",
-        NATURAL,
-        "survival in six regions (C-index); the last one is a newcomer",
-        _survival,
-        partial(cox, hidden=(8,)),
+        name="TCGA-BRCA",
+        regime=NATURAL,
+        about="survival in six regions (C-index); the last one is a newcomer",
+        make=_survival,
+        model=partial(cox, hidden=(8,)),
         clusters=2,
         newcomers=1,
         rates=SLOW,
@@ -231,5 +234,11 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
         "digits, labels by Dirichlet(1)",
         partial(_digits, "dirichlet", alpha=1.0),
     ),
-    Setting("FEMNIST", NATURAL, "24 writers, 62 classes", _writers, partial(mlp, hidden=32)),
+    Setting(
+        name="FEMNIST",
+        regime=NATURAL,
+        about="24 writers, 62 classes",
+        make=_writers,
+        model=partial(mlp, hidden=32),
+    ),
 )

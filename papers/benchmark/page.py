@@ -121,13 +121,13 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
 
 def status(runs: pd.DataFrame) -> str:
     """How much of it was run."""
-    counts, total = list(_sizes(runs).values()), len(cells())
+    counts = list(_sizes(runs).values())
+    total = len(cells())
     whole, ranked = (sum(count >= least for count in counts) for least in (len(SEEDS), LEAST))
     return (
         f"**{ranked} of {total} cells have {LEAST} seeds or more, {whole} all {len(SEEDS)}.** A "
-        f"cell below {LEAST} "
-        "seeds has no rank, and shows how many it has; a setting that a method refuses counts as "
-        "run."
+        f"cell below {LEAST} seeds has no rank, and shows how many it has; a setting that a method "
+        "refuses counts as run."
     )
 
 
@@ -139,10 +139,12 @@ def _sizes(runs: pd.DataFrame) -> Counter[tuple[str, str]]:
 def ranking(name: str, ranks: Ranks, blocks: str) -> str:
     """Average ranks: picture where there are enough, table, and how they were tested."""
     if not len(ranks.scores):
-        return f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its methods yet."
-    notes = " ".join(
-        note for note in ranks.notes() if "Wilcoxon" not in note
-    )  # which the page does not show
+        return (
+            f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its "
+            f"methods yet."
+        )
+    # Which the page does not show.
+    notes = " ".join(note for note in ranks.notes() if "Wilcoxon" not in note)
     if blocks == "draws":
         notes = notes.replace(
             "settings, from the mean over the seeds", "draws (a setting from a seed)"
@@ -156,7 +158,8 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
 
 def accuracies(runs: pd.DataFrame) -> str:
     """Mean accuracy of every cell; those with too few seeds say how many."""
-    mean, counts = means(runs, 1), _sizes(runs.dropna(subset=["accuracy"]))
+    mean = means(runs, 1)
+    counts = _sizes(runs.dropna(subset=["accuracy"]))
     refused = _sizes(runs.dropna(subset=["refused"]))
 
     def shown(row: str, column: str) -> str:
@@ -165,7 +168,8 @@ def accuracies(runs: pd.DataFrame) -> str:
         count = counts.get((row, column), 0)
         if not count:
             return ""
-        value, best = mean.loc[row, column], mean.loc[row].max()
+        value = mean.loc[row, column]
+        best = mean.loc[row].max()
         text = f"**{100 * value:.1f}**" if value == best else f"{100 * value:.1f}"
         return text if count >= LEAST else f"{text} (n = {count})"
 
@@ -176,61 +180,72 @@ def accuracies(runs: pd.DataFrame) -> str:
 
 HEAD = f"""# Which method wins where
 
-{len(CONTENDERS)} methods at {len(SETTINGS)} settings, from {len(SEEDS)} seeds: small federations on a CPU, each of one
+{len(CONTENDERS)} methods at {len(SETTINGS)} settings, from {len(SEEDS)} seeds: \
+small federations on a CPU, each of one
 kind of heterogeneity, so that differences between kinds show, not a state of the art on large data.
-`python -m papers.benchmark --hours 1` runs what is missing, the most informative runs first, and writes this page.
+`python -m papers.benchmark --hours 1` runs what is missing, the most informative runs first, \
+and writes this page.
 
-* **Equal budget of local steps**: in each round a client takes {STEPS} gradient steps of batches of 10, of all models
-  that it trains together (a mixture of K components: {STEPS} / K each; Ditto, APFL and FedRep: half for each part;
-  pFedMe: {INNER} of them to a step). Beyond it are what clients compute to find clusters or weights, and one gradient
-  a round over all samples of a client by which APFL learns its share: at 48 samples as much as five more batches; and
+* **Equal budget of local steps**: in each round a client takes {STEPS} gradient steps of batches \
+of 10, of all models
+  that it trains together (a mixture of K components: {STEPS} / K each; Ditto, APFL and FedRep: \
+half for each part;
+  pFedMe: {INNER} of them to a step). Beyond it are what clients compute to find clusters or \
+weights, and one gradient
+  a round over all samples of a client by which APFL learns its share: \
+at 48 samples as much as five more batches; and
   the {STEPS} steps more, once, of fine-tuned FedAvg. Bytes
   are not equal; they are [reported](#what-each-costs). All clients take part in every round.
-* **Hyper-parameters** are chosen on validation samples (a quarter of the training samples; of a stream, its next step)
-  of a draw of another seed, from {TRIALS} candidates for [each method](#grids): the same number of trials for each.
-* **Newcomers**: the last clients take no part in training. After it each is placed by the method's own rule.
-* **Ranks** are of mean accuracies over seeds, with Friedman's test and Nemenyi's critical difference (Demsar 2006).
-  Within a kind the blocks are draws, a setting from a seed: they say what holds for these settings, not beyond them.
+* **Hyper-parameters** are chosen on validation samples (a quarter of the training samples; \
+of a stream, its next step)
+  of a draw of another seed, from {TRIALS} candidates for [each method](#grids): \
+the same number of trials for each.
+* **Newcomers**: the last clients take no part in training. \
+After it each is placed by the method's own rule.
+* **Ranks** are of mean accuracies over seeds, with Friedman's test and Nemenyi's critical \
+difference (Demsar 2006).
+  Within a kind the blocks are draws, a setting from a seed: \
+they say what holds for these settings, not beyond them.
   Draws of natural federations share their patients and writers.
 * Clustered methods are told the number of clusters that the setting has, where they do not find it.
-* Of TCGA-BRCA validation samples are other draws of the same deaths, so that its trials say little, and the newcomer
+* Of TCGA-BRCA validation samples are other draws of the same deaths, \
+so that its trials say little, and the newcomer
   has three pairs to be tested on.
-* An equal budget is hard on mixtures: with K components they take a K-th of the steps with each; and on pFedMe, whose
-  lambda is 1.5 divided by the highest rate (the product must be below 2; the authors have 15 and 0.005), and the rate
+* An equal budget is hard on mixtures: with K components they take a K-th of the steps with each; \
+and on pFedMe, whose
+  lambda is 1.5 divided by the highest rate (the product must be below 2; \
+the authors have 15 and 0.005), and the rate
   of the inner steps the middle one.
-* APFL learns its shares at a rate of 0.001: at the run's rates they end at 1, which is local training. Where they
+* APFL learns its shares at a rate of 0.001: at the run's rates they end at 1, \
+which is local training. Where they
   [end](#grids) is below.
-* FEROMA's mean travels twice in a round until the mixing begins, for the accuracy that decides it."""
+* FEROMA's mean travels twice in a round until the mixing begins, \
+for the accuracy that decides it."""
 NEWCOMERS = (
     "Accuracy on the test samples of clients that took no part, percent, placed after the last "
-    "round by the method's "
-    "rule; where it has none, on the model of lowest loss. A newcomer of a personalised method "
-    "has what a client has "
-    "that never trained: the shared model, and of methods with heads of their own a head that is "
-    "as good as random; of "
-    "FEROMA it has the model of the client with the nearest profile. Nothing is trained or tuned "
-    "for a newcomer here, "
+    "round by the method's rule; where it has none, on the model of lowest loss. A newcomer of a "
+    "personalised method has what a client has that never trained: the shared model, and of "
+    "methods with heads of their own a head that is as good as random; of FEROMA it has the model "
+    "of the client with the nearest profile. Nothing is trained or tuned for a newcomer here, "
     "though `run.fine_tune(cluster=..., x=..., y=...)` does it: fine-tuned FedAvg has plain "
-    "FedAvg's model, and "
-    "FedPer's and FedRep's heads are not trained on its labels."
+    "FedAvg's model, and FedPer's and FedRep's heads are not trained on its labels."
 )
 COSTS = (
     "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at "
-    "the same setting: "
-    "the median over the settings. Seconds are with compilation where a program was new, and so a "
-    "rough guide. What is "
-    "kept from round to round is counted after the last round, in models of the setting: the "
-    "arrays of the method's "
-    "state on the server, and what the client that keeps most has stored. The samples of earlier "
-    "steps, which clients "
-    "of a stream keep for every method, are not counted."
+    "the same setting: the median over the settings. Seconds are with compilation where a program "
+    "was new, and so a rough guide. What is kept from round to round is counted after the last "
+    "round, in models of the setting: the arrays of the method's state on the server, and what "
+    "the client that keeps most has stored. The samples of earlier steps, which clients of a "
+    "stream keep for every method, are not counted."
 )
 BREAKS = (
     "Settings at which the mean over seeds is more than two points below FedAvg's, which does not "
-    "cluster, or below "
-    "Local's, which does not federate."
+    "cluster, or below Local's, which does not federate."
 )
-GRIDS = f"The {TRIALS} candidates of each method, and how often each was chosen over the settings, in their order."
+GRIDS = (
+    f"The {TRIALS} candidates of each method, and how often each was chosen over the "
+    f"settings, in their order."
+)
 SETTINGS_TABLE = markdown(
     ["setting", "what it is", "rounds", "K", "newcomers", "rates"],
     [

@@ -20,7 +20,8 @@ from papers.benchmark.runs import BATCH, measure
 from papers.result_store import Job, Line, keep, pending, prepare, read
 from papers.setting_digest import digest
 
-SEEDS, TRIAL_SEED = (0, 1, 2, 3, 4), 1000
+SEEDS = (0, 1, 2, 3, 4)
+TRIAL_SEED = 1000
 LEAST = 3  # seeds, below which a cell has no rank
 STORE = Path("papers/benchmark/results.jsonl")
 
@@ -38,10 +39,14 @@ class Cell:
         return self.setting.name, self.contender.name
 
     def digest(self, trial: int | None) -> str:
-        """Of all that its runs are determined by; of a trial that of its candidate, of a run those
-        of all."""
-        s, grid = self.setting, self.contender.grid(self.setting)
-        own = grid if trial is None else grid[trial : trial + 1]
+        """The digest of all settings that determine a run.
+
+        Args:
+            trial: number of a candidate, whose trial it is; None: of a run, with all candidates.
+        """
+        s = self.setting
+        grid = self.contender.grid(s)
+        candidates = grid if trial is None else grid[trial : trial + 1]
         plain = {
             name: getattr(s, name)
             for name in ("name", "rounds", "clusters", "newcomers", "shift", "revision")
@@ -53,7 +58,7 @@ class Cell:
                 **_values(c.method),
                 "more": _options(c),
             }
-            for c in own
+            for c in candidates
         ]
         model = {"model": s.model.func.__name__, "model options": s.model.keywords}
         fixed = {
@@ -91,32 +96,40 @@ def jobs(store: Path) -> list[Job]:
 
 def _job(cell: Cell, trial: int | None, seeds: tuple[int, ...], store: Path) -> Job:
     row, column = cell.place
-    key, of_setting = {"row": row, "column": column, "trial": trial}, cell.digest(trial)
+    key = {"row": row, "column": column, "trial": trial}
+    of_setting = cell.digest(trial)
     how = partial(_trial, cell, trial) if trial is not None else partial(_run, cell, store)
     return Job(
-        row,
-        column,
-        seeds,
-        key,
-        lambda seed: {**key, "seed": seed, **how(seed)},
-        1.0,
-        lambda seed: of_setting,
+        row=row,
+        column=column,
+        seeds=seeds,
+        key=key,
+        measure=lambda seed: {**key, "seed": seed, **how(seed)},
+        seconds=1.0,
+        setting=lambda seed: of_setting,
     )
 
 
 def _trial(cell: Cell, trial: int, seed: int) -> Line:
-    return measure(cell.setting, cell.contender, trial, seed, True)
+    return measure(
+        setting=cell.setting, contender=cell.contender, trial=trial, seed=seed, validated=True
+    )
 
 
 def _run(cell: Cell, store: Path, seed: int) -> Line:
     """A run of the candidate that did best in its trials; the first of equals."""
-    known = [cell.digest(trial) for trial in range(TRIALS)]
-    own = [line for line in read(store).runs if line["setting"] in known]
-    scored = {line["trial"]: line["accuracy"] for line in own if "accuracy" in line}
+    digests = [cell.digest(trial) for trial in range(TRIALS)]
+    trial_lines = [line for line in read(store).runs if line["setting"] in digests]
+    scored = {line["trial"]: line["accuracy"] for line in trial_lines if "accuracy" in line}
     if not scored:
-        return {"refused": own[0]["refused"]}
+        return {"refused": trial_lines[0]["refused"]}
     chosen = max(sorted(scored), key=lambda trial: scored[trial])
-    return {"chosen": chosen, **measure(cell.setting, cell.contender, chosen, seed, False)}
+    return {
+        "chosen": chosen,
+        **measure(
+            setting=cell.setting, contender=cell.contender, trial=chosen, seed=seed, validated=False
+        ),
+    }
 
 
 def missing(store: Path) -> list[tuple[Job, int]]:

@@ -1,4 +1,4 @@
-"""A run of the benchmark: a method at a setting from a seed, and the figures that are kept of it."""
+"""A run of the benchmark: a method at a setting from a seed, and the figures that are stored."""
 
 from __future__ import annotations
 
@@ -45,10 +45,18 @@ def measure(setting: Setting, contender: Contender, trial: int, seed: int, valid
     candidate = contender.grid(setting)[trial]
     if contender.tuned and setting.every:
         return {
-            "refused": "models are tuned after the last round, and a stream is scored in all its steps"
+            "refused": (
+                "models are tuned after the last round, and a stream is scored in all its steps"
+            )
         }
     try:
-        return _figures(setting, contender, candidate, seed, validated)
+        return _figures(
+            setting=setting,
+            contender=contender,
+            candidate=candidate,
+            seed=seed,
+            validated=validated,
+        )
     except FedkinError as error:
         return {"refused": str(error)}
 
@@ -80,63 +88,79 @@ def _figures(
     method = WithOptions(candidate.method, options)
     outcome = loop.run(world, candidate.method, plan, options=options)
     assert outcome.scored is not None  # the last round always is
-    split, scores, clients, last = (
-        data.scored_split,
-        outcome.scored.scores,
-        outcome.scored.clients,
-        outcome.records[-1],
-    )
+    split = data.scored_split
+    scores = outcome.scored.scores
+    clients = outcome.scored.clients
+    last = outcome.records[-1]
     if contender.tuned:
         scores = _tuned(
-            world, outcome.state, clients, split, Stream(seed, setting.rounds, "benchmark/tuning")
+            world=world,
+            state=outcome.state,
+            clients=clients,
+            split=split,
+            stream=Stream(seed, setting.rounds, "benchmark/tuning"),
         )
-    elif split == "validation":  # the loop's final scores are of test samples
+    elif split == "validation":
+        # The loop's final scores are of test samples.
         scores = score(world, outcome.state, setting.rounds, split=split).scores
     accuracy = scores.correct.sum() / scores.examples.sum()
     if setting.every:
         accuracy = prequential_accuracy(outcome.records, setting.every)
-    line = {"accuracy": float(accuracy), **_of_clients(scores), "bytes_down": last["bytes_down"]}
-    line |= {"bytes_up": last["bytes_up"], "ari": last["ari"], "seconds": round(outcome.seconds, 3)}
-    line |= _kept(outcome, data.clients, world.spec.parameters)
-    return (
-        line
-        if validated
-        else line | {"newcomers": _newcomers(world, method, outcome.state, setting, seed)}
-    )
+    line = {
+        "accuracy": float(accuracy),
+        **_of_clients(scores),
+        "bytes_down": last["bytes_down"],
+        "bytes_up": last["bytes_up"],
+        "ari": last["ari"],
+        "seconds": round(outcome.seconds, 3),
+        **_kept(outcome, data.clients, world.spec.parameters),
+    }
+    if not validated:
+        line["newcomers"] = _newcomers(
+            world=world, method=method, state=outcome.state, setting=setting, seed=seed
+        )
+    return line
 
 
 def _of_clients(scores: Scores) -> Line:
     """The mean over clients, and the client at the lowest tenth."""
-    own = np.sort(scores.correct[scores.examples > 0] / scores.examples[scores.examples > 0])
-    return {"client_mean": float(own.mean()), "bottom_decile": float(own[len(own) // 10])}
+    scored = scores.examples > 0
+    accuracies = np.sort(scores.correct[scored] / scores.examples[scored])
+    return {
+        "client_mean": float(accuracies.mean()),
+        "bottom_decile": float(accuracies[len(accuracies) // 10]),
+    }
 
 
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
-    """What is kept after the last round, in bytes: by the server in the method's state, by the
-    client that keeps most, and of one model, for comparison; and the clients' mean share of their
-    own model in the mix that they are served, where they keep one (APFL)."""
-    memory, everybody = ClientMemory(clients), np.arange(clients)
+    """The memory after the last round, in bytes: of the server's state, of the client that stores
+    most, and of one model, for comparison. With APFL also the clients' mean share of their own
+    model in the mix that they use."""
+    memory = ClientMemory(clients)
+    everybody = np.arange(clients)
     memory.restore(outcome.memory)
     arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
     arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
     server = sum(array.nbytes for array in arrays)
-    line = {
+    line: Line = {
         "server_memory": server,
         "client_memory": int(memory.bytes().max()),
         "model_bytes": 4 * parameters,
     }
     shares = memory.read(SHARE, everybody, np.zeros(clients))[memory.has(SHARE, everybody)]
-    return line | ({"own_share": float(shares.mean())} if len(shares) else {})
+    if len(shares):
+        line["own_share"] = float(shares.mean())
+    return line
 
 
 def _tuned(
     world: SimulatedWorld, state: Any, clients: Int[np.ndarray, "n"], split: str, stream: Stream
 ) -> Scores:
-    """The scores of each client's model after a round's steps of its own."""
+    """The scores of each client's model after its client trained it for one more round."""
     served = state.models_for(clients)
     reply = train(world, served.models, clients, served.model_index, work=world.work, stream=stream)
-    own = served.models[served.model_index] + reply.update
-    return evaluate(world, own, clients, np.arange(len(clients)), split=split)
+    tuned = served.models[served.model_index] + reply.update
+    return evaluate(world, tuned, clients, np.arange(len(clients)), split=split)
 
 
 def _newcomers(
@@ -148,7 +172,8 @@ def _newcomers(
         return None
     stream = Stream(seed, setting.rounds + 1, "scenario")
     world.begin(stream)
-    other, total = world.rehearsal(), world.total_clients
+    other = world.rehearsal()
+    total = world.total_clients
     new = np.arange(total - setting.newcomers, total)
     without = new[state.assignment[new] == UNASSIGNED]
     if len(without):
@@ -159,5 +184,7 @@ def _newcomers(
             assignment[left] = cluster_by_loss(other, state, left)
             state = replace(state, assignment=assignment)
     placed = score(other, state, setting.rounds + 1)
-    own = np.isin(placed.clients, new)
-    return float(placed.scores.correct[own].sum() / placed.scores.examples[own].sum())
+    placed_rows = np.isin(placed.clients, new)
+    return float(
+        placed.scores.correct[placed_rows].sum() / placed.scores.examples[placed_rows].sum()
+    )

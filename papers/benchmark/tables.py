@@ -46,9 +46,9 @@ def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
     """
     everything: Any = runs[runs["row"].isin(settings)]
     refused = everything.dropna(subset=["refused"])["column"].unique()
-    own = everything.dropna(subset=["accuracy"])
-    counts = own.groupby(["row", "column"])["seed"].transform("size")
-    table = own[counts >= LEAST].pivot_table(
+    complete = everything.dropna(subset=["accuracy"])
+    counts = complete.groupby(["row", "column"])["seed"].transform("size")
+    table = complete[counts >= LEAST].pivot_table(
         index=["row", "seed"], columns="column", values="accuracy"
     )
     return table.reindex(columns=[name for name in NAMES if name not in refused])
@@ -65,23 +65,9 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
         ordered = [
             (str(row["method"]), float(row["average_rank"])) for row in rows_of(ranks.table())
         ]
-        best = ordered[0][1]
-        near = (
-            [name for name, own in ordered[1:] if own - best <= ranks.critical_difference]
-            if ranks.differ
-            else []
-        )
-        others = ", ".join(near[:4]) + (f" and {len(near) - 4} more" if len(near) > 4 else "")
-        shown = ", ".join(f"{name} ({own:.1f})" for name, own in ordered[:3])
+        shown = ", ".join(f"{name} ({rank:.1f})" for name, rank in ordered[:3])
         settings = ", ".join(dict.fromkeys(str(block[0]) for block in ranks.scores.index))
-        none = (
-            "none"
-            if ranks.differ
-            else "no difference is shown"
-            if ranks.tested
-            else "too few draws for a test"
-        )
-        rows.append([title, settings, shown, others or none])
+        rows.append([title, settings, shown, _not_told_apart(ranks, ordered)])
     kinds = markdown(
         [
             "kind",
@@ -94,18 +80,37 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
     return "\n\n".join([kinds, by_setting(runs)])
 
 
+def _not_told_apart(ranks: Ranks, ordered: Sequence[tuple[str, float]]) -> str:
+    """The methods that Nemenyi's test does not tell from the best, or why none is named.
+
+    Args:
+        ranks: of the methods, with the test.
+        ordered: methods and their average ranks, the best first.
+    """
+    if not ranks.differ:
+        return "no difference is shown" if ranks.tested else "too few draws for a test"
+    best = ordered[0][1]
+    near = [name for name, rank in ordered[1:] if rank - best <= ranks.critical_difference]
+    if not near:
+        return "none"
+    names = ", ".join(near[:4])
+    return f"{names} and {len(near) - 4} more" if len(near) > 4 else names
+
+
 def by_setting(runs: pd.DataFrame) -> str:
     """Of each setting the best method of each family, and FedAvg."""
     mean = means(runs)
     families = list(dict.fromkeys(contender.family for contender in CONTENDERS))
     rows = []
     for setting in mean.index:
-        own: Any = mean.loc[setting].dropna()
-        row = [str(setting), _percent(own.get("FedAvg"))]
+        accuracies: Any = mean.loc[setting].dropna()
+        row = [str(setting), _percent(accuracies.get("FedAvg"))]
         for family in families:
-            names = [c.name for c in CONTENDERS if c.family == family and c.name in own.index]
-            top = own[names].idxmax() if names else None
-            row.append(f"{top} {_percent(own[top])}" if top else "")
+            names = [
+                c.name for c in CONTENDERS if c.family == family and c.name in accuracies.index
+            ]
+            top = accuracies[names].idxmax() if names else None
+            row.append(f"{top} {_percent(accuracies[top])}" if top else "")
         rows.append(row)
     return markdown(["setting", "FedAvg", *(f"best: {family}" for family in families)], rows)
 
@@ -149,14 +154,15 @@ def _of_cells(runs: pd.DataFrame, figure: str) -> Any:
 
 
 def _median(of_settings: Any) -> str:
-    known = np.asarray(of_settings, float)
-    known = known[np.isfinite(known)]
-    return f"{np.median(known):.2f}" if len(known) else ""
+    values = np.asarray(of_settings, float)
+    finite = values[np.isfinite(values)]
+    return f"{np.median(finite):.2f}" if len(finite) else ""
 
 
 def breaks(runs: pd.DataFrame) -> str:
     """Where a method is worse than one that does not cluster, or does not federate."""
-    mean, rows = means(runs), []
+    mean = means(runs)
+    rows = []
     for name in NAMES:
         cells = [name]
         for baseline in ("FedAvg", "Local"):
@@ -181,30 +187,34 @@ def refusals(runs: pd.DataFrame) -> str:
 def choices(runs: pd.DataFrame) -> str:
     """The grid of each method, and which candidate was chosen how often."""
     chosen: Any = runs.dropna(subset=["chosen"]).drop_duplicates(["row", "column"])
-    rows, at_the_end = [], []
+    rows = []
+    at_the_end = []
     for contender in CONTENDERS:
-        own = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
-        counts = np.bincount(own, minlength=TRIALS)
+        candidates = chosen[chosen["column"] == contender.name]["chosen"].to_numpy(np.int64)
+        counts = np.bincount(candidates, minlength=TRIALS)
         rows.append([contender.name, contender.words(), " / ".join(map(str, counts))])
         if contender.other is None and 2 * counts[-1] > counts.sum():
             at_the_end.append(contender.name)
     table = markdown(["method", "candidates", "chosen"], rows)
     if not at_the_end:
         return table
-    return f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: the highest rate was chosen at most settings."
+    return (
+        f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: "
+        f"the highest rate was chosen at most settings."
+    )
 
 
 def shares(runs: pd.DataFrame) -> str:
     """Where APFL's shares end."""
-    own: Any = runs.dropna(subset=["own_share"])
-    if not len(own):
+    apfl_runs: Any = runs.dropna(subset=["own_share"])
+    if not len(apfl_runs):
         return "No run of APFL is there yet."
-    mean = own.groupby("row")["own_share"].mean()
+    mean = apfl_runs.groupby("row")["own_share"].mean()
     ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
     return (
         "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and "
-        "seeds after the last "
-        f"round, of the candidate that was chosen (1/2 where that does not learn it): {ends}."
+        "seeds after the last round, of the candidate that was chosen (1/2 where that does not "
+        f"learn it): {ends}."
     )
 
 

@@ -23,16 +23,18 @@ OPTIONS: dict[str, Options] = {
 
 def _row(row: str, options: Options) -> Setting:
     """Each seed with its own shuffle and sizes, of the draws that have the file's size."""
-    own = {
-        "data_options": (("classes", 26), *options),
-        "deviation": "a candidate for the authors' file",
-    }
-    return replace(FEMNIST_FIVE, row=row, data="femnist candidate", **own)
+    return replace(
+        FEMNIST_FIVE,
+        row=row,
+        data="femnist candidate",
+        data_options=(("classes", 26), *options),
+        deviation="a candidate for the authors' file",
+    )
 
 
 CANDIDATES = [_row(row, options) for row, options in OPTIONS.items()]
 CELLS = [
-    Cell(TABLE, setting, column, method, value)
+    Cell(table=TABLE, setting=setting, column=column, method=method, published=value)
     for setting in CANDIDATES
     for (column, method), value in zip(METHODS.items(), PUBLISHED[FEMNIST_FIVE], strict=True)
 ]

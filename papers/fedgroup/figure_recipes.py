@@ -44,15 +44,21 @@ SETTINGS_5 = [
 
 def _cells(table: str, settings: list[Setting]) -> list[Cell]:
     return [
-        Cell(table, setting, column, METHODS[column], None)
+        Cell(table=table, setting=setting, column=column, method=METHODS[column], published=None)
         for setting in settings
         for column in SHOWN
     ]
 
 
 FIGURE_1 = cells_of(TABLE_I)
-FIGURE_3, FIGURE_4 = _cells("Fig. 3", SETTINGS_3), _cells("Fig. 4", SETTINGS_4)
-FIGURE_5 = [Cell("Fig. 5", setting, "pairs", METHODS["FedGroup"], None) for setting in SETTINGS_5]
+FIGURE_3 = _cells("Fig. 3", SETTINGS_3)
+FIGURE_4 = _cells("Fig. 4", SETTINGS_4)
+FIGURE_5 = [
+    Cell(
+        table="Fig. 5", setting=setting, column="pairs", method=METHODS["FedGroup"], published=None
+    )
+    for setting in SETTINGS_5
+]
 
 
 def measure_pairs(cell: Cell, seed: int) -> dict[str, Any]:
@@ -65,25 +71,26 @@ def measure_pairs(cell: Cell, seed: int) -> dict[str, Any]:
     """
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
-    world, stream = (
-        SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)), s.training),
-        Stream(seed),
-    )
+    world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)), s.training)
+    stream = Stream(seed)
     count = min(ALPHA * s.clusters, data.clients)
     clients = np.sort(stream.child("clients").rng().choice(data.clients, count, replace=False))
-    start, model_index = world.initial(stream.child("model")), np.zeros(count, np.int64)
+    start = world.initial(stream.child("model"))
+    model_index = np.zeros(count, np.int64)
     updates = train(
         world, start[None], clients, model_index, stream=stream.child("pretrain")
     ).update
     full, ternary = pair_distances(updates[updates.any(axis=1)])  # a zero update has no direction
     slope, offset = np.polyfit(full, ternary, 1)
-    some = stream.child("pairs").rng().choice(len(full), min(PAIRS, len(full)), replace=False)
+    drawn_pairs = (
+        stream.child("pairs").rng().choice(len(full), min(PAIRS, len(full)), replace=False)
+    )
     return {
         "table": cell.table,
         "row": s.row,
         "column": cell.column,
         "seed": seed,
-        "pairs": np.round([full[some], ternary[some]], 4).tolist(),
+        "pairs": np.round([full[drawn_pairs], ternary[drawn_pairs]], 4).tolist(),
         "correlation": round(float(np.corrcoef(full, ternary)[0, 1]), 4),
         "slope": round(float(slope), 4),
         "offset": round(float(offset), 4),

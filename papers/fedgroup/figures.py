@@ -21,7 +21,7 @@ from papers.fedgroup.figure_recipes import (
 )
 from papers.number_text import span
 from papers.recipe import Cell, Setting
-from papers.reproduction_marks import Results, values_of
+from papers.reproduction_marks import Results, figures_of
 from papers.tables_markdown import global_models
 
 BY_CLASSES = ClassesFigure(
@@ -53,15 +53,14 @@ def section(results: Results) -> str:
         f"{cell.setting.row}: {span(values, '.3f')} ({len(values)} "
         f"seed{'s' if len(values) > 1 else ''})"
         for cell in FIGURE_5
-        if (values := values_of(results, cell.table, cell.setting.row, cell.column, "correlation"))
+        if (values := figures_of(results, cell, "correlation"))
     ]
     return "\n\n".join(
         [
             "### Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global "
             "model's",
             "Mean of the seeds, their range as a band; single groups from the first seed. The "
-            "global model is the "
-            "simple mean of the group models; no client is ever sent it.",
+            "global model is the simple mean of the group models; no client is ever sent it.",
             "![Fig. 3: accuracy over the rounds, MNIST and FEMNIST](images/fedgroup-figure3.svg)",
             "![Fig. 4: accuracy over the rounds, Synthetic(1,1)](images/fedgroup-figure4.svg)",
             global_models(results, [*FIGURE_3, *FIGURE_4]),
@@ -164,8 +163,15 @@ def _losses_and_distances(results: Results) -> Any:
         for number, cell in enumerate(cells):
             colour, dash = line_style(number)
             plot(above, results, cell, "train_loss", color=colour, ls=dash, label=cell.column)
-            style = {"color": colour, "ls": dash, "label": cell.column}
-            plot_clusters(below, results, cell, "discrepancy_to_global", **style)
+            plot_clusters(
+                below,
+                results,
+                cell,
+                "discrepancy_to_global",
+                color=colour,
+                ls=dash,
+                label=cell.column,
+            )
         for axes in (above, below):
             axes.set_ylim(bottom=0)
             finish(axes, legend=True)
@@ -173,7 +179,7 @@ def _losses_and_distances(results: Results) -> Any:
 
 
 def _pairs(results: Results) -> Any:
-    """Fig. 5: distances of pairs of clients in M over those in M', and the line through all pairs."""
+    """Fig. 5: distances of pairs of clients in M over those in M', and a line through all pairs."""
     from fedkin.reporting.style import COLOURS, new_figure, prepare
 
     figure = new_figure(11.0, 6.6)

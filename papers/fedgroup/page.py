@@ -38,10 +38,8 @@ def candidates(results: Results) -> str:
             "### Table III's row FEMNIST-MCLR on candidates for the authors' file (best accuracy, "
             "%)",
             "First tried before it was known that the file has three labels a client: all of them "
-            "have five. Which "
-            "images it shares is not known. Each row gives the clients their images in another "
-            "way, all shuffled "
-            "class by class.",
+            "have five. Which images it shares is not known. Each row gives the clients their "
+            "images in another way, all shuffled class by class.",
             accuracies(results, candidate_recipes.CELLS, "best"),
             "#### Which draws of the partition resemble the papers' files",
             "Chosen before any training, by the number of samples, and of each label where it is "
@@ -54,27 +52,20 @@ def candidates(results: Results) -> str:
 def file_has_three_labels_a_client() -> str:
     """What is known of the file's labels, against the papers' text."""
     swaps = femnist_label_swaps.swaps()
-    own = femnist_label_swaps.own_labels(swaps)
-    all_three = sum(len(labels) == 3 for labels in own.values())
+    own_labels = femnist_label_swaps.own_labels(swaps)
+    all_three = sum(len(labels) == 3 for labels in own_labels.values())
     images = femnist_draws.images_by_first_label(femnist_draws.FEDGROUP_FILE.labels, 3)
     return (
         "FedSim's text says five labels a client, where labels c and c + 5 together always have a "
-        "fifth of all "
-        "samples, so that no draw has the file's; FedGroup's and FlexCFL's say nothing of it. The "
-        "file of these two "
-        "has *three*: in the log of a run under swap part that FlexCFL's authors published with "
-        "their code "
-        f"({femnist_label_swaps.LOG}; {len(swaps):,} swaps, kept in "
-        f"papers/femnist_label_swaps.json) "
-        f"{femnist_label_swaps.in_a_row(own, 3)} of {len(own)} clients give away no label of "
-        f"their own besides u, u + "
-        f"1 and u + 2, and {all_three} give away all three. The file's numbers of labels agree "
-        f"with three in a row and "
-        f"as many images of each, by a client's first label {', '.join(map(str, images or []))} "
-        f"images. That alone is "
-        f"weak evidence: every total that is a multiple of three allows it. "
-        f"{femnist_draws.OF_MNIST} The rows of "
-        "shared images have three; those of five labels, of own images and in the order of the "
-        "writers, and the "
-        "candidates above, have five."
+        "fifth of all samples, so that no draw has the file's; FedGroup's and FlexCFL's say "
+        "nothing of it. The file of these two has *three*: in the log of a run under swap part "
+        f"that FlexCFL's authors published with their code ({femnist_label_swaps.LOG}; "
+        f"{len(swaps):,} swaps, kept in papers/femnist_label_swaps.json) "
+        f"{femnist_label_swaps.in_a_row(own_labels, 3)} of {len(own_labels)} clients give away no "
+        f"label of their own besides u, u + 1 and u + 2, and {all_three} give away all three. The "
+        "file's numbers of labels agree with three in a row and as many images of each, by a "
+        f"client's first label {', '.join(map(str, images or []))} images. That alone is weak "
+        f"evidence: every total that is a multiple of three allows it. {femnist_draws.OF_MNIST} "
+        "The rows of shared images have three; those of five labels, of own images and in the "
+        "order of the writers, and the candidates above, have five."
     )

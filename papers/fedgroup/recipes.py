@@ -19,7 +19,9 @@ METHODS = {
     "FedGrouProx": lambda m: FedGrouProx(clusters=m),
 }
 
-FIVE, TEN = tuple(range(5)), tuple(range(10))  # seeds
+# Seeds.
+FIVE = tuple(range(5))
+TEN = tuple(range(10))
 SHARED: Options = (
     ("classes", 26),
     ("classes_per_client", 3),
@@ -32,16 +34,34 @@ OWN: Options = (("classes", 26), ("shuffled", True))
 WIDE: Options = (("hidden", 512),)
 LARGE: Options = (("alpha", 1.0), ("beta", 1.0), ("clients", 100))
 
-MNIST = Setting("MNIST-MCLR", "mnist", (), "mclr", (), 0.03, 3, seeds=TEN)
-MNIST_MLP = Setting("MNIST-MLP", "mnist", (), "mlp", (), 0.03, 3, seconds=65)
+MNIST = Setting(
+    row="MNIST-MCLR",
+    data="mnist",
+    data_options=(),
+    model="mclr",
+    model_options=(),
+    lr=0.03,
+    clusters=3,
+    seeds=TEN,
+)
+MNIST_MLP = Setting(
+    row="MNIST-MLP",
+    data="mnist",
+    data_options=(),
+    model="mlp",
+    model_options=(),
+    lr=0.03,
+    clusters=3,
+    seconds=65,
+)
 FEMNIST = Setting(
-    "FEMNIST-MCLR, shared images",
-    "femnist",
-    SHARED,
-    "mclr",
-    (),
-    0.003,
-    5,
+    row="FEMNIST-MCLR, shared images",
+    data="femnist",
+    data_options=SHARED,
+    model="mclr",
+    model_options=(),
+    lr=0.003,
+    clusters=5,
     seeds=FIVE,
     draws=femnist_draws.FEDGROUP,
 )
@@ -59,13 +79,14 @@ FIVE_LABELS = "five labels a client, as FedSim's text says, where the authors' f
 def five_labels(setting: Setting, options: Options) -> Setting:
     """FEMNIST's row of shared images with five labels a client, in draws of their own."""
     row = f"{setting.row}, five labels"
-    own = {
-        "data_options": options,
-        "draws": femnist_draws.FEDGROUP_FIVE,
-        "seeds": FIVE[:3],
-        "deviation": FIVE_LABELS,
-    }
-    return replace(setting, row=row, **own)
+    return replace(
+        setting,
+        row=row,
+        data_options=options,
+        draws=femnist_draws.FEDGROUP_FIVE,
+        seeds=FIVE[:3],
+        deviation=FIVE_LABELS,
+    )
 
 
 FEMNIST_FIVE = five_labels(FEMNIST, SHARED_FIVE)
@@ -90,13 +111,13 @@ FEMNIST_MLP_OWN = replace(
     deviation=OWN_IMAGES,
 )
 SYNTHETIC = Setting(
-    "Synthetic(1,1)-MCLR",
-    "synthetic",
-    LARGE,
-    "mclr",
-    (),
-    0.01,
-    5,
+    row="Synthetic(1,1)-MCLR",
+    data="synthetic",
+    data_options=LARGE,
+    model="mclr",
+    model_options=(),
+    lr=0.01,
+    clusters=5,
     seeds=FIVE,
     draws=synthetic_draws.matched("fedgroup", "(1, 1)"),
 )
@@ -122,7 +143,7 @@ PUBLISHED: dict[Setting, tuple[float | None, ...]] = {  # Table III, in the orde
 }
 
 TABLE_III = [
-    Cell("III", setting, column, method, value)
+    Cell(table="III", setting=setting, column=column, method=method, published=value)
     for setting, values in PUBLISHED.items()
     for (column, method), value in zip(METHODS.items(), values, strict=True)
 ]
@@ -139,13 +160,13 @@ TABLE_I_PUBLISHED = {
 
 TABLE_I = [
     Cell(
-        "I",
-        replace(
+        table="I",
+        setting=replace(
             MNIST, row=str(k), data_options=(("classes_per_client", k),), seeds=FIVE, draws=FIVE
         ),
-        "FedAvg",
-        METHODS["FedAvg"],
-        values[2],
+        column="FedAvg",
+        method=METHODS["FedAvg"],
+        published=values[2],
     )
     for k, values in TABLE_I_PUBLISHED.items()
 ]

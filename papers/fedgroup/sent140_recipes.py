@@ -34,13 +34,13 @@ LEAF: Options = (
 SENTENCES: Options = (("text", True), ("length", 25))
 
 TWEETS = Setting(
-    "Sent140-LSTM",
-    "sent140",
-    LEAF,
-    "lstm",
-    (),
-    0.3,
-    5,
+    row="Sent140-LSTM",
+    data="sent140",
+    data_options=LEAF,
+    model="lstm",
+    model_options=(),
+    lr=0.3,
+    clusters=5,
     rounds=800,
     seeds=(0,),
     seconds=10_000,
@@ -56,15 +56,20 @@ STAND_IN = replace(
     rounds=50,
     seeds=(0, 1, 2),
     seconds=110,
-    deviation="other data than Sent140, word vectors that are trained, 50 rounds for the paper's 800",
+    deviation=(
+        "other data than Sent140, word vectors that are trained, 50 rounds for the paper's 800"
+    ),
 )
 
 PUBLISHED = (71.1, 71.1, 76.3, 70.0, 76.5, 76.1)  # in the order of METHODS
 TABLE_III = [
-    Cell("III", TWEETS, column, method, value)
+    Cell(table="III", setting=TWEETS, column=column, method=method, published=value)
     for (column, method), value in zip(METHODS.items(), PUBLISHED, strict=True)
 ]
-OTHER_DATA = [Cell("III", STAND_IN, column, method, None) for column, method in METHODS.items()]
+OTHER_DATA = [
+    Cell(table="III", setting=STAND_IN, column=column, method=method, published=None)
+    for column, method in METHODS.items()
+]
 
 CELLS = [*TABLE_III, *OTHER_DATA]
 

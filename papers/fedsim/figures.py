@@ -48,9 +48,8 @@ def draw(results: Results, docs: Path) -> None:
             "plane": _plane(results),
             "components-pni": _components_and_pni(results),
         }.items():
-            if name != "networks" or any(
-                axes.get_visible() for axes in figure.axes
-            ):  # no empty picture: hours a run
+            # No empty picture: hours a run.
+            if name != "networks" or any(axes.get_visible() for axes in figure.axes):
                 write(figure, docs / "images" / f"fedsim-{name}.svg")
 
 
@@ -90,7 +89,7 @@ def _gains(results: Results, settings: Sequence[Setting]) -> Any:
 
 
 def _random(results: Results) -> Any:
-    """Figure 7, and the same where the paper says that random clusters do better: Synthetic(1, 1)."""
+    """Figure 7, also for Synthetic(1, 1), where the paper says that random clusters do better."""
     from fedkin.reporting.seeds_figure import accuracies
 
     figure, panels = _panels(1, 2)
@@ -125,7 +124,8 @@ def _plane(results: Results) -> Any:
                 cell.setting.row,
                 f"{len(runs[0]['points'])} clients' gradients after ten rounds",
             )
-            points, clusters = np.array(runs[0]["points"]), np.array(runs[0]["clusters"])
+            points = np.array(runs[0]["points"])
+            clusters = np.array(runs[0]["clusters"])
             for k in range(PLANE_CLUSTERS):
                 marker = "o^"[k // len(COLOURS)]
                 axes.scatter(
@@ -154,7 +154,13 @@ def _components_and_pni(results: Results) -> Any:
         "gradients of a cohort after ten rounds, mean over seeds",
     )
     for cell, colour, dash in zip(FIGURE_8, COLOURS, DASHES, strict=False):
-        shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
+        shares = values_of(
+            results=results,
+            table="Fig. 8",
+            row=cell.setting.row,
+            column=cell.column,
+            figure="explained",
+        )
         if shares:
             kept = np.cumsum(np.mean(shares, axis=0))
             left.plot(
@@ -169,12 +175,27 @@ def _components_and_pni(results: Results) -> Any:
     left.set_xlabel("components")
     if left.get_legend_handles_labels()[0]:
         left.legend(loc="lower right", frameon=False, fontsize=8.5)
-    draws = len(values_of(results, "Fig. 10", f"beta {BETAS[0]:g}", f"{ALPHAS[0]:g}", "pni"))
+    draws = len(
+        values_of(
+            results=results,
+            table="Fig. 10",
+            row=f"beta {BETAS[0]:g}",
+            column=f"{ALPHAS[0]:g}",
+            figure="pni",
+        )
+    )
     note = f"30 clients; mean of {draws} draws, each with its own model; band: its 95% interval"
     prepare(right, "Non-IID index of Synthetic(alpha, beta)", note)
     for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
         draws_by_alpha = [
-            values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for alpha in ALPHAS
+            values_of(
+                results=results,
+                table="Fig. 10",
+                row=f"beta {beta:g}",
+                column=f"{alpha:g}",
+                figure="pni",
+            )
+            for alpha in ALPHAS
         ]
         if all(len(values) >= LEAST_SEEDS for values in draws_by_alpha):
             means = np.array([np.mean(values) for values in draws_by_alpha])

@@ -41,10 +41,10 @@ def differences(
     ends = []
     for comparison in comparisons:
         other = comparison.against
-        colour, dash = COLOURS[names.index(other)], DASHES[names.index(other)]
-        gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(
-            axis=0
-        )  # the same seeds in every round
+        colour = COLOURS[names.index(other)]
+        dash = DASHES[names.index(other)]
+        # The same seeds in every round.
+        gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(axis=0)
         axes.plot(comparison.scored, gain, color=colour, ls=dash, lw=1.8)
         ends.append((float(gain[-1]), f"over {other}", colour))
     axes.axhline(0, color=FADED, lw=0.8)

@@ -71,7 +71,7 @@ TABLE_6: dict[Setting, Published] = {
 }
 FIGURE_6 = (MNIST_CNN, FEMNIST_CNN, MEX_MLP, GOODREADS_TRAINED)
 CELLS = [
-    Cell(TABLE, setting, column, method, None)
+    Cell(table=TABLE, setting=setting, column=column, method=method, published=None)
     for setting in TABLE_6
     for column, method in THREE.items()
 ]
@@ -100,7 +100,8 @@ def improvements(results: Results) -> list[ComparedNumber]:
         for baseline, (printed, _) in zip(BASELINES, published, strict=True):
             ours = float(improvement(curves["FedSim"], curves[baseline])[0]) if complete else None
             seeds = len(curves["FedSim"]) if complete else 0
-            column, deviation = f"over {baseline}", setting.deviation
+            column = f"over {baseline}"
+            deviation = setting.deviation
             numbers.append(
                 compare_number(setting.row, column, printed, ours, seeds=seeds, deviation=deviation)
             )

@@ -22,11 +22,11 @@ from papers.reproduction_marks import (
     values_of,
 )
 
-FEDSIM, BASELINES = "FedSim", ("FedAvg", "FedProx")
-LEAST, MOST = (
-    4,
-    15,
-)  # principal components that keep 95% of the variance, over the paper's data sets
+FEDSIM = "FedSim"
+BASELINES = ("FedAvg", "FedProx")
+# Principal components that keep 95% of the variance, over the paper's data sets.
+LEAST = 4
+MOST = 15
 Curves = dict[str, Float[np.ndarray, "S R"]]
 
 
@@ -103,7 +103,9 @@ def improvements(results: Results, rows: Mapping[Setting, Published]) -> list[Co
         number
         for setting, published in rows.items()
         for method, suffix in ((FEDSIM, ""), (AS_CODED, ", as coded"))
-        for number in _improvements(results, setting, published, method, suffix)
+        for number in _improvements(
+            results=results, setting=setting, published=published, method=method, suffix=suffix
+        )
     ]
 
 
@@ -175,19 +177,25 @@ def components(results: Results) -> list[ComparedNumber]:
     15."""
     numbers = []
     for cell in FIGURE_8:
-        shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
+        shares = values_of(
+            results=results,
+            table="Fig. 8",
+            row=cell.setting.row,
+            column=cell.column,
+            figure="explained",
+        )
         mean = average([component_count(np.array(share, np.float64), 0.95) for share in shares])
         mark = mark_of_statement(None if mean is None else LEAST <= mean <= MOST)
         ours = "" if mean is None else f"{mean:.1f}"
         number = ComparedNumber(
-            cell.setting.row,
-            "FedSim",
-            f"{LEAST} - {MOST}",
-            ours,
-            None,
-            mark,
-            "components",
-            len(shares),
+            row=cell.setting.row,
+            column="FedSim",
+            published=f"{LEAST} - {MOST}",
+            ours=ours,
+            difference=None,
+            mark=mark,
+            unit="components",
+            seeds=len(shares),
         )
         numbers.append(number)
     return numbers
@@ -198,7 +206,14 @@ def heterogeneity(results: Results) -> list[ComparedNumber]:
     numbers = []
     for alpha in ALPHAS:
         draws = [
-            values_of(results, "Fig. 10", f"beta {beta:g}", f"{alpha:g}", "pni") for beta in BETAS
+            values_of(
+                results=results,
+                table="Fig. 10",
+                row=f"beta {beta:g}",
+                column=f"{alpha:g}",
+                figure="pni",
+            )
+            for beta in BETAS
         ]
         means = [average(pni) for pni in draws]
         available = [mean for mean in means if mean is not None]
@@ -207,10 +222,18 @@ def heterogeneity(results: Results) -> list[ComparedNumber]:
             if len(available) == len(BETAS)
             else Mark.NOT_RUN
         )
-        ours, row = ", ".join(f"{mean:.3f}" for mean in available), f"alpha {alpha:g}"
+        ours = ", ".join(f"{mean:.3f}" for mean in available)
+        row = f"alpha {alpha:g}"
         numbers.append(
             ComparedNumber(
-                row, "beta 0, 0.5, 1", "grows", ours, None, mark, "PNI", min(map(len, draws))
+                row=row,
+                column="beta 0, 0.5, 1",
+                published="grows",
+                ours=ours,
+                difference=None,
+                mark=mark,
+                unit="PNI",
+                seeds=min(map(len, draws)),
             )
         )
     return numbers

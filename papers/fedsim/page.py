@@ -85,12 +85,9 @@ def table_7(results: Results) -> str:
             gains(results, SEVEN_UNMATCHED),
             "### Which draws of Synthetic(alpha, beta) resemble the authors'",
             "Chosen before any training, by what the papers print (FedGroup, FlexCFL) or by the "
-            "authors' test files: "
-            "the first five seeds from 0 on that have all of it to the margin, and the first five "
-            "that do not. "
-            "*Purity*: the share of the most frequent label among a client's samples, here over "
-            "all clients and in "
-            "the largest.",
+            "authors' test files: the first five seeds from 0 on that have all of it to the "
+            "margin, and the first five that do not. *Purity*: the share of the most frequent "
+            "label among a client's samples, here over all clients and in the largest.",
             synthetic_draws.markdown_table(),
             figure_7(results),
         ]
@@ -131,13 +128,10 @@ def figure_7(results: Results) -> str:
         [
             "### Figure 7: clusters by similarity, and clusters dealt in turn (round robin)",
             "Points of accuracy gained over FedAvg, mean over the rounds and over the *n* samples "
-            "(seeds, or draws "
-            "as above) that FedAvg, similarity and round robin all have (95% interval); *as "
-            "coded* over its own. The "
-            "paper's figure is FEMNIST's; its text says that on (0.75, 0.75) and (1, 1) round "
-            "robin is ahead of "
-            "similarity, where *similarity less round robin* would be negative. *Share*: what "
-            "round robin gains, "
+            "(seeds, or draws as above) that FedAvg, similarity and round robin all have (95% "
+            "interval); *as coded* over its own. The paper's figure is FEMNIST's; its text says "
+            "that on (0.75, 0.75) and (1, 1) round robin is ahead of similarity, where "
+            "*similarity less round robin* would be negative. *Share*: what round robin gains, "
             "divided by what similarity gains, where both gain.",
             variants(results, [*TABLE_4, *SEVEN]),
             round_robin_ahead(results),
@@ -179,15 +173,24 @@ def figures(results: Results) -> str:
 
 
 ABOUT = """\
-*Improvement* is the paper's number, computed as its tables are: the difference of the mean curves, summed over rounds
-0 to T and divided by T, with its deviation *over the rounds*. Like theirs it is truncated to two digits; the tables
-of what differs round it. *Difference* is the mean of each run's mean over rounds 1 to T, with a bootstrap interval
-(95%, not adjusted for several comparisons) and its range; *ahead* is the number of samples in which it is above zero.
-*Verdict* is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all comparisons of the table.
-*Sign* says whether a significant difference has the sign of the paper's. In a row with one draw of the data, as in
-the paper, the samples are the seeds: they speak for other initial models, cohorts and batches on that federation. In
-a row with several draws the samples are the draws (each the mean of its seeds): they speak for the generator too. The
-paper does not say FedProx's mu: here it is 1 without stragglers, a guess that the curves of MNIST and of the IID data
+*Improvement* is the paper's number, computed as its tables are: \
+the difference of the mean curves, summed over rounds
+0 to T and divided by T, with its deviation *over the rounds*. \
+Like theirs it is truncated to two digits; the tables
+of what differs round it. *Difference* is the mean of each run's mean over rounds 1 to T, \
+with a bootstrap interval
+(95%, not adjusted for several comparisons) and its range; \
+*ahead* is the number of samples in which it is above zero.
+*Verdict* is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all \
+comparisons of the table.
+*Sign* says whether a significant difference has the sign of the paper's. \
+In a row with one draw of the data, as in
+the paper, the samples are the seeds: they speak for other initial models, \
+cohorts and batches on that federation. In
+a row with several draws the samples are the draws (each the mean of its seeds): \
+they speak for the generator too. The
+paper does not say FedProx's mu: here it is 1 without stragglers, \
+a guess that the curves of MNIST and of the IID data
 bear out."""
 
 
@@ -276,9 +279,8 @@ def _line(
 def _sign(setting: Setting, ours: float, printed: float) -> str:
     if setting == MEX:
         return "other data"
-    if (
-        abs(printed) < 0.1
-    ):  # the paper's one difference of that size is -0.06 with a deviation of 2.47
+    # The paper's one difference of that size is -0.06 with a deviation of 2.47.
+    if abs(printed) < 0.1:
         return "the paper has none"
     return "agrees" if np.sign(ours) == np.sign(printed) else "**differs**"
 
@@ -325,7 +327,8 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
     lines = []
     for setting in settings:
         both = _points_over_fedavg(results, setting, "FedSim", ROUND_ROBIN)
-        similarity, dealt = both.get("FedSim"), both.get(ROUND_ROBIN)
+        similarity = both.get("FedSim")
+        dealt = both.get(ROUND_ROBIN)
         as_coded = _points_over_fedavg(results, setting, AS_CODED).get(AS_CODED)
         cells = [_shown(points) for points in (similarity, as_coded, dealt)]
         if as_coded is not None:
@@ -373,7 +376,13 @@ def components(results: Results) -> str:
     """How many principal components keep 95% of the gradients' variance."""
     lines = []
     for cell in FIGURE_8:
-        shares = values_of(results, "Fig. 8", cell.setting.row, cell.column, "explained")
+        shares = values_of(
+            results=results,
+            table="Fig. 8",
+            row=cell.setting.row,
+            column=cell.column,
+            figure="explained",
+        )
         counts = [component_count(np.array(share, np.float64), 0.95) for share in shares]
         text = f"**{mean(counts):.1f}** ({min(counts)} - {max(counts)})" if counts else "not run"
         lines.append([cell.setting.row, str(cell.setting.cohort), text])

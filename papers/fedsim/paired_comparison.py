@@ -21,7 +21,10 @@ from fedkin.analysis.statistics import DECIMALS, LEVEL, holm, require_seed
 from fedkin.core.errors import ConfigError, unknown
 from papers.fedsim.paired_tests import bootstrap, paired_p
 
-BETTER, WORSE, NO_DIFFERENCE, TOO_FEW = "better", "worse", "not significant", "too few seeds"
+BETTER = "better"
+WORSE = "worse"
+NO_DIFFERENCE = "not significant"
+TOO_FEW = "too few seeds"
 _COLUMNS = (
     *(
         "method",
@@ -124,17 +127,19 @@ def compare(
     """
     scored = _scored(curves, method)
     complete = {name: np.asarray(curve[:, scored], np.float64) for name, curve in curves.items()}
-    ours, others = complete[method], [name for name in complete if name != method]
-    if not others:
+    ours = complete[method]
+    baselines = [name for name in complete if name != method]
+    if not baselines:
         return []
-    gains = [(ours - complete[name])[:, 1:].mean(axis=1) for name in others]
+    gains = [(ours - complete[name])[:, 1:].mean(axis=1) for name in baselines]
     points = 100 * np.round(np.stack(gains, axis=1), DECIMALS)  # [S, m]
     nothing = np.zeros_like(points)
-    p_t, p_wilcoxon = holm(paired_p(points, nothing)), holm(paired_p(points, nothing, "wilcoxon"))
+    p_t = holm(paired_p(points, nothing))
+    p_wilcoxon = holm(paired_p(points, nothing, "wilcoxon"))
     p_worse = holm(paired_p(nothing, points))
-    p_rounds = holm(np.stack([paired_p(ours, complete[name]) for name in others]))
+    p_rounds = holm(np.stack([paired_p(ours, complete[name]) for name in baselines]))
     comparisons = []
-    for i, name in enumerate(others):
+    for i, name in enumerate(baselines):
         gain, deviation = improvement(ours, complete[name])
         low, high = bootstrap(points[:, i], rng)
         share, since = _when(p_rounds[i], scored)
@@ -163,7 +168,7 @@ def compare(
 
 
 def table(comparisons: Iterable[PairedComparison]) -> pd.DataFrame:
-    """One row per comparison, without its curves; percentage points. None where nothing is known."""
+    """One row per comparison, without its curves, in percentage points; None where unknown."""
     rows = list(comparisons)
     return pd.DataFrame(
         {name: _column([getattr(each, name) for each in rows]) for name in _COLUMNS}
@@ -212,18 +217,14 @@ def _when(p: Float[np.ndarray, "R"], scored: Int[np.ndarray, "R"]) -> tuple[floa
 
 def verdict(better: float, worse: float) -> str:
     """The verdict from p of being better and p of being worse."""
-    return (
-        TOO_FEW
-        if math.isnan(better)
-        else BETTER
-        if better < LEVEL
-        else WORSE
-        if worse < LEVEL
-        else NO_DIFFERENCE
-    )
+    if math.isnan(better):
+        return TOO_FEW
+    if better < LEVEL:
+        return BETTER
+    return WORSE if worse < LEVEL else NO_DIFFERENCE
 
 
 def _column(cells: list[Any]) -> pd.Series:
-    """NaN becomes None, None stays None beside numbers, and a round beside None stays an integer."""
-    known = [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
-    return pd.Series(known, dtype=object if None in known or not known else None)
+    """Rows as objects: NaN becomes None, and rounds stay integers in a column that has None."""
+    values = [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
+    return pd.Series(values, dtype=object if None in values or not values else None)

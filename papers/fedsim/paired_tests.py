@@ -52,9 +52,8 @@ def as_printed(value: float | int, digits: int = 2) -> str:
     """A number as FedSim's tables print it: truncated, not rounded (11.999 is 11.99)."""
     if not math.isfinite(value):
         return str(value)
-    exact = Decimal(
-        repr(round(float(value), DECIMALS - 2))
-    )  # a sum that ought to be 2.30 may be a hair less
+    # A sum that ought to be 2.30 may be a hair less.
+    exact = Decimal(repr(round(float(value), DECIMALS - 2)))
     return str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN) + 0)
 
 
@@ -81,7 +80,8 @@ def bootstrap(
     Raises:
         ConfigError: fewer than one draw, or a confidence that is not between 0 and 1.
     """
-    seeds, end = len(differences), tail(confidence)
+    seeds = len(differences)
+    end = tail(confidence)
     if draws < 1:
         raise ConfigError(f"a bootstrap needs at least one draw, got {draws}")
     if seeds < LEAST_SEEDS:

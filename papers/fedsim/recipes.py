@@ -27,7 +27,8 @@ from fedkin.tasks.gradients import Gradients
 from papers import femnist_draws, synthetic_draws
 from papers.recipe import Cell, Options, Setting, load, run
 
-SEEDS, HUNDRED = tuple(range(35)), tuple(range(100))
+SEEDS = tuple(range(35))
+HUNDRED = tuple(range(100))
 AS_CODED = "FedSim, as coded"
 METHODS = {
     "FedAvg": lambda m: FedAvg(),
@@ -51,25 +52,36 @@ def _row(
     rounds: int,
     draw: int = 0,
 ) -> Setting:
-    run: dict[str, Any] = {
-        "rounds": rounds,
-        "cohort": cohort,
-        "seeds": SEEDS,
-        "draws": (draw,),
-        "seconds": 6,
-    }
-    return Setting(row, data, options, "mclr", (), lr, m, **run)
+    return Setting(
+        row=row,
+        data=data,
+        data_options=options,
+        model="mclr",
+        model_options=(),
+        lr=lr,
+        clusters=m,
+        rounds=rounds,
+        cohort=cohort,
+        seeds=SEEDS,
+        draws=(draw,),
+        seconds=6,
+    )
 
 
-MNIST = _row("MNIST", "mnist", (), 0.03, 5, 20, 30)
+MNIST = _row(row="MNIST", data="mnist", options=(), lr=0.03, m=5, cohort=20, rounds=30)
 FEMNIST = _row(
-    "FEMNIST, shared images",
-    "femnist",
-    (("classes", 26), ("classes_per_client", 3), ("shared_images", True), ("shuffled", True)),
-    0.003,
-    9,
-    20,
-    500,
+    row="FEMNIST, shared images",
+    data="femnist",
+    options=(
+        ("classes", 26),
+        ("classes_per_client", 3),
+        ("shared_images", True),
+        ("shuffled", True),
+    ),
+    lr=0.003,
+    m=9,
+    cohort=20,
+    rounds=500,
 )
 FEMNIST = replace(FEMNIST, draws=femnist_draws.FEDSIM, seconds=75)
 FEMNIST_FIVE = replace(
@@ -88,10 +100,12 @@ FEMNIST_OWN = replace(
     deviation="five labels a client, and no image twice, where the paper's has them",
 )
 MEX = replace(
-    _row("Fed-MEx, its test part", "mex", (), 0.01, 3, 10, 200),
+    _row(row="Fed-MEx, its test part", data="mex", options=(), lr=0.01, m=3, cohort=10, rounds=200),
     deviation="250 samples for the paper's 1,184",
 )
-GOODREADS = _row("Fed-Goodreads", "goodreads", (), 0.3, 11, 20, 250)
+GOODREADS = _row(
+    row="Fed-Goodreads", data="goodreads", options=(), lr=0.3, m=11, cohort=20, rounds=250
+)
 
 _PARAMETERS: dict[str, Options] = {
     "IID": (("iid", True),),
@@ -104,15 +118,24 @@ _PARAMETERS: dict[str, Options] = {
 
 def _synthetic(name: str) -> Setting:
     """A row on draws that resemble the authors' file: run after run, each in its turn."""
-    setting = _row(name, "synthetic", _PARAMETERS[name], 0.01, 5, 10, 100)
+    setting = _row(
+        row=name, data="synthetic", options=_PARAMETERS[name], lr=0.01, m=5, cohort=10, rounds=100
+    )
     return replace(setting, draws=synthetic_draws.matched("fedsim", name))
 
 
 SYNTHETIC = {name: _synthetic(name) for name in _PARAMETERS}
 _FILE = (("folder", "synthetic"), ("file", "synthetic_fedsim_0_0_full.npz"))
+# The only one that is complete.
 AUTHORS = _row(
-    "(0, 0), the authors' file", "published", _FILE, 0.01, 5, 10, 100
-)  # the only one that is complete
+    row="(0, 0), the authors' file",
+    data="published",
+    options=_FILE,
+    lr=0.01,
+    m=5,
+    cohort=10,
+    rounds=100,
+)
 SYNTHETIC["(0, 0)"] = replace(SYNTHETIC["(0, 0)"], deviation="other draws than the authors' file")
 UNMATCHED = {
     name: replace(
@@ -125,9 +148,8 @@ UNMATCHED = {
     for name, setting in SYNTHETIC.items()
 }
 
-Published = tuple[
-    tuple[float, float], tuple[float, float]
-]  # over FedAvg and over FedProx: points, deviation
+# Over FedAvg and over FedProx: points, deviation.
+Published = tuple[tuple[float, float], tuple[float, float]]
 TABLE_4: dict[Setting, Published] = {
     FEMNIST: ((11.11, 2.88), (9.08, 3.63)),
     FEMNIST_FIVE: ((11.11, 2.88), (9.08, 3.63)),
@@ -151,7 +173,8 @@ SIGNIFICANT_PUBLISHED = {  # better than both baselines (section 5)
     MEX: "from round 37",
     GOODREADS: "94% of the rounds",
 }
-FINAL_PUBLISHED = {  # mean accuracy of the last round, over 35 seeds, from the authors' logs: FedAvg, FedProx, FedSim
+# Mean accuracy of the last round, over 35 seeds, from the authors' logs: FedAvg, FedProx, FedSim.
+FINAL_PUBLISHED = {
     "FEMNIST, shared images": (73.2, 75.7, 80.7),
     "MNIST": (81.9, 85.4, 87.1),
     "Fed-MEx, its test part": (91.1, 91.1, 93.6),
@@ -170,38 +193,44 @@ def _cell(table: str, setting: Setting, column: str, method: Callable[[int], Met
     """All seeds for the paper's three methods, ten for variants of FedSim."""
     few = column not in THREE and setting is not MNIST
     cut = replace(setting, seeds=setting.seeds[:10]) if few else setting
-    return Cell(table, cut, column, method, None, variant_of="FedSim" if column == AS_CODED else "")
+    return Cell(
+        table=table,
+        setting=cut,
+        column=column,
+        method=method,
+        published=None,
+        variant_of="FedSim" if column == AS_CODED else "",
+    )
 
 
 FIGURE_8 = [  # after ten rounds
     Cell(
-        "Fig. 8",
-        replace(setting, rounds=10, seeds=SEEDS[:5], seconds=5),
-        "FedSim",
-        METHODS["FedSim"],
-        None,
+        table="Fig. 8",
+        setting=replace(setting, rounds=10, seeds=SEEDS[:5], seconds=5),
+        column="FedSim",
+        method=METHODS["FedSim"],
+        published=None,
     )
     for setting in (MNIST, FEMNIST, MEX, GOODREADS)
 ]
 FIGURE_4 = [  # all clients, one trial
     Cell(
-        "Fig. 4",
-        replace(setting, rounds=10, seeds=(0,), seconds=10),
-        "FedSim",
-        METHODS["FedSim"],
-        None,
+        table="Fig. 4",
+        setting=replace(setting, rounds=10, seeds=(0,), seconds=10),
+        column="FedSim",
+        method=METHODS["FedSim"],
+        published=None,
     )
     for setting in (MNIST, FEMNIST, MEX, GOODREADS)
 ]
 PLANE_CLUSTERS = 10
-ALPHAS, BETAS = (
-    (0.0, 0.5, 1.0),
-    (0.0, 0.5, 1.0),
-)  # more of alpha would only repeat these: it changes no label
+# More of alpha would only repeat these: it changes no label.
+ALPHAS = (0.0, 0.5, 1.0)
+BETAS = (0.0, 0.5, 1.0)
 FIGURE_10 = [
     Cell(
-        "Fig. 10",
-        replace(
+        table="Fig. 10",
+        setting=replace(
             SYNTHETIC["(1, 1)"],
             row=f"beta {beta:g}",
             data_options=options,
@@ -209,9 +238,9 @@ FIGURE_10 = [
             seeds=HUNDRED,
             seconds=1,
         ),
-        f"{alpha:g}",
-        METHODS["FedAvg"],
-        None,
+        column=f"{alpha:g}",
+        method=METHODS["FedAvg"],
+        published=None,
     )
     for beta in BETAS
     for alpha in ALPHAS
@@ -270,7 +299,7 @@ def components(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def plane(cell: Cell, seed: int) -> dict[str, Any]:
-    """All clients' gradients on their first two principal components, clustered there by K-means."""
+    """All clients' gradients on their first two principal components, with K-means clusters."""
     points = principal_scores(_gradients(cell, seed), 1)[:, :2]
     points = points / np.abs(points).max()
     clusters = kmeans(points, PLANE_CLUSTERS, seed)
@@ -283,7 +312,8 @@ def plane(cell: Cell, seed: int) -> dict[str, Any]:
 def _gradients(cell: Cell, seed: int, count: int | None = None) -> Float[np.ndarray, "n P"]:
     """Gradients at the model of the last round: of so many clients, drawn; of all where no count is
     given."""
-    s, completed = cell.setting, run(cell, seed)
+    s = cell.setting
+    completed = run(cell, seed)
     data = load(s.data, s.data_options, s.draw(seed))
     world = SimulatedWorld(data, MODELS[s.model](data, **dict(s.model_options)))
     random = Stream(seed, s.rounds + 1, "cohort").rng()

@@ -54,18 +54,25 @@ PUBLISHED_IV: Mapping[Setting, Mapping[str, Shifts]] = {
 
 
 TABLE_III = [
-    Cell("III", setting, column, method, value, selection(column))
+    Cell(
+        table="III",
+        setting=setting,
+        column=column,
+        method=method,
+        published=value,
+        selection=selection(column),
+    )
     for setting, short in SHORT.items()
     for (column, method), value in zip(NO_SHIFT.items(), PUBLISHED_III[short], strict=True)
 ]
 TABLE_IV = [
     Cell(
-        "IV",
-        replace(setting, row=f"{setting.row}: {kind}", shift=SHIFTS[kind]),
-        column,
-        SHIFTED[column],
-        value,
-        selection(column),
+        table="IV",
+        setting=replace(setting, row=f"{setting.row}: {kind}", shift=SHIFTS[kind]),
+        column=column,
+        method=SHIFTED[column],
+        published=value,
+        selection=selection(column),
         revision=REVISIONS.get(kind, 0),
     )
     for setting, row in PUBLISHED_IV.items()

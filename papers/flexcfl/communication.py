@@ -18,13 +18,25 @@ def relative_bytes(results: Results) -> list[ComparedNumber]:
         for column in COUNTED:
             ours = _ratio(bytes_of(results, row, column)[0], bytes_of(results, row, "FedAvg")[0])
             numbers.append(
-                _times(row, column, PRINTED_6.get((row, column)), ours, _runs(results, row, column))
+                _times(
+                    row=row,
+                    column=column,
+                    printed=PRINTED_6.get((row, column)),
+                    ours=ours,
+                    seeds=_runs(results, row, column),
+                )
             )
     row, column, over, printed = MORE_6
     ours = _ratio(bytes_of(results, row, column)[1], bytes_of(results, row, over)[1])
     return [
         *numbers,
-        _times(row, f"{column}, over {over}", printed, ours, _runs(results, row, column)),
+        _times(
+            row=row,
+            column=f"{column}, over {over}",
+            printed=printed,
+            ours=ours,
+            seeds=_runs(results, row, column),
+        ),
     ]
 
 
@@ -36,7 +48,9 @@ def _times(
 
 
 def _runs(results: Results, row: str, column: str) -> int:
-    return len(values_of(results, "Fig. 6", row, column, "bytes_down"))
+    return len(
+        values_of(results=results, table="Fig. 6", row=row, column=column, figure="bytes_down")
+    )
 
 
 def _ratio(ours: float, base: float) -> float | None:
@@ -52,7 +66,7 @@ def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
         column: the method.
     """
     down, up, servers = (
-        values_of(results, "Fig. 6", row, column, f"bytes_{way}")
+        values_of(results=results, table="Fig. 6", row=row, column=column, figure=f"bytes_{way}")
         for way in ("down", "up", "servers")
     )
     clients = float(mean(down) + mean(up)) if down else 0.0

@@ -61,9 +61,8 @@ def figure_3(results: Results) -> str:
     return (
         "### Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
         "Mean of the seeds, their range as a band; the distances of single groups are of the "
-        "first seed. The mean of "
-        "the group models is never sent to a client. "
-        "The paper's sweep over eta_g trains an MLP; logistic regression stands beside it.\n\n"
+        "first seed. The mean of the group models is never sent to a client. The paper's sweep "
+        "over eta_g trains an MLP; logistic regression stands beside it.\n\n"
         f"{global_models(results, FIGURE_3)}\n\n"
         "![Fig. 3: methods on MNIST](images/flexcfl-figure3-curves.svg)\n\n"
         "![Fig. 3: inter-group learning rates on MNIST](images/flexcfl-figure3-eta-curves.svg)"

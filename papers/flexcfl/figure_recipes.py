@@ -24,16 +24,18 @@ from papers.recipe import Cell, Setting
 
 SEEDS = (0, 1, 2)
 ETAS = (0.0, 0.01, 0.1, 1.0, 5.0)
+# Beside FlexCFL with eta_g = 0.1, which the sweep has.
 METHODS_3 = (
     "FedAvg",
     "FedProx",
     "IFCA",
     "FeSEM",
     "FlexCFL",
-)  # beside FlexCFL with eta_g = 0.1, which the sweep has
+)
 FROM_THE_START = ("FedAvg", "FedProx")  # their cohorts are drawn from round 1 on
 
-MNIST_3, MNIST_MLP_3 = replace(MNIST, seeds=SEEDS), replace(MNIST_MLP, seeds=SEEDS)
+MNIST_3 = replace(MNIST, seeds=SEEDS)
+MNIST_MLP_3 = replace(MNIST_MLP, seeds=SEEDS)
 FEMNIST_5, FEMNIST_MLP_5 = (
     replace(setting, row=f"{setting.row}, swap part", shift=SHIFTS["swap part"], seeds=seeds)
     for setting, seeds in ((FEMNIST, SEEDS), (FEMNIST_MLP, SEEDS[:1]))
@@ -48,12 +50,12 @@ def eta_column(eta: float) -> str:
 def _sweep(table: str, setting: Setting) -> list[Cell]:
     return [
         Cell(
-            table,
-            setting,
-            eta_column(eta),
-            lambda m, eta=eta: FlexCFL(clusters=m, eta_g=eta),
-            None,
-            ROUND_ROBIN,
+            table=table,
+            setting=setting,
+            column=eta_column(eta),
+            method=lambda m, eta=eta: FlexCFL(clusters=m, eta_g=eta),
+            published=None,
+            selection=ROUND_ROBIN,
         )
         for eta in ETAS
     ]
@@ -62,12 +64,12 @@ def _sweep(table: str, setting: Setting) -> list[Cell]:
 def _baselines(setting: Setting) -> list[Cell]:
     return [
         Cell(
-            "Fig. 3",
-            setting,
-            column,
-            NO_SHIFT[column],
-            None,
-            "uniform" if column in FROM_THE_START else ROUND_ROBIN,
+            table="Fig. 3",
+            setting=setting,
+            column=column,
+            method=NO_SHIFT[column],
+            published=None,
+            selection="uniform" if column in FROM_THE_START else ROUND_ROBIN,
         )
         for column in METHODS_3
         if column != "FlexCFL"
@@ -75,8 +77,11 @@ def _baselines(setting: Setting) -> list[Cell]:
 
 
 FIGURE_1 = cells_of([cell for cell in TABLE_I if cell.column == "FedAvg"])
-BASELINES_3, BASELINES_3_MLP = _baselines(MNIST_3), _baselines(MNIST_MLP_3)
-SWEEP_3, SWEEP_3_MLP = _sweep("Fig. 3", MNIST_3), _sweep("Fig. 3", MNIST_MLP_3)
+BASELINES_3 = _baselines(MNIST_3)
+BASELINES_3_MLP = _baselines(MNIST_MLP_3)
+SWEEP_3 = _sweep("Fig. 3", MNIST_3)
+SWEEP_3_MLP = _sweep("Fig. 3", MNIST_MLP_3)
 FIGURE_3 = [*BASELINES_3, *SWEEP_3, *BASELINES_3_MLP, *SWEEP_3_MLP]
-SWEEP_5, SWEEP_5_MLP = _sweep("Fig. 5", FEMNIST_5), _sweep("Fig. 5", FEMNIST_MLP_5)
+SWEEP_5 = _sweep("Fig. 5", FEMNIST_5)
+SWEEP_5_MLP = _sweep("Fig. 5", FEMNIST_MLP_5)
 FIGURE_5 = [*SWEEP_5_MLP, *SWEEP_5]

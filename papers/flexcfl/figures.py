@@ -15,7 +15,8 @@ from papers.flexcfl.figure_recipes import FIGURE_1
 from papers.flexcfl.recipes import FEMNIST, MNIST, MNIST_MLP, SHIFTS, SYNTHETIC
 from papers.reproduction_marks import Results, values_of
 
-NO_SHIFT, SHIFTED = "images/flexcfl-no-shift.svg", "images/flexcfl-shift.svg"
+NO_SHIFT = "images/flexcfl-no-shift.svg"
+SHIFTED = "images/flexcfl-shift.svg"
 BY_CLASSES = ClassesFigure(
     "flexcfl", FIGURE_1, "discrepancy_mean", "discrepancy, mean over the cohort (eq. 3)"
 )
@@ -42,7 +43,14 @@ def without_shift(results: Results) -> Any:
     with a CNN too."""
     figure, panels = _panels(2, 2, 3.4)
     for axes, (setting, least) in zip(panels, FIGURE_3.items(), strict=True):
-        _curves(axes, setting.row, results, "III", setting.row, METHODS_3)
+        _curves(
+            axes=axes,
+            heading=setting.row,
+            results=results,
+            table="III",
+            row=setting.row,
+            methods=METHODS_3,
+        )
         axes.set_ylim(least, 1)
     _legend(figure, panels)
     return figure
@@ -52,7 +60,14 @@ def under_shift(results: Results) -> Any:
     """Figure 4: the methods of Table IV on MNIST-MCLR, a panel for each kind of shift."""
     figure, panels = _panels(1, 3, 4.4, sharey=True)
     for axes, kind in zip(panels, SHIFTS, strict=True):
-        _curves(axes, kind.capitalize(), results, "IV", f"{MNIST.row}: {kind}", METHODS_4)
+        _curves(
+            axes=axes,
+            heading=kind.capitalize(),
+            results=results,
+            table="IV",
+            row=f"{MNIST.row}: {kind}",
+            methods=METHODS_4,
+        )
         axes.set_ylim(0.5, 1)
     _legend(figure, panels)
     return figure
@@ -78,7 +93,10 @@ def _curves(
     """Each method's mean over the seeds, and their range, in the complete rounds of all of them."""
     from fedkin.reporting.style import line_style, prepare
 
-    runs = {method: values_of(results, table, row, method, "curve") for method in methods}
+    runs = {
+        method: values_of(results=results, table=table, row=row, column=method, figure="curve")
+        for method in methods
+    }
     prepare(axes, heading, f"accuracy of all clients; {_seeds(list(runs.values()))}")
     for number, (method, curves) in enumerate(runs.items()):
         colour, dash = line_style(number)
@@ -99,4 +117,7 @@ def _seeds(runs: Sequence[list]) -> str:
     counts = sorted({len(curves) for curves in runs if curves})
     if counts in ([], [1]):
         return "one seed" if counts else "not run"
-    return f"mean of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds, and their range"
+    return (
+        f"mean of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds, "
+        f"and their range"
+    )

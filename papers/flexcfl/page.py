@@ -29,7 +29,8 @@ from papers.tables_markdown import (
     values_of,
 )
 
-CELLS_III, CELLS_IV = [*TABLE_III, *cnn_recipes.TABLE_III], [*TABLE_IV, *cnn_recipes.TABLE_IV]
+CELLS_III = [*TABLE_III, *cnn_recipes.TABLE_III]
+CELLS_IV = [*TABLE_IV, *cnn_recipes.TABLE_IV]
 
 
 def table_iii(results: Results) -> str:
@@ -39,8 +40,7 @@ def table_iii(results: Results) -> str:
         [
             "### Table III, no shift: best accuracy of a complete round (%)",
             f"Without the shortened runs, {share(results, printed)} 300 rounds; rounds in which "
-            f"some client has no "
-            "cluster yet do not count.",
+            "some client has no cluster yet do not count.",
             accuracies(results, CELLS_III, "best"),
             "### The same runs: accuracy in the last round (%)",
             accuracies(results, CELLS_III, "final", with_paper=False),
@@ -63,12 +63,10 @@ def table_iv(results: Results) -> str:
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
             "### Shifts detected (swap all)",
             "*Data shifts detected*: detections of clients whose data had shifted, divided by all "
-            "shifts of clients "
-            "that have a cluster. *Recall at the end*: the same, but several shifts of a client "
-            "before it is detected "
-            "are one, so that a shift that is overlooked counts as detected with the client's "
-            "next one. *Precision*: "
-            "the share of detections with a shift behind them.",
+            "shifts of clients that have a cluster. *Recall at the end*: the same, but several "
+            "shifts of a client before it is detected are one, so that a shift that is overlooked "
+            "counts as detected with the client's next one. *Precision*: the share of detections "
+            "with a shift behind them.",
             detected(results),
             "### Which mean gives the published numbers of IFCA and FeSEM",
             weightings.ABOUT,
@@ -103,7 +101,10 @@ def printed_alike(cells: Iterable[Cell]) -> str:
 
 def figure_6(results: Results) -> str:
     """Bytes of every method over FedAvg's."""
-    return f"### Fig. 6: communication of 300 rounds, as a multiple of FedAvg's\n\n{communication(results)}"
+    return (
+        f"### Fig. 6: communication of 300 rounds, "
+        f"as a multiple of FedAvg's\n\n{communication(results)}"
+    )
 
 
 def table_i(results: Results) -> str:
@@ -114,8 +115,7 @@ def table_i(results: Results) -> str:
         [
             heading,
             "Without the L2 term that the code has elsewhere. The first printed distance, 0.767, "
-            "is FedGroup's 15.33 "
-            "divided by the 20 clients of a cohort.",
+            "is FedGroup's 15.33 divided by the 20 clients of a cohort.",
             by_classes(results, TABLE_I_PUBLISHED, "distance"),
             "With the L2 term:",
             with_l2,
@@ -130,13 +130,20 @@ def detected(results: Results) -> str:
     for row in dict.fromkeys(c.setting.row for c in TABLE_IV if c.setting.row.endswith("swap all")):
         for column in ("FlexCFL", "FlexCFL, label-aware", "IFCA-MIG"):
             names = ("moves_noticed", "shift_recall", "shift_precision")
-            shares = [percent(values_of(results, "IV", row, column, name)) for name in names]
+            shares = [
+                percent(values_of(results=results, table="IV", row=row, column=column, figure=name))
+                for name in names
+            ]
             lines.append(
                 [
                     row,
                     column,
                     *shares,
-                    mean_and_range(values_of(results, "IV", row, column, "migrations")),
+                    mean_and_range(
+                        values_of(
+                            results=results, table="IV", row=row, column=column, figure="migrations"
+                        )
+                    ),
                 ]
             )
     head = [
@@ -158,7 +165,8 @@ def communication(results: Results) -> str:
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         base = bytes_of(results, row, "FedAvg")
         for column in COUNTED:
-            ours, printed = bytes_of(results, row, column), PRINTED_6.get((row, column))
+            ours = bytes_of(results, row, column)
+            printed = PRINTED_6.get((row, column))
             shown = [
                 f"**{b / a:.4g}**" if a else "not run" for a, b in zip(base, ours, strict=True)
             ]

@@ -43,14 +43,38 @@ def _row(
     m: int,
 ) -> Setting:
     return Setting(
-        row, data, data_options, model, model_options, lr, m, epochs=10, rounds=300, seeds=FIVE
+        row=row,
+        data=data,
+        data_options=data_options,
+        model=model,
+        model_options=model_options,
+        lr=lr,
+        clusters=m,
+        epochs=10,
+        rounds=300,
+        seeds=FIVE,
     )
 
 
-MNIST = _row("MNIST-MCLR", "mnist", (), "mclr", L2, 0.03, 3)
-MNIST_MLP = replace(_row("MNIST-MLP", "mnist", (), "mlp", L2, 0.03, 3), seconds=50)
+MNIST = _row(
+    row="MNIST-MCLR", data="mnist", data_options=(), model="mclr", model_options=L2, lr=0.03, m=3
+)
+MNIST_MLP = replace(
+    _row(
+        row="MNIST-MLP", data="mnist", data_options=(), model="mlp", model_options=L2, lr=0.03, m=3
+    ),
+    seconds=50,
+)
 FEMNIST = replace(
-    _row("FEMNIST-MCLR, shared images", "femnist", SHARED, "mclr", L2, 0.003, 5),
+    _row(
+        row="FEMNIST-MCLR, shared images",
+        data="femnist",
+        data_options=SHARED,
+        model="mclr",
+        model_options=L2,
+        lr=0.003,
+        m=5,
+    ),
     draws=femnist_draws.FEDGROUP,
 )
 FEMNIST_FIVE = five_labels(FEMNIST, SHARED_FIVE)
@@ -65,7 +89,15 @@ FEMNIST_OWN = replace(
     FEMNIST_FIVE, row="FEMNIST-MCLR, own images", data_options=OWN, deviation=OWN_IMAGES
 )
 FEMNIST_MLP = replace(
-    _row("FEMNIST-MLP, shared images", "femnist", SHARED, "mlp", WIDE, 0.003, 5),
+    _row(
+        row="FEMNIST-MLP, shared images",
+        data="femnist",
+        data_options=SHARED,
+        model="mlp",
+        model_options=WIDE,
+        lr=0.003,
+        m=5,
+    ),
     seeds=FIVE,
     draws=femnist_draws.FEDGROUP,
     seconds=250,
@@ -82,23 +114,55 @@ FEMNIST_MLP_OWN = replace(
 
 def _shortened(setting: Setting, seconds: int) -> Setting:
     """Fifty rounds, one seed: convolutions take minutes here."""
-    row, deviation = f"{setting.row}, 50 rounds", "50 rounds for the paper's 300"
+    row = f"{setting.row}, 50 rounds"
+    deviation = "50 rounds for the paper's 300"
     return replace(setting, row=row, rounds=50, seeds=(0,), seconds=seconds, deviation=deviation)
 
 
-MNIST_CNN = _shortened(_row("MNIST-CNN", "mnist", (), "cnn", (), 0.03, 3), 210)
+MNIST_CNN = _shortened(
+    _row(
+        row="MNIST-CNN", data="mnist", data_options=(), model="cnn", model_options=(), lr=0.03, m=3
+    ),
+    210,
+)
 FEMNIST_CNN = _shortened(
     replace(
-        _row("FEMNIST-CNN, shared images", "femnist", SHARED, "cnn", FEMNIST_NET, 0.003, 5),
+        _row(
+            row="FEMNIST-CNN, shared images",
+            data="femnist",
+            data_options=SHARED,
+            model="cnn",
+            model_options=FEMNIST_NET,
+            lr=0.003,
+            m=5,
+        ),
         draws=femnist_draws.FEDGROUP,
     ),
     seconds=1000,
 )
+# Four times as many images a client.
 FASHION_CNN = _shortened(
-    _row("FashionMNIST-CNN", "fashion_mnist", (), "cnn", FASHION_NET, 0.005, 5), seconds=2500
-)  # four times as many images a client
+    _row(
+        row="FashionMNIST-CNN",
+        data="fashion_mnist",
+        data_options=(),
+        model="cnn",
+        model_options=FASHION_NET,
+        lr=0.005,
+        m=5,
+    ),
+    seconds=2500,
+)
 SYNTHETIC = replace(
-    _row("Synthetic(1,1)-MCLR", "synthetic", LARGE, "mclr", L2, 0.01, 5),
+    _row(
+        row="Synthetic(1,1)-MCLR",
+        data="synthetic",
+        data_options=LARGE,
+        model="mclr",
+        model_options=L2,
+        lr=0.01,
+        m=5,
+    ),
     draws=synthetic_draws.matched(
         "fedgroup", "(1, 1)"
     ),  # the papers print the same number of samples
@@ -161,7 +225,9 @@ SHIFTED = {
     "FlexCFL": lambda m: FlexCFL(clusters=m),
     "FlexCFL, eta_g 5": lambda m: FlexCFL(clusters=m, eta_g=5.0),
 }
-OURS = {  # not in the paper's table: what migration is worth to IFCA, and what a test that sees labels is worth
+# Not in the paper's table: what migration is worth to IFCA, and what a test that sees labels is
+# worth.
+OURS = {
     "FlexCFL, label-aware": lambda m: FlexCFL(clusters=m, migration="label_aware"),
     "IFCA-MIG": lambda m: IFCAMig(clusters=m),
 }
@@ -193,9 +259,8 @@ PUBLISHED_IV |= {  # other readings of the data
     FEMNIST_OWN: PUBLISHED_IV[FEMNIST],
     replace(SYNTHETIC_UNMATCHED, seeds=FIVE[:3]): PUBLISHED_IV[SYNTHETIC],
 }
-REVISIONS = {
-    "incremental": 1
-}  # 1: as coded, the data are cut after the cold start, and clients notice it
+# 1: as coded, the data are cut after the cold start, and clients notice it.
+REVISIONS = {"incremental": 1}
 
 
 def _variant(
@@ -205,11 +270,27 @@ def _variant(
     order, which is the order of ids while clients take turns."""
     variant_of, method = VARIANTS[column]
     revision = 2 * ("first client" in column) + REVISIONS.get(kind, 0)
-    return Cell(table, setting, column, method, published, ROUND_ROBIN, variant_of, revision)
+    return Cell(
+        table=table,
+        setting=setting,
+        column=column,
+        method=method,
+        published=published,
+        selection=ROUND_ROBIN,
+        variant_of=variant_of,
+        revision=revision,
+    )
 
 
 TABLE_III = [
-    Cell("III", setting, column, method, value, selection(column))
+    Cell(
+        table="III",
+        setting=setting,
+        column=column,
+        method=method,
+        published=value,
+        selection=selection(column),
+    )
     for setting, values in PUBLISHED_III.items()
     for (column, method), value in zip(NO_SHIFT.items(), values, strict=True)
 ]
@@ -228,12 +309,12 @@ def _shifted(setting: Setting, kind: str) -> Setting:
 
 TABLE_IV = [
     Cell(
-        "IV",
-        _shifted(setting, kind),
-        column,
-        method,
-        value,
-        selection(column),
+        table="IV",
+        setting=_shifted(setting, kind),
+        column=column,
+        method=method,
+        published=value,
+        selection=selection(column),
         revision=REVISIONS.get(kind, 0),
     )
     for setting, values in PUBLISHED_IV.items()
@@ -246,32 +327,33 @@ TABLE_IV = [
 ]
 TABLE_IV += [
     _variant(
-        "IV",
-        _shifted(setting, kind),
-        column,
-        values[1 if VARIANTS[column][0] == "IFCA" else 2][index],
-        kind,
+        table="IV",
+        setting=_shifted(setting, kind),
+        column=column,
+        published=values[1 if VARIANTS[column][0] == "IFCA" else 2][index],
+        kind=kind,
     )
     for setting, values in PUBLISHED_IV.items()
     if not setting.row.startswith(SYNTHETIC_UNMATCHED.row)
     for index, kind in enumerate(SHIFTS)
     for column in VARIANTS
 ]
-AS_WRITTEN = "incremental, as written"  # a quarter more every 50 rounds; the authors' code shrinks what is left
+# A quarter more every 50 rounds; the authors' code shrinks what is left.
+AS_WRITTEN = "incremental, as written"
 TABLE_IV += [
     Cell(
-        "IV",
-        replace(
+        table="IV",
+        setting=replace(
             setting,
             row=f"{setting.row}: {AS_WRITTEN}",
             shift=Incremental(),
             seeds=setting.seeds[:3],
             deviation="not as coded",
         ),
-        column,
-        SHIFTED[column],
-        values[2],
-        selection(column),
+        column=column,
+        method=SHIFTED[column],
+        published=values[2],
+        selection=selection(column),
     )
     for setting in (MNIST, FEMNIST, FEMNIST_FIVE, SYNTHETIC)
     for column, values in zip(SHIFTED, PUBLISHED_IV[setting], strict=True)
@@ -302,13 +384,13 @@ _DEALS["10 (IID)"] = (("partition", "iid"),)
 WITH_L2 = "FedAvg, L2"  # as the code does elsewhere; Table I is nearer without it
 TABLE_I = [
     Cell(
-        "I",
-        replace(
+        table="I",
+        setting=replace(
             MNIST, row=k, data_options=_DEALS[k], epochs=20, model_options=regularizer, draws=FIVE
         ),
-        column,
-        NO_SHIFT["FedAvg"],
-        values[2],
+        column=column,
+        method=NO_SHIFT["FedAvg"],
+        published=values[2],
         variant_of="" if column == "FedAvg" else "FedAvg",
     )
     for column, regularizer in {"FedAvg": (), WITH_L2: L2}.items()
@@ -321,7 +403,15 @@ _COUNTED = {
     "MNIST, swap all": replace(MNIST, row="MNIST, swap all", shift=SHIFTS["swap all"]),
     "FEMNIST, swap part": replace(FEMNIST, row="FEMNIST, swap part", shift=SHIFTS["swap part"]),
     "FashionMNIST, incremental": replace(
-        _row("FashionMNIST, incremental", "fashion_mnist", (), "mclr", (), 0.005, 5),
+        _row(
+            row="FashionMNIST, incremental",
+            data="fashion_mnist",
+            data_options=(),
+            model="mclr",
+            model_options=(),
+            lr=0.005,
+            m=5,
+        ),
         shift=SHIFTS["incremental"],
     ),
 }
@@ -332,12 +422,12 @@ COUNTED = {
 }
 FIGURE_6 = [
     Cell(
-        "Fig. 6",
-        replace(setting, epochs=1, seeds=FIVE[:3]),
-        column,
-        method,
-        None,
-        selection(column),
+        table="Fig. 6",
+        setting=replace(setting, epochs=1, seeds=FIVE[:3]),
+        column=column,
+        method=method,
+        published=None,
+        selection=selection(column),
         revision=int(isinstance(setting.shift, Incremental)),
     )
     for setting in _COUNTED.values()
@@ -348,11 +438,12 @@ PRINTED_6 = {  # times FedAvg's; the text's ratios
     ("MNIST, swap all", "FlexCFL"): 1.26,
     ("MNIST, swap all", "IFCA-MIG"): 5.48,
 }
+# The text: 11.4% more, servers' bytes included.
 MORE_6 = (
     "FEMNIST, swap part",
     "FlexCFL, eta_g 5",
     "FlexCFL",
     1.114,
-)  # the text: 11.4% more, servers' bytes included
+)
 
 CELLS = [*TABLE_I, *TABLE_III, *TABLE_IV, *FIGURE_6]

@@ -17,12 +17,12 @@ from papers.recipe import Cell
 from papers.reproduction_marks import MARGIN, ComparedNumber, near
 from papers.tables_markdown import Results, markdown
 
-METHODS, TABLES = ("IFCA", "FeSEM"), ("III", "IV")
+METHODS = ("IFCA", "FeSEM")
+TABLES = ("III", "IV")
 NAMES = ("all clients alike", "the first client", "by samples")
 ABOUT = (
     "Of the rows where all three were run, over the seeds that all three have: how many numbers "
-    "are within "
-    f"{MARGIN} points of the paper's, and the mean distance from it in points."
+    f"are within {MARGIN} points of the paper's, and the mean distance from it in points."
 )
 
 

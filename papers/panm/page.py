@@ -27,7 +27,8 @@ from papers.panm.recipes import (
 from papers.panm.recipes import STAGE_ONE as T1
 from papers.tables_markdown import Results, markdown, percent
 
-CURVES, BREAKS = "images/peers-neighbours.svg", "images/where-panm-breaks.svg"
+CURVES = "images/peers-neighbours.svg"
+BREAKS = "images/where-panm-breaks.svg"
 AXES = {
     "images": ("Fewer images", "training images per peer"),
     "clusters": ("More clusters", "true clusters among 100 peers"),
@@ -44,17 +45,12 @@ BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-1
 ABOUT = (
     "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
     f"MNIST, four clusters with rotated images; {PEERS} peers of 60 images, one epoch with batch "
-    f"10 "
-    f"and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; {ROUNDS} "
-    f"rounds. "
-    "PENS samples 10, selects 2, and has 50 rounds of stage one; IFCA is given the number of "
-    "clusters; all peers "
-    "take part in each round. A peer is tested on its own model after averaging. Precision is the "
-    "share of a "
-    "peer's neighbours that are of its cluster, recall the share of its cluster among its "
-    "neighbours; lowest "
-    "precision is that of any round from 10 on. Megabytes are what a peer uploads and downloads "
-    "in a round."
+    f"10 and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; "
+    f"{ROUNDS} rounds. PENS samples 10, selects 2, and has 50 rounds of stage one; IFCA is given "
+    "the number of clusters; all peers take part in each round. A peer is tested on its own model "
+    "after averaging. Precision is the share of a peer's neighbours that are of its cluster, "
+    "recall the share of its cluster among its neighbours; lowest precision is that of any round "
+    "from 10 on. Megabytes are what a peer uploads and downloads in a round."
 )
 
 
@@ -67,10 +63,9 @@ def others(results: Results) -> str:
     """Other federations."""
     about = (
         "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five "
-        "training batches and the "
-        "test batch. The second table is PANMGrad by alpha, the weight of the cosine of the "
-        "updates of a round; 1 - "
-        "alpha is that of the cosine of all change since the initial model."
+        "training batches and the test batch. The second table is PANMGrad by alpha, the weight "
+        "of the cosine of the updates of a round; 1 - alpha is that of the cosine of all change "
+        "since the initial model."
     )
     return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
 
@@ -131,7 +126,8 @@ def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
 def federations(results: Results) -> str:
     """Other data and other planted clusters: accuracy, and the precision and recall of PANM at the
     end."""
-    columns, lines = (*PANMS, "oracle", "gossip", "local"), []
+    columns = (*PANMS, "oracle", "gossip", "local")
+    lines = []
     for place in FEDERATIONS:
         lines.append(
             [
@@ -150,8 +146,9 @@ def name_of(place: Place) -> str:
 
 
 def other_alphas(results: Results) -> str:
-    """PANMGrad by the weight of a round's own updates: accuracy, precision and recall at the end."""
-    alphas, lines = sorted((*ALPHAS, Question.alpha)), []
+    """PANMGrad by the weight of a round's updates: accuracy, precision and recall at the end."""
+    alphas = sorted((*ALPHAS, Question.alpha))
+    lines = []
     for place in BY_ALPHA:
         cells = [_federation(results, in_federation(place, "PANMGrad", alpha)) for alpha in alphas]
         lines.append([name_of(place), *cells])
@@ -177,10 +174,8 @@ def missing_peers(results: Results) -> str:
     ]
     for question in (*questions, *(q for q in OTHER_ALPHAS if q.panel == "absent")):
         runs = runs_of(results, question)
-        label, accuracy = (
-            question.absent.replace("answer", "reply"),
-            percent([r["accuracy"][-1] for r in runs]),
-        )
+        label = question.absent.replace("answer", "reply")
+        accuracy = percent([r["accuracy"][-1] for r in runs])
         lines.append(
             [label, column_of(question), accuracy, *_neighbours(runs, False)[1:], str(len(runs))]
         )

@@ -21,16 +21,19 @@ from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
 from papers.result_store import Job, job_of_question
 
-PEERS, STAGE_ONE, ROUNDS, SEEDS = 100, 20, 100, (0, 1, 2)
+PEERS = 100
+STAGE_ONE = 20
+ROUNDS = 100
+SEEDS = (0, 1, 2)
+# k, l, T1, tau.
 SETTINGS: dict[str, int] = {
     "neighbours": 5,
     "candidates": 10,
     "stage_one": STAGE_ONE,
     "period": 2,
-}  # k, l, T1, tau
-BATCHES = (
-    2  # of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need
-)
+}
+# Of CIFAR-10's five training batches, as in ATHENA's recipe: more images than all peers need.
+BATCHES = 2
 LOCAL = SGD(epochs=1, batch_size=10, lr=0.05)
 
 
@@ -89,7 +92,8 @@ OTHERS = [
 FIRST: Place = ("mnist", "rotation", 4)  # the federation on which the methods are compared
 # of these, PANMGrad by its alpha; those of CIFAR-10 take four times as long
 BY_ALPHA: tuple[Place, ...] = (FIRST, *(place for place in FEDERATIONS if place[0] != "cifar10"))
-ALPHAS, QUARTER = (0.0, 0.25, 1.0), 0.25
+ALPHAS = (0.0, 0.25, 1.0)
+QUARTER = 0.25
 
 
 def in_federation(place: Place, method: str, alpha: float = Question.alpha) -> Question:
@@ -140,7 +144,15 @@ def jobs(*panels: str) -> tuple[Job, ...]:
     """The questions of these panels as jobs."""
     selected = [(q, seeds) for q, seeds in questions() if q.panel in panels]
     return tuple(
-        job_of_question(q, seeds, measure, _row(q), column_of(q), _seconds(q), _fixed(q))
+        job_of_question(
+            question=q,
+            seeds=seeds,
+            measure=measure,
+            row=_row(q),
+            column=column_of(q),
+            seconds=_seconds(q),
+            fixed=_fixed(q),
+        )
         for q, seeds in selected
     )
 
@@ -152,7 +164,8 @@ def _seconds(question: Question) -> int:
 
 def _fixed(question: Question) -> dict[str, Any]:
     """What else a run is determined by."""
-    method, population = METHODS[question.method](question), ABSENT[question.absent]
+    method = METHODS[question.method](question)
+    population = ABSENT[question.absent]
     common = {
         "rounds": ROUNDS,
         "peers": PEERS,
@@ -187,8 +200,15 @@ def column_of(question: Question) -> str:
 def measure(question: Question, seed: int) -> dict[str, Any]:
     """Accuracy and neighbours after every round from 0 on, and messages and bytes of all."""
     q = question
-    sizes = {"clusters": q.clusters, "clients": PEERS, "samples": q.images, **_files(q)}
-    data = planted(q.base, q.kind, **sizes, seed=seed)
+    data = planted(
+        q.base,
+        q.kind,
+        clusters=q.clusters,
+        clients=PEERS,
+        samples=q.images,
+        **_files(q),
+        seed=seed,
+    )
     run = simulate(
         METHODS[q.method](q),
         data,

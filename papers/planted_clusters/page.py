@@ -30,10 +30,9 @@ NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels"}
 
 ABOUT = (
     "MNIST, four clusters with rotated images (by 90 degrees a cluster) or permuted labels; 100 "
-    "clients of 60 images, "
-    "all in every round, a network 784-200-10, 10 steps on all images with lr 0.1. ARI is the "
-    "agreement with the true "
-    f"clusters: 1 is perfect. FL+HC clusters in round {CLUSTER_ROUND}."
+    "clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with "
+    "lr 0.1. ARI is the agreement with the true clusters: 1 is perfect. FL+HC clusters in round "
+    f"{CLUSTER_ROUND}."
 )
 
 
@@ -56,6 +55,15 @@ def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:
     return sorted((m for m in runs if m.get(question.panel) == value), key=lambda m: m["seed"])
 
 
+def _range_text(rounds: Sequence[int]) -> str:
+    """The first and the last of sorted rounds; one number where they are equal."""
+    if not rounds:
+        return ""
+    first = rounds[0]
+    last = rounds[-1]
+    return f"{first}" if first == last else f"{first} - {last}"
+
+
 def found_table(results: Results) -> str:
     """Seeds that end with the true clusters and nothing else, and the round from which they have
     them."""
@@ -63,16 +71,11 @@ def found_table(results: Results) -> str:
     for question in (*RECOVERY, *GLOROT, *THRESHOLDS):
         runs = runs_of(results, question)
         perfect = [
-            r for r in runs if r["ari"][-1] == 1 and r["clusters_found"] == question.clusters
+            run
+            for run in runs
+            if run["ari"][-1] == 1 and run["clusters_found"] == question.clusters
         ]
-        rounds = sorted(since(r["ari"]) for r in perfect)
-        when = (
-            f"{rounds[0]}"
-            if len(set(rounds)) == 1
-            else f"{rounds[0]} - {rounds[-1]}"
-            if rounds
-            else ""
-        )
+        when = _range_text(sorted(since(run["ari"]) for run in perfect))
         name = (
             f"{question.method}, 784-128-10, Glorot weights"
             if question in GLOROT

@@ -26,7 +26,9 @@ from fedkin.scenarios.swaps import SwapAll
 from papers.result_store import Job, job_of_question
 
 CLUSTER_ROUND = 5  # of FL+HC
-CLIENTS, EPOCHS, LR = 100, 10, 0.1
+CLIENTS = 100
+EPOCHS = 10
+LR = 0.1
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ ROUNDS = {
     "FeSEM": 12,
 }
 KINDS = ("rotation", "label_permutation")
+# From ten seeds.
 RECOVERY = [
     Question("found", kind, method, rounds=ROUNDS[method]) for kind in KINDS for method in METHODS
-]  # from ten seeds
+]
 
 
 def _harder() -> Iterator[Question]:
@@ -74,18 +77,18 @@ def _harder() -> Iterator[Question]:
         base = Question("", "rotation", method, rounds=ROUNDS[method])
         yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40, 60, 100))
         yield from (replace(base, panel="clusters", clusters=k) for k in (2, 4, 6, 8, 12, 16))
-        if not method.startswith(
-            "FlexCFL"
-        ):  # whose cold start takes alpha m clients whatever the cohort
+        # Whose cold start takes alpha m clients whatever the cohort.
+        if not method.startswith("FlexCFL"):
             yield from (
                 replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100)
             )
 
 
 HARDER = list(_harder())  # from three seeds
+# Ten seeds.
 GLOROT = [
     replace(q, panel="glorot", model="784-128-10, Glorot") for q in RECOVERY if q.method == "IFCA"
-]  # ten seeds
+]
 LIMITS: dict[str, Callable[[int], Method]] = {
     f"Sattler CFL, eps2 {limit}": lambda k, limit=limit: SattlerCFL(
         eps1=0.3, eps2=limit, first_split=3
@@ -140,7 +143,8 @@ def _method(question: Question) -> Method:
 
 def row_and_column(question: Question) -> tuple[str, str]:
     """Where a question stands in its table."""
-    kind, value = question.kind.replace("_", " "), getattr(question, question.panel, None)
+    kind = question.kind.replace("_", " ")
+    value = getattr(question, question.panel, None)
     row = f"{kind}: {value} {question.panel}" if isinstance(value, int) else kind
     return row, f"{question.method}, Glorot weights" if question in GLOROT else question.method
 

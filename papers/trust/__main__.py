@@ -48,11 +48,14 @@ def _in_a_line(line: Line) -> str:
 
 def missing_runs() -> list[run_queue.QueuedRun]:
     """What the store lacks, in the order of the cells, each with all its seeds."""
-    every, stored = jobs(), read(STORE, jobs()).runs
+    every = jobs()
+    stored = read(STORE, jobs()).runs
     times = seconds_of_rows(every, stored)
     left = pending([(job, job.seeds) for job in every], stored)
     return [
-        run_queue.QueuedRun(run_queue.TRUST, job, seed, 1.0, times[job.row].seconds)
+        run_queue.QueuedRun(
+            paper=run_queue.TRUST, job=job, seed=seed, value=1.0, seconds=times[job.row].seconds
+        )
         for job, seed in left
     ]
 

@@ -20,7 +20,9 @@ import fedkin as fk
 from benchmarks.trust.privacy import TrueClusters
 from fedkin.data.federated import FederatedData
 
-SHARE, ROUNDS, SEEDS = 0.3, 30, (0, 1, 2)
+SHARE = 0.3
+ROUNDS = 30
+SEEDS = (0, 1, 2)
 NONE = "none"
 METHODS: dict[str, Any] = {
     "flhc": fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1),
@@ -30,7 +32,8 @@ METHODS: dict[str, Any] = {
     "flexcfl8": fk.FlexCFL(clusters=8),
     "fedavg": fk.FedAvg(),
 }
-BEST, CEILING = "flhc", "true"
+BEST = "flhc"
+CEILING = "true"
 RECIPE = "majority+geometric_median"
 SPLIT = f"{RECIPE}, split"  # the recipe, and who is left out twice in a row leaves the cluster
 RULES: dict[str, fk.RobustAggregation | None] = {
@@ -62,6 +65,7 @@ TRIED = (
     *("majority+geometric_median, told 0.1", "nnm+trimmed_mean", "nnm+trimmed_mean, told 0.45"),
 )
 TRIED_AGAINST = ("sign_flip@2", "ipm@2", "stretch@2", "alie@2")
+# Those that the goal names.
 _OF_CLAIM = (
     "sign_flip",
     "own_sign_flip",
@@ -69,7 +73,7 @@ _OF_CLAIM = (
     "ipm",
     "alie",
     "stretch",
-)  # those that the goal names
+)
 _MORE = ("mimic", "min_max", "min_sum", "gaussian")
 _OPTIMAL = ("optimal_alie", "optimal_ipm")  # each run takes a minute
 CLAIM = (*_OF_CLAIM, *(f"{name}@2" for name in _OF_CLAIM))
@@ -132,10 +136,14 @@ def minority(seed: int) -> FederatedData:
 
 
 FEDERATIONS = {
-    one.name: one
-    for one in (
+    federation.name: federation
+    for federation in (
         Federation(
-            "random", "attackers at random, 40 of 100 clients a round", four_kinds, "random", 40
+            name="random",
+            about="attackers at random, 40 of 100 clients a round",
+            data=four_kinds,
+            spread="random",
+            cohort=40,
         ),
         Federation("even", "attackers spread evenly, all clients in each round", four_kinds),
         Federation("minority", "a kind of 5 clients, attackers spread evenly", minority),
@@ -166,18 +174,18 @@ def attack_of(
     """
     if name == NONE:
         return None
-    rest, _, start = name.partition("@")
-    disguise, _, attack = rest.rpartition(">")
+    attack_name, _, start = name.partition("@")
+    disguise, _, attack = attack_name.rpartition(">")
     lie, _, attack = attack.rpartition(":")
     defence = RULES[rule]
-    own = {"disguise": disguise or NONE, "lie": lie or NONE, "start": int(start or 0)}
-    own["against"] = "mean" if defence is None else defence.rule
-    return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **own)
+    settings = {"disguise": disguise or NONE, "lie": lie or NONE, "start": int(start or 0)}
+    settings["against"] = "mean" if defence is None else defence.rule
+    return fk.Byzantine(attack, share=SHARE, spread=spread, seed=seed, **settings)
 
 
 @cache
 def cells() -> tuple[Cell, ...]:
-    """All of them, the most informative first."""
+    """All cells, the most informative first."""
     slow = {f"{name}@2" for name in _OPTIMAL}
     recipe = [(f, BEST, RECIPE, a) for f in ("random", "even") for a in (NONE, *CLAIM)]
     recipe += [("minority", BEST, RECIPE, a) for a in (NONE, *MINORITY_ATTACKS)]
@@ -197,4 +205,4 @@ def cells() -> tuple[Cell, ...]:
     grid += [("random", m, r, a) for r in list(RULES)[:3] for m in METHODS for a in (NONE, *CLAIM)]
     grid += [(f, BEST, SPLIT, a) for f in ("random", "even") for a in SUITE]
     every = [*recipe, *shown, *ceiling, *others, *simpler, *sorted(optimal), *grid]
-    return tuple(Cell(*one) for one in dict.fromkeys(every))
+    return tuple(Cell(*names) for names in dict.fromkeys(every))

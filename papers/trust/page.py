@@ -84,37 +84,42 @@ def page(runs: Runs) -> str:
 
 def status(runs: Runs) -> str:
     """How much of it was run."""
-    whole, total = sum(len(own) == len(SEEDS) for own in runs.values()), len(jobs())
-    return f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says how many (n)."
+    whole = sum(len(lines) == len(SEEDS) for lines in runs.values())
+    total = len(jobs())
+    return (
+        f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says "
+        f"how many (n)."
+    )
 
 
-def shown(own: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
+def shown(lines: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
     """The mean over the seeds; with fewer seeds than planned how many; a dash where nothing is
     known."""
-    values = [line[column] for line in own if line.get(column) is not None]
+    values = [line[column] for line in lines if line.get(column) is not None]
     if not values:
         return "-"
-    few = f" (n = {len(own)})" if len(own) < len(SEEDS) else ""
+    few = f" (n = {len(lines)})" if len(lines) < len(SEEDS) else ""
     return f"{mean(values):.{digits}f}{few}"
 
 
-def lowest(own: Sequence[dict[str, Any]]) -> str:
+def lowest(lines: Sequence[dict[str, Any]]) -> str:
     """The accuracy of the worst seed."""
-    return f"{min(line['accuracy'] for line in own):.3f}" if own else "-"
+    return f"{min(line['accuracy'] for line in lines):.3f}" if lines else "-"
 
 
 def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> str:
     """The best recipe, or what is near it, under each attack, and a line of what it comes to."""
-    rows, attacks_run = [], [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
+    rows = []
+    attacks_run = [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
     for attack in [NONE, *attacks]:
-        own = runs.get(Cell(federation, BEST, rule, attack), [])
-        if own:
-            columns = [shown(own, name, 2) for name in ("ari", "alone", "suspected")]
+        lines = runs.get(Cell(federation, BEST, rule, attack), [])
+        if lines:
+            columns = [shown(lines, name, 2) for name in ("ari", "alone", "suspected")]
             figures = [
-                shown(own),
-                lowest(own),
-                shown(own, "worst_kind"),
-                shown(own, "bottom_decile"),
+                shown(lines),
+                lowest(lines),
+                shown(lines, "worst_kind"),
+                shown(lines, "bottom_decile"),
             ]
             rows.append([attack, *figures, *columns])
     if not rows:
@@ -129,7 +134,8 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
         "attackers alone",
         "suspected",
     ]
-    return "\n\n".join([summary(runs, federation, BEST, rule, attacks_run), markdown(heads, rows)])
+    words = summary(runs=runs, federation=federation, method=BEST, rule=rule, attacks=attacks_run)
+    return f"{words}\n\n{markdown(heads, rows)}"
 
 
 def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:
@@ -137,14 +143,15 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
     if not attacks:
         return ""
     cells = {a: runs[Cell(federation, method, rule, a)] for a in attacks}
-    accuracy = {a: mean(line["accuracy"] for line in own) for a, own in cells.items()}
+    accuracy = {a: mean(line["accuracy"] for line in lines) for a, lines in cells.items()}
     worst = min(accuracy, key=lambda a: accuracy[a])
     many = f"{len(attacks)} attacks without disguise or lie"
     line = f"Worst {accuracy[worst]:.3f} ({worst}), mean {mean(accuracy.values()):.3f} over {many}"
-    line += f", lowest ARI {min(run['ari'] for own in cells.values() for run in own):.2f}"
+    line += f", lowest ARI {min(run['ari'] for lines in cells.values() for run in lines):.2f}"
     plain, ruled = (runs.get(Cell(federation, method, r, NONE), []) for r in ("mean", rule))
     if plain and ruled:
-        line += f"; price without attack {mean(r['accuracy'] for r in plain) - mean(r['accuracy'] for r in ruled):+.3f}"
+        price = mean(run["accuracy"] for run in plain) - mean(run["accuracy"] for run in ruled)
+        line += f"; price without attack {price:+.3f}"
     return f"{line}."
 
 
@@ -154,7 +161,8 @@ def tried(runs: Runs) -> str:
     rows = []
     for rule in TRIED:
         cells = [runs.get(Cell("random", BEST, rule, a), []) for a in TRIED_AGAINST]
-        rows.append([rule, *(f"{shown(own)} / {lowest(own)}" if own else "" for own in cells)])
+        texts = [f"{shown(lines)} / {lowest(lines)}" if lines else "" for lines in cells]
+        rows.append([rule, *texts])
     return markdown(["rule", *TRIED_AGAINST], rows)
 
 
@@ -166,19 +174,19 @@ def grid(runs: Runs, federation: str) -> str:
         for method in METHODS:
             cells = [runs.get(Cell(federation, method, rule, a), []) for a in (NONE, *CLAIM)]
             if sum(map(len, cells)) >= len(cells) // 2:
-                means = [mean(line["accuracy"] for line in own) for own in cells[1:] if own]
+                means = [mean(line["accuracy"] for line in lines) for lines in cells[1:] if lines]
                 ends = [f"{min(means):.3f}", f"{mean(means):.3f}"] if all(cells[1:]) else ["-", "-"]
                 rows.append([NAMES[method], rule, *map(shown, cells), *ends])
-    return (
-        markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows)
-        if rows
-        else "No runs yet."
-    )
+    if not rows:
+        return "No runs yet."
+    return markdown(["method", "rule", NONE, *CLAIM, "worst", "mean"], rows)
 
 
-def three_figures(own: list[dict[str, Any]]) -> str:
+def three_figures(lines: list[dict[str, Any]]) -> str:
     """Accuracy, ARI and share of attackers alone; empty without runs."""
-    return " / ".join([shown(own), shown(own, "ari", 2), shown(own, "alone", 2)]) if own else ""
+    if not lines:
+        return ""
+    return " / ".join([shown(lines), shown(lines, "ari", 2), shown(lines, "alone", 2)])
 
 
 def clustering(runs: Runs) -> str:
@@ -202,35 +210,46 @@ def clustering(runs: Runs) -> str:
 
 HEAD = f"""# Clients that attack, measured
 
-Written by `python -m papers.trust` from `papers/results/trust.jsonl`; `python -m papers.trust --hours 1` runs what is
+Written by `python -m papers.trust` from `papers/results/trust.jsonl`; \
+`python -m papers.trust --hours 1` runs what is
 missing first, the most informative runs before the others. What rules and attacks are is in
 [Clients that attack](robustness.md).
 
-MNIST in four rotations (kinds), 100 clients with 60 samples each; softmax regression, five local epochs of SGD (batch
-10, lr 0.05), 30 rounds, {SHARE:.0%} Byzantine that know the honest updates of their model; {len(SEEDS)} seeds. `@2`:
-sleepers, which attack from the round after the clustering on; `blob>ipm@2`: disguised before; `sizes:ipm`: with a lie
-besides. Figures are of honest clients: the mean accuracy after the last round (*accuracy*; *worst seed*: its lowest
-over the seeds; *worst kind*: of the kind served worst), the agreement of their clusters with the kinds (ARI), the share
-of attackers in clusters without honest clients (*alone*), and the share of honest clients whom the rule gave less than
-half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, cut by the silhouette in round 1,
-with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; all other rules are told 0.3, the
-share of attackers of all clients (rows that say otherwise are told what they say; spread at random, up to 0.4 of a
-kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike labels."""
+MNIST in four rotations (kinds), 100 clients with 60 samples each; softmax regression, \
+five local epochs of SGD (batch
+10, lr 0.05), 30 rounds, {SHARE:.0%} Byzantine that know the honest updates of their model; \
+{len(SEEDS)} seeds. `@2`:
+sleepers, which attack from the round after the clustering on; `blob>ipm@2`: disguised before; \
+`sizes:ipm`: with a lie
+besides. Figures are of honest clients: the mean accuracy after the last round (*accuracy*; \
+*worst seed*: its lowest
+over the seeds; *worst kind*: of the kind served worst), \
+the agreement of their clusters with the kinds (ARI), the share
+of attackers in clusters without honest clients (*alone*), \
+and the share of honest clients whom the rule gave less than
+half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, \
+cut by the silhouette in round 1,
+with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; \
+all other rules are told 0.3, the
+share of attackers of all clients (rows that say otherwise are told what they say; \
+spread at random, up to 0.4 of a
+kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike \
+labels."""
 GRID = (
     "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody "
-    "can spoil the "
-    "clusters, and where attackers are never alone."
+    "can spoil the clusters, and where attackers are never alone."
 )
 SPLITTING = (
     "The same with `split_after = 2`: a client that the rule leaves out in two rounds of its own, "
-    "one after the other, "
-    "leaves its cluster with those that leave it then."
+    "one after the other, leaves its cluster with those that leave it then."
 )
 WAS_TRIED = (
     "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last "
-    "updates of ten rounds "
-    "count; `majority`: groups that point away are left out; `least 10`: a cluster with fewer "
-    "replies keeps its model."
+    "updates of ten rounds count; `majority`: groups that point away are left out; `least 10`: a "
+    "cluster with fewer replies keeps its model."
 )
 ON_CLUSTERING = "Accuracy / ARI / share of attackers alone, attackers spread evenly."
-BACKDOOR = "Backdoors: of images of other classes with the trigger, the share that honest clients' models call 0."
+BACKDOOR = (
+    "Backdoors: of images of other classes with the trigger, "
+    "the share that honest clients' models call 0."
+)

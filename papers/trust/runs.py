@@ -38,7 +38,8 @@ SECONDS = 3.0  # of a run, about
 def measure(cell: Cell, seed: int) -> Line:
     """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and who
     is where; what a method refuses is said under ``refused``."""
-    federation, began = FEDERATIONS[cell.federation], time.monotonic()
+    federation = FEDERATIONS[cell.federation]
+    began = time.monotonic()
     data = federation.data(seed)
     attack = attack_of(cell.attack, federation.spread, cell.rule, seed)
     robust = RULES[cell.rule]
@@ -82,7 +83,7 @@ def figures(run: fk.Run, data: FederatedData) -> Line:
     line = {
         "accuracy": float(np.nanmean(accuracy[~attacks])),
         "bottom_decile": summary.get("honest_bottom_decile", summary["bottom_decile"]),
-        "worst_kind": min(float(np.nanmean(own)) for own in kinds),
+        "worst_kind": min(float(np.nanmean(accuracies)) for accuracies in kinds),
         "ari": summary.get("honest_ari", summary["ari"]),
         "alone": summary.get("attackers_alone"),
         "suspected": float(suspects[~attacks].mean()),
@@ -127,25 +128,28 @@ def _job(cell: Cell) -> Job:
         "rounds": ROUNDS,
     }
     attack = attack_of(cell.attack, federation.spread, cell.rule, 0)
-    known = None if attack is None or "optimal" in cell.attack else replace(attack, against="mean")
-    known = attack if known is None else known
+    believed = (
+        None if attack is None or "optimal" in cell.attack else replace(attack, against="mean")
+    )
+    believed = attack if believed is None else believed
     setting = digest(
         {
             **key,
             **fixed,
             "of method": METHODS[cell.method],
-            "of attack": known,
+            "of attack": believed,
             "of rule": RULES[cell.rule],
             "work": WORK,
         }
     )
-    row, column = f"{cell.federation}, {cell.method}, {cell.rule}", cell.attack
+    row = f"{cell.federation}, {cell.method}, {cell.rule}"
+    column = cell.attack
     return Job(
-        row,
-        column,
-        SEEDS,
-        key,
-        lambda seed: {**key, "seed": seed, **measure(cell, seed)},
-        SECONDS,
-        lambda seed: setting,
+        row=row,
+        column=column,
+        seeds=SEEDS,
+        key=key,
+        measure=lambda seed: {**key, "seed": seed, **measure(cell, seed)},
+        seconds=SECONDS,
+        setting=lambda seed: setting,
     )

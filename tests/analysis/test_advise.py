@@ -38,8 +38,11 @@ def federation(clusters: int, clients: int = 24, samples: int = 40, seed: int = 
     true_clusters = np.arange(clients) % clusters
     named = (y + np.repeat(true_clusters, samples)) % 4
     rows = np.arange(len(y)).reshape(clients, samples)
-    train, test = Ragged.of([row[:-8] for row in rows]), Ragged.of([row[-8:] for row in rows])
-    return FederatedData("blobs", x, named, 4, train, test, true_clusters)
+    train = Ragged.of([row[:-8] for row in rows])
+    test = Ragged.of([row[-8:] for row in rows])
+    return FederatedData(
+        name="blobs", x=x, y=named, classes=4, train=train, test=test, true_clusters=true_clusters
+    )
 
 
 # --- the number of clusters
@@ -77,7 +80,8 @@ def test_the_same_seed_gives_the_same_answer() -> None:
 
 def test_pilots_go_on_until_something_is_learnt() -> None:
     """A learning rate that is thirty times lower needs longer, and the answer is the same."""
-    data, said = federation(2), []
+    data = federation(2)
+    said = []
     count = estimate_cluster_count(
         data,
         mclr(data),
@@ -93,7 +97,15 @@ def test_pilots_go_on_until_something_is_learnt() -> None:
 
 def test_the_truth_is_not_looked_at() -> None:
     data = federation(2, clients=12)
-    other = FederatedData(data.name, data.x, data.y, 4, data.train, data.test, None)
+    other = FederatedData(
+        name=data.name,
+        x=data.x,
+        y=data.y,
+        classes=4,
+        train=data.train,
+        test=data.test,
+        true_clusters=None,
+    )
     first, second = (
         estimate_cluster_count(one, mclr(one), LOCAL, iid_splits=1, splits=1)
         for one in (data, other)
@@ -159,7 +171,8 @@ def test_the_measures_are_those_of_the_data() -> None:
     table = heterogeneity(data, mclr(data), iid_splits=1, seed=4)
     assert table.loc["PNI", "value"] == fk.non_iid_index(data, mclr(data), models=10, seed=4).pni
     counts = data.label_counts()
-    own, whole = counts / counts.sum(axis=1, keepdims=True), counts.sum(axis=0) / counts.sum()
+    own = counts / counts.sum(axis=1, keepdims=True)
+    whole = counts.sum(axis=0) / counts.sum()
     middle = (own + whole) / 2
     expected = (
         (own * np.log2(own / middle)).sum(axis=1) + (whole * np.log2(whole / middle)).sum(axis=1)
@@ -180,7 +193,7 @@ def test_private_labels_are_not_counted() -> None:
 
 def test_the_gain_is_paired_by_seeds() -> None:
     data = federation(2, clients=12)
-    table = run_pilots(data, mclr(data), LOCAL, 2, QUICK)
+    table = run_pilots(data=data, model=mclr(data), local=LOCAL, clusters=2, plan=QUICK)
     assert table.index.tolist() == ["fedavg", "flexcfl", "ifca"]
     cohort = fk.Cohort(8, selection="round_robin")
     finals: list[list[float]] = []
@@ -210,7 +223,7 @@ def test_without_test_samples_there_is_nothing_to_gain() -> None:
         data.train, Ragged.of([row[:0] for row in (data.test[i] for i in range(8))])
     )
     with pytest.raises(DataError, match="no client has test samples"):
-        run_pilots(bare, mclr(data), LOCAL, 2, QUICK)
+        run_pilots(data=bare, model=mclr(data), local=LOCAL, clusters=2, plan=QUICK)
 
 
 # --- the whole
@@ -220,10 +233,20 @@ def cluster_count(stability: list[float], clusters: int, chance: float = 0.5) ->
     """A count with only what the verdict needs."""
     most = len(stability)
     nothing = np.zeros(most)
-    gap, spectrum, points = Gap(nothing, nothing), np.zeros(most + 1), np.zeros((12, most - 1))
+    gap = Gap(nothing, nothing)
+    spectrum = np.zeros(most + 1)
+    points = np.zeros((12, most - 1))
     shares = np.array(stability)
     return ClusterCount(
-        clusters, np.arange(12), shares, chance, gap, nothing, spectrum, nothing, points
+        clusters=clusters,
+        clients=np.arange(12),
+        stability=shares,
+        chance=chance,
+        gap=gap,
+        silhouette=nothing,
+        spectrum=spectrum,
+        heights=nothing,
+        points=points,
     )
 
 
@@ -241,7 +264,14 @@ def an_advice(clusters: int, gains: Gains | None) -> Advice:
         )
     count = cluster_count([1.0, 0.9, 0.8] if clusters > 1 else [1.0, 0.4, 0.3], clusters)
     return Advice(
-        "toy", "mclr", 12, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, table
+        data="toy",
+        model="mclr",
+        clients=12,
+        local={"lr": 0.1},
+        run={"rounds": 5, "cohort": 4},
+        heterogeneity=pd.DataFrame(),
+        cluster_count=count,
+        pilots=table,
     )
 
 
@@ -322,7 +352,8 @@ def test_the_verdict(
 ) -> None:
     advice = an_advice(clusters, gains)
     assert (advice.verdict, advice.method) == (verdict, method) and words in advice.why
-    sections, clustered = tomllib.loads(advice.toml()), verdict != "do not cluster"
+    sections = tomllib.loads(advice.toml())
+    clustered = verdict != "do not cluster"
     assert sections["method"] == (
         {"name": method, "clusters": clusters} if clustered else {"name": method}
     )
@@ -374,7 +405,8 @@ def test_without_a_known_gain_the_prior_names_the_method() -> None:
 
 
 def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
-    data, said = federation(2, clients=12), []
+    data = federation(2, clients=12)
+    said = []
     advice = advise(
         data, mclr(data), LOCAL, pilots=QUICK, rounds=3, cohort=50, progress=said.append
     )
@@ -401,7 +433,9 @@ def test_of_one_cluster_two_are_tried() -> None:
         advice.verdict == "do not cluster" and advice.clusters == 1 and advice.pilot_clusters == 2
     )
     assert advice.pilots is not None
-    pd.testing.assert_frame_equal(advice.pilots, run_pilots(data, mclr(data), LOCAL, 2, QUICK))
+    pd.testing.assert_frame_equal(
+        advice.pilots, run_pilots(data=data, model=mclr(data), local=LOCAL, clusters=2, plan=QUICK)
+    )
     assert "with two clusters: " in advice.why
     told = json.loads(json.dumps(advice.summary(), allow_nan=False))
     assert told["pilot_clusters"] == 2 and told["configuration"]["method"] == {"name": "fedavg"}

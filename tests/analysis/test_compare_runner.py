@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,16 @@ class Stop(Exception):
     pass
 
 
-def compare(out: Path, *more: str, **options: Any) -> Comparison:
+def compare(
+    out: Path,
+    *more: str,
+    methods: Any = METHODS,
+    seeds: Any = 2,
+    grid: Any = GRID,
+    **options: Any,
+) -> Comparison:
     return fk.compare(
-        None, *QUICK, *more, out=out, **{"methods": METHODS, "seeds": 2, "grid": GRID, **options}
+        None, *QUICK, *more, out=out, methods=methods, seeds=seeds, grid=grid, **options
     )
 
 
@@ -192,9 +200,8 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(
     assert len(halfway.finished) == number - 1 and len(halfway.missing) == 9 - number
     compare(tmp_path / "c", resume=True, on_round=lambda record: again.append(record["round"]))
     same(whole[0], tmp_path / "c", SECONDS)
-    last_kept = max(
-        kept for kept in (0, 2, 3) if kept <= round
-    )  # the rounds that have a checkpoint
+    # The rounds that have a checkpoint.
+    last_kept = max(kept for kept in (0, 2, 3) if kept <= round)
     assert again == [*range(last_kept + 1, 4), *[0, 1, 2, 3] * (8 - number)]
 
 
@@ -244,11 +251,12 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "c"
-    more = {
-        "methods": ["oracle", "ifca"],
-        "grid": {"method.clusters": [2, 9], "run.cohort": [4, 9]},
-    }
-    found = compare(out, "run.rounds=1", **more)
+    found = compare(
+        out,
+        "run.rounds=1",
+        methods=["oracle", "ifca"],
+        grid={"method.clusters": [2, 9], "run.cohort": [4, 9]},
+    )
     assert set(found.finished) == {
         ("cohort 4", "IFCA, clusters 2", 0),
         ("cohort 4", "IFCA, clusters 2", 1),
@@ -280,9 +288,13 @@ def one_refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Compari
     were run."""
     out = tmp_path_factory.mktemp("refused") / "c"
     rounds: list[int] = []
-    options = {"methods": ["fedavg", "oracle"], "grid": None, "seeds": 3}
     found = compare(
-        out, "run.rounds=1", on_round=lambda record: rounds.append(record["round"]), **options
+        out,
+        "run.rounds=1",
+        on_round=lambda record: rounds.append(record["round"]),
+        methods=["fedavg", "oracle"],
+        grid=None,
+        seeds=3,
     )
     comparison_tables.write(found, out)
     return out, found, rounds
@@ -415,8 +427,7 @@ def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:
     )
     why = (
         "ranks are over 1 of 2 settings: oracle could not be run in any setting; clients 8 has no "
-        "score of ifca from "
-        "every seed"
+        "score of ifca from every seed"
     )
     assert found.why_ranks_are_missing() == why == found.summary()["ranks_missing"]
     assert why in findings(found)
@@ -518,28 +529,25 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
             client_id=np.repeat(np.arange(4), 20),
         )
 
-    settings = [
+    compared = partial(
+        fk.compare,
+        tmp_path / "s.toml",
         "data.name=file",
         f"data.path={tmp_path / 'own.npz'}",
         "run.rounds=1",
         "run.cohort=4",
-    ]
+        out=tmp_path / "c",
+    )
     text = '[compare]\nmethods = ["fedavg"]\n[data]\nname = "file"\npath = "x"\n'
     (tmp_path / "s.toml").write_text(text)
     own(0.0)
-    fk.compare(tmp_path / "s.toml", *settings, seeds=1, out=tmp_path / "c")
-    own(0.0)  # written anew, and the same
-    assert (
-        len(
-            fk.compare(
-                tmp_path / "s.toml", *settings, seeds=2, out=tmp_path / "c", resume=True
-            ).finished
-        )
-        == 2
-    )
+    compared(seeds=1)
+    # Written again, with the same content.
+    own(0.0)
+    assert len(compared(seeds=2, resume=True).finished) == 2
     own(0.5)
     with pytest.raises(CheckpointError, match="other data"):
-        fk.compare(tmp_path / "s.toml", *settings, seeds=3, out=tmp_path / "c", resume=True)
+        compared(seeds=3, resume=True)
     assert not (tmp_path / "c/cells/all/fedavg/2").exists()
 
 
@@ -593,26 +601,26 @@ def test_a_damaged_description_is_refused(copy: Path, text: str) -> None:
 
 def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]) -> None:
     summary = whole[1].runs("lr 0.1", "FedAvg")[0].summary()
-    assert set(COMPARED) - {"validation_accuracy"} <= set(
-        summary
-    )  # which has validation samples only
+    # Which has validation samples only.
+    assert set(COMPARED) - {"validation_accuracy"} <= set(summary)
 
 
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:
-    settings = [
+    found = fk.compare(
+        None,
         "data.name=planted",
         "data.base=digits",
         "data.kind=label_permutation",
         "data.clusters=2",
-    ]
-    settings += [
         "data.clients=6",
         "data.samples=60",
         "run.rounds=2",
         "run.cohort=6",
         "local.epochs=1",
-    ]
-    found = fk.compare(None, *settings, methods=["fedavg", "ifca"], seeds=1, out=tmp_path / "c")
+        methods=["fedavg", "ifca"],
+        seeds=1,
+        out=tmp_path / "c",
+    )
     row = found.table().set_index("method").loc["IFCA"]
     assert row["ari"] == found.finished["", "IFCA", 0].summary()["ari"]
     (line,) = [line for line in findings(found) if "true clusters" in line]

@@ -55,9 +55,8 @@ def test_ranges_of_four_clients_by_hand() -> None:
     expected = [(0, 1, 0, 4), (1, 2, 1, 2), (2, 9, 2, 0), (9, np.inf, 1, 0)]
     np.testing.assert_allclose(told, expected, atol=1e-5)
     np.testing.assert_allclose(found.curve, [1, 1, 2, 2], atol=1e-5)
-    assert found.suggested == pytest.approx(
-        18**0.5, rel=1e-4
-    )  # the middle of 2 .. 9 on a logarithmic scale
+    # The middle of 2 .. 9 on a logarithmic scale.
+    assert found.suggested == pytest.approx(18**0.5, rel=1e-4)
 
 
 def test_a_run_finds_what_the_study_says() -> None:

@@ -31,9 +31,16 @@ def seeds_tables(folder: Path) -> None:
 
 def compare(folder: Path) -> None:
     """Go on with a comparison of four cells."""
-    quick = ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"]
     fk.compare(
-        None, *quick, methods=["fedavg", "fedprox"], seeds=2, out=folder / "out", resume=True
+        None,
+        "data.clients=6",
+        "run.rounds=1",
+        "run.cohort=3",
+        "local.epochs=1",
+        methods=["fedavg", "fedprox"],
+        seeds=2,
+        out=folder / "out",
+        resume=True,
     )
 
 
@@ -42,8 +49,16 @@ def begun(how: str, folder: Path) -> Path:
     if how == "seeds":
         execute_seeds(settings(2, 1), out=folder / "whole/out")
     else:
-        quick = ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"]
-        fk.compare(None, *quick, methods=["fedavg", "fedprox"], seeds=2, out=folder / "whole/out")
+        fk.compare(
+            None,
+            "data.clients=6",
+            "run.rounds=1",
+            "run.cohort=3",
+            "local.epochs=1",
+            methods=["fedavg", "fedprox"],
+            seeds=2,
+            out=folder / "whole/out",
+        )
     shutil.copytree(folder / "whole", folder / "without")
     for pattern in OUTER:
         for path in (folder / "without/out").glob(pattern):
@@ -60,7 +75,8 @@ STEPS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
 
 @pytest.mark.parametrize("how", STEPS)
 def test_every_operation_on_tables(how: str, tmp_path: Path) -> None:
-    before, (write, go_on) = begun(how, tmp_path), STEPS[how]
+    before = begun(how, tmp_path)
+    write, go_on = STEPS[how]
 
     def prepare(folder: Path) -> None:
         shutil.copytree(before, folder, dirs_exist_ok=True)
@@ -68,7 +84,9 @@ def test_every_operation_on_tables(how: str, tmp_path: Path) -> None:
     last = operations(tmp_path / "count", write, prepare)
     assert last >= 12  # three files, each opened, written, forced to the disk and named
     for fault in FAULTS:
-        for number, folder in after_each_fault(fault, tmp_path, last, write, prepare):
+        for number, folder in after_each_fault(
+            fault=fault, root=tmp_path, last=last, write=write, prepare=prepare
+        ):
             go_on(folder)
             same(tmp_path / "whole/out", folder / "out")
             assert not list(folder.rglob("*.part")), f"{fault} at operation {number}"

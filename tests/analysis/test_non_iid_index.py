@@ -1,4 +1,5 @@
-"""The non-IID index: against the formula (FedSim, eq. 16 to 18), and what only clients may compute."""
+"""The non-IID index: against the formula (FedSim, eq. 16 to 18),
+and what only clients may compute."""
 
 from __future__ import annotations
 
@@ -157,9 +158,16 @@ def test_it_grows_with_the_spread_of_the_features() -> None:
 def test_text_is_welcome() -> None:
     rng = np.random.default_rng(0)
     rows = [np.arange(4), np.arange(4, 9), np.arange(9, 12)]
-    x, y = rng.integers(0, 5, (12, 6)), rng.integers(0, 3, 12)
+    x = rng.integers(0, 5, (12, 6))
+    y = rng.integers(0, 3, 12)
     data = FederatedData(
-        "words", x, y, 3, Ragged.of(rows), Ragged.of(rows), vocabulary=("", "a", "b", "c", "d")
+        name="words",
+        x=x,
+        y=y,
+        classes=3,
+        train=Ragged.of(rows),
+        test=Ragged.of(rows),
+        vocabulary=("", "a", "b", "c", "d"),
     )
     assert np.isfinite(
         non_iid_index(data, fk.models.rnn(data, hidden=4, embedding=2), models=2).clients
@@ -179,9 +187,8 @@ def test_newcomers_are_not_asked_and_nothing_is_charged() -> None:
     assert np.flatnonzero(np.isnan(found.clients)).tolist() == [5, 6] and found.missing == 2
     assert simulated.ledger.total() == (0, 0)
     assert simulated.ledger.down == {"scoring.label_errors": 5 * 3 * model.spec.parameters * 4}
-    assert simulated.ledger.up == {
-        "scoring.label_errors": 0
-    }  # no model comes back, one number each
+    # No model comes back, one number each.
+    assert simulated.ledger.up == {"scoring.label_errors": 0}
 
 
 def test_same_seed_same_index() -> None:
@@ -200,7 +207,8 @@ def test_figures_by_hand() -> None:
     ].to_dict()
     # seed 0: errors 0 3 4, indices 5 sqrt(10) sqrt(17); seed 1: errors 1 2 3, indices sqrt(5)
     # sqrt(2) sqrt(5)
-    first, second = (5 + 10**0.5 + 17**0.5) / 3, (2 * 5**0.5 + 2**0.5) / 3
+    first = (5 + 10**0.5 + 17**0.5) / 3
+    second = (2 * 5**0.5 + 2**0.5) / 3
     assert shown["non-IID index (PNI)"] == f"{(first + second) / 2:.4g}"
     middle = (first + second) / 2
     assert (
@@ -221,7 +229,13 @@ def test_extreme_clients_by_hand() -> None:
     y = np.array([0, 0, 1, 1, 0, 0, 1, 2, 1, 1])
     train = Ragged.of(rows)
     data = FederatedData(
-        "toy", np.zeros((10, 1), np.float32), y, 3, train, train, client_names=("a", "b", "c", "d")
+        name="toy",
+        x=np.zeros((10, 1), np.float32),
+        y=y,
+        classes=3,
+        train=train,
+        test=train,
+        client_names=("a", "b", "c", "d"),
     )
     table = extreme_clients(index_of_world(world()), data)
     assert table["index"].tolist() == ["lowest", "median", "highest"]

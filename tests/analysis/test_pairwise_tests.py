@@ -21,7 +21,8 @@ VALUES = {
 def by_holm(p: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """Holm (1979): the i-th smallest of m is multiplied by m - i (i from 0), never below the one
     before, at most 1."""
-    adjusted, before = {}, 0.0
+    adjusted = {}
+    before = 0.0
     for i, pair in enumerate(sorted(p, key=lambda one: p[one])):
         before = adjusted[pair] = min(1.0, max(before, p[pair] * (len(p) - i)))
     return adjusted
@@ -38,9 +39,8 @@ def test_every_pair_is_scipys_two_sided_test_adjusted_by_holm() -> None:
         "significant" if expected[pair] < 0.05 else "not significant" for pair in names
     ]
     assert {"significant", "not significant"} == set(table["verdict"])
-    assert any(
-        raw[pair] < 0.05 <= expected[pair] for pair in names
-    )  # the adjustment decides something here
+    # The adjustment decides something here.
+    assert any(raw[pair] < 0.05 <= expected[pair] for pair in names)
 
 
 def test_the_higher_mean_comes_first_and_the_largest_difference_on_top() -> None:
@@ -177,7 +177,8 @@ def test_a_highest_mean_that_comes_from_easy_seeds_does_not_outshine_who_is_bett
     assert np.nanmean(a) > np.nanmean(b)
     assert pairs({"a": a, "b": b}).loc[0, "verdict"] == "significant"
     assert best({"a": a, "b": b}) == {"a", "b"}
+    # Not significant, b first in the pair.
     assert best({"a": a, "b": b - np.array([0.04, 0.06, 0.04, 0, 0, 0])}) == {
         "a",
         "b",
-    }  # not significant, b first in the pair
+    }

@@ -1,4 +1,5 @@
-"""Ranks over settings, against Demsar's worked example (JMLR 7, 2006, Table 6) and scikit-posthocs."""
+"""Ranks over settings, against Demsar's worked example (JMLR 7, 2006,
+Table 6) and scikit-posthocs."""
 
 from __future__ import annotations
 
@@ -91,9 +92,8 @@ def test_demsars_table_6() -> None:
     assert found.average == pytest.approx(
         {"C4.5": 3.143, "C4.5+m": 2.0, "C4.5+cf": 2.893, "C4.5+m+cf": 1.964}, abs=5e-4
     )
-    assert found.friedman * TIED == pytest.approx(
-        9.28, abs=0.005
-    )  # he prints it without the correction for ties
+    # He prints it without the correction for ties.
+    assert found.friedman * TIED == pytest.approx(9.28, abs=0.005)
     assert found.p == pytest.approx(stats.chi2.sf(9.28 / TIED, 3), abs=1e-4)
     assert found.critical_difference == pytest.approx(1.25, abs=0.005)
     assert found.tested and len(found.scores) == 14
@@ -115,7 +115,8 @@ def test_wilcoxon_is_adjusted_by_holm() -> None:
     pairs = rank(DEMSAR).pairs
     gains = [np.round(DEMSAR[row["method"]] - DEMSAR[row["against"]], 12) for row in rows_of(pairs)]
     raw = [float(np.asarray(stats.wilcoxon(gain, zero_method="pratt"))[1]) for gain in gains]
-    before, expected = 0.0, dict[int, float]()
+    before = 0.0
+    expected = dict[int, float]()
     for i, place in enumerate(np.argsort(raw)):
         before = expected[int(place)] = min(1.0, max(before, raw[place] * (6 - i)))
     assert pairs["p_wilcoxon"].tolist() == pytest.approx([expected[i] for i in range(6)])
@@ -126,9 +127,8 @@ def test_methods_that_differ_are_named() -> None:
     apart = pd.DataFrame({"a": 0.9 - rows / 100, "b": 0.85 - rows / 100, "c": 0.2 + rows / 100})
     found = rank(apart)
     assert found.average == {"a": 1.0, "b": 2.0, "c": 3.0}
-    assert found.critical_difference == pytest.approx(
-        0.957, abs=5e-4
-    )  # 2.343 * sqrt(3 * 4 / (6 * 12)): his Table 5
+    # 2.343 * sqrt(3 * 4 / (6 * 12)): his Table 5.
+    assert found.critical_difference == pytest.approx(0.957, abs=5e-4)
     told = found.table().set_index("method")["differs_from"].to_dict()
     assert told == {"a": "b; c", "b": "a; c", "c": "a; b"}
     fewer = rank(apart.head(6)).table().set_index("method")["differs_from"].to_dict()
@@ -171,10 +171,24 @@ def test_no_pair_is_named_where_friedman_rejects_nothing() -> None:
     ranks = rank(scores)
     averages = list(ranks.average.values())
     spread = max(averages) - min(averages)
-    likely = Ranks(ranks.scores, ranks.average, ranks.friedman, 0.2, spread - 0.1, ranks.pairs)
+    likely = Ranks(
+        scores=ranks.scores,
+        average=ranks.average,
+        friedman=ranks.friedman,
+        p=0.2,
+        critical_difference=spread - 0.1,
+        pairs=ranks.pairs,
+    )
     assert likely.table()["differs_from"].tolist() == ["", "", ""]
     assert "So no pair of methods is shown to differ." in likely.notes()
-    sure = Ranks(ranks.scores, ranks.average, ranks.friedman, 0.01, spread - 0.1, ranks.pairs)
+    sure = Ranks(
+        scores=ranks.scores,
+        average=ranks.average,
+        friedman=ranks.friedman,
+        p=0.01,
+        critical_difference=spread - 0.1,
+        pairs=ranks.pairs,
+    )
     assert sure.table()["differs_from"].tolist() != ["", "", ""]
 
 

@@ -26,11 +26,12 @@ from fedkin.simulation.jax import local_training
 from tests.analysis.written_seeds import with_options
 
 TOGETHER = {"config.toml", "environment.json", "curves.csv", "comparisons.csv"}
+# They hold seconds, or sums of such.
 NEVER_THE_SAME = {
     "timings.jsonl",
     "summary.json",
     "SHA256SUMS",
-}  # they hold seconds, or sums of such
+}
 TRAIN: Any = local_training.train  # a compiled function, which can count its programs
 
 
@@ -71,7 +72,8 @@ def same(one: Path, other: Path, left_out: set[str] = NEVER_THE_SAME) -> None:
     }
     for path in sorted(files(one)):
         if path.suffix == ".safetensors":
-            ours, theirs = load_file(one / path), load_file(other / path)
+            ours = load_file(one / path)
+            theirs = load_file(other / path)
             assert ours.keys() == theirs.keys(), path
             assert all(array.tobytes() == theirs[name].tobytes() for name, array in ours.items()), (
                 path
@@ -122,8 +124,10 @@ def test_seeds_start_where_they_are_told(tmp_path: Path) -> None:
 
 
 def test_training_is_compiled_once(tiny: FederatedData) -> None:
-    """All clients of the tiny data have as many samples, so that shapes are the same from any seed."""
-    model, local = mclr(tiny), fk.SGD(epochs=2, batch_size=5, lr=0.5)
+    """All clients of the tiny data have as many samples,
+    so that shapes are the same from any seed."""
+    model = mclr(tiny)
+    local = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
     def compiled(seeds: list[int]) -> int:
         TRAIN.clear_cache()

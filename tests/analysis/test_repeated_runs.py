@@ -75,10 +75,8 @@ def test_no_seeds_are_told_without_a_type_checker() -> None:
         [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
     )
     many = "seeds must be an integer of at least 1, got"
-    each, different = (
-        "a seed must be an integer of at least 0, got",
-        "seeds must be different ones, at least one, got",
-    )
+    each = "a seed must be an integer of at least 0, got"
+    different = "seeds must be different ones, at least one, got"
     assert done.stdout.splitlines() == [
         *(f"{many} {value}" for value in ("0", "-1", "True", "2.0", "'35'", "None")),
         *(f"{different} []", f"{different} [3, 3]", f"{each} True", f"{each} 1.5", f"{each} -1"),
@@ -86,20 +84,17 @@ def test_no_seeds_are_told_without_a_type_checker() -> None:
 
 
 def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
-    plain, beside, long = (
-        from_python(tiny),
-        from_python(tiny, fk.FedAvg()),
-        from_python(tiny, rounds=3),
-    )
+    plain = from_python(tiny)
+    beside = from_python(tiny, fk.FedAvg())
+    long = from_python(tiny, rounds=3)
     with pytest.raises(
         ConfigError, match=r"same methods and rounds; seed 0 has .*fedgroup.* seed 1 .*fedavg"
     ):
         repeat(lambda seed: (beside if seed else plain)(seed), 2)
     with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
         repeat(lambda seed: (long if seed else plain)(seed), 2)
-    with pytest.raises(
-        ConfigError, match=r"different seeds, theirs are \[0, 0\]"
-    ):  # the seed was forgotten
+    # The seed was forgotten.
+    with pytest.raises(ConfigError, match=r"different seeds, theirs are \[0, 0\]"):
         repeat(lambda _: plain(0), 2)
     with pytest.raises(ConfigError, match="at least one run"):
         RepeatedRuns(())
@@ -133,7 +128,8 @@ def only(table: pd.DataFrame) -> dict[str, Any]:
 
 def test_the_comparison_is_the_two_sided_paired_test_of_the_last_round() -> None:
     made = only(by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons())
-    ours, theirs = np.array(OURS)[:, -1], np.array(THEIRS)[:, -1]
+    ours = np.array(OURS)[:, -1]
+    theirs = np.array(THEIRS)[:, -1]
     gain = ours - theirs
     low, high = stats.t.interval(0.95, 3, gain.mean(), stats.sem(gain))
     p = stats.ttest_rel(ours, theirs).pvalue
@@ -150,9 +146,13 @@ def test_the_comparison_is_the_two_sided_paired_test_of_the_last_round() -> None
 
 
 def test_a_worse_main_method_stays_first() -> None:
-    better, worse = (by_hand(dict(pair)).comparisons() for pair in (
-        [("fedgroup", OURS), ("fedavg", THEIRS)], [("fedgroup", THEIRS), ("fedavg", OURS)]
-    ))  # fmt: skip
+    better, worse = (
+        by_hand(dict(pair)).comparisons()
+        for pair in (
+            [("fedgroup", OURS), ("fedavg", THEIRS)],
+            [("fedgroup", THEIRS), ("fedavg", OURS)],
+        )
+    )
     assert only(worse)["difference"] == pytest.approx(-only(better)["difference"])
     assert (
         only(worse)["p"] == pytest.approx(only(better)["p"])
@@ -294,21 +294,22 @@ def test_too_few_seeds_claim_nothing(seeds: int) -> None:
 
 def test_rounds_that_were_not_scored_or_not_complete_are_left_out() -> None:
     nan = float("nan")
-    ours, theirs = [[0.1, nan, 0.5, 0.6, 0.8]] * 3, [[0.1, nan, 0.4, 0.3, 0.5]] * 3
+    ours = [[0.1, nan, 0.5, 0.6, 0.8]] * 3
+    theirs = [[0.1, nan, 0.4, 0.3, 0.5]] * 3
     repeated = by_hand({"flexcfl": ours, "fedavg": theirs}, partial=[3])
     expected = np.array([0.1, nan, 0.5, nan, 0.8])
     for curve in repeated.curves()["flexcfl"]:
         np.testing.assert_array_equal(curve, expected)
     assert only(repeated.comparisons())["difference"] == pytest.approx(0.3)
-    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(
-        0.3
-    )  # not round 3's, which was partial
+    # Not round 3's, which was partial.
+    assert only(repeated.comparisons("best"))["difference"] == pytest.approx(0.3)
     row = repeated.table().iloc[0]
     assert row["mean_accuracy"] == pytest.approx((0.5 + 0.8) / 2)
+    # Other figures have no partial rounds.
     assert set(repeated.curves("bottom_decile")) == {
         "flexcfl",
         "fedavg",
-    }  # other figures have no partial rounds
+    }
     with pytest.raises(ConfigError, match=r"no 'acuracy'; it has .*accuracy"):
         repeated.curves("acuracy")
 

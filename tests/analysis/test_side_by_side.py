@@ -1,4 +1,5 @@
-"""Runs in processes of their own: the same folders, and one that fails or dies takes no other away."""
+"""Runs in processes of their own: the same folders,
+and one that fails or dies takes no other away."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison
     told: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(folder), *sys.path])
-        out, grid = folder / "c", load(None, QUICK, methods, 1)
+        out = folder / "c"
+        grid = load(None, QUICK, methods, 1)
         created = comparison_folder.create(out, grid)
         found = runner.run(
             grid, out, lambda cell, _: told.append(cell.method.label), created=created, jobs=2

@@ -35,9 +35,8 @@ def test_the_interval_is_students() -> None:
 
 def test_two_seeds_have_a_wide_interval_and_one_has_none() -> None:
     two = interval(np.array([[0.4], [0.6]]))
-    half = (
-        12.7062047 * 0.1
-    )  # t quantile of one degree of freedom, as printed in every table; sem = 0.1414 / sqrt(2)
+    # t quantile of one degree of freedom, as printed in every table; sem = 0.1414 / sqrt(2).
+    half = 12.7062047 * 0.1
     assert (two.low[0], two.mean[0], two.high[0]) == pytest.approx((0.5 - half, 0.5, 0.5 + half))
     one = interval(np.array([[0.4, 0.6]]))
     assert one.mean.tolist() == [0.4, 0.6]
@@ -69,9 +68,8 @@ def test_no_difference_is_no_evidence() -> None:
 
 def test_constant_differences_are_a_sign_test() -> None:
     theirs = np.array([0.1, 0.2, 0.3])
-    assert (
-        paired_p(theirs + 0.2, theirs) == paired_p(theirs - 0.2, theirs) == 0.25
-    )  # t is infinite; 2 of 8 signs
+    # t is infinite; 2 of 8 signs.
+    assert paired_p(theirs + 0.2, theirs) == paired_p(theirs - 0.2, theirs) == 0.25
 
 
 @pytest.mark.parametrize("seeds", range(1, LEAST_SEEDS))

@@ -30,7 +30,13 @@ def federation() -> FederatedData:
     )
     rows = Ragged.of(list(np.arange(240).reshape(8, 30)))
     return FederatedData(
-        "planes", x.astype(np.float32), rng.integers(0, 2, 240), 2, rows, rows, np.arange(8) % 2
+        name="planes",
+        x=x.astype(np.float32),
+        y=rng.integers(0, 2, 240),
+        classes=2,
+        train=rows,
+        test=rows,
+        true_clusters=np.arange(8) % 2,
     )
 
 

@@ -13,9 +13,8 @@ from fedkin.config.comparison_grid import Grid, Setting, Variant
 from fedkin.run.results import Run
 from tests.analysis.written_seeds import by_hand
 
-Curves = Mapping[
-    str, Sequence[Sequence[float] | None]
-]  # by method: rounds 0 to T from each seed, None if not finished
+# By method: rounds 0 to T from each seed, None if not finished.
+Curves = Mapping[str, Sequence[Sequence[float] | None]]
 METHODS = ("fedavg", "fedprox", "ifca", "local", "fedgroup", "flexcfl", "fesem", "sattler", "flhc")
 LOWER = 0.125  # the bottom 10% of clients has so much less, where all have no number of their own
 

@@ -30,14 +30,20 @@ def with_options(config: dict[str, dict[str, Any]]) -> RunConfig:
 def by_hand(
     curves: Mapping[str, ArrayLike], partial: Sequence[int] = (), first: int = 0
 ) -> RepeatedRuns:
-    """One run per row of ``curves`` [S, R], from seed ``first`` on; NaN is a round without a score."""
+    """One run per row of ``curves`` [S, R], from seed ``first`` on;
+    NaN is a round without a score."""
     rows = {name: np.atleast_2d(np.asarray(curve, float)) for name, curve in curves.items()}
     main, *others = rows
     runs = []
     for number in range(len(rows[main])):
         seed = first + number
-        against = {name: _run(name, rows[name][number], seed, partial, {}) for name in others}
-        runs.append(_run(main, rows[main][number], seed, partial, against))
+        against = {
+            name: _run(name=name, curve=rows[name][number], seed=seed, partial=partial, against={})
+            for name in others
+        }
+        runs.append(
+            _run(name=main, curve=rows[main][number], seed=seed, partial=partial, against=against)
+        )
     return RepeatedRuns(tuple(runs))
 
 
@@ -59,4 +65,11 @@ def _run(
         "method": {"name": name},
     }
     config["run"] = {"cohort": 3, "seed": seed, "rounds": len(curve) - 1}
-    return Run(Description(config), records, track.state, pd.DataFrame(), 0.5, against)
+    return Run(
+        config=Description(config),
+        records=records,
+        state=track.state,
+        clients=pd.DataFrame(),
+        seconds=0.5,
+        against=against,
+    )

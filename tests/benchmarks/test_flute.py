@@ -42,8 +42,10 @@ def norm(channels: int) -> nn.Module:
 class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), norm(outputs)
-        self.conv2, self.norm2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), norm(outputs)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = norm(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = norm(outputs)
         self.shortcut = nn.Sequential()
         if stride > 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
@@ -57,21 +59,29 @@ class Block(nn.Module):
 
 def torch_resnet(width: int, classes: int) -> nn.Module:
     """Two of the four stages."""
-    blocks = [Block(width, width, 1), Block(width, width, 1)]
-    blocks += [Block(width, 2 * width, 2), Block(2 * width, 2 * width, 1)]
-    stem = (nn.Conv2d(3, width, 7, 2, 3, bias=False), norm(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
     return nn.Sequential(
-        *stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, classes)
+        nn.Conv2d(3, width, 7, 2, 3, bias=False),
+        norm(width),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        Block(width, width, 1),
+        Block(width, width, 1),
+        Block(width, 2 * width, 2),
+        Block(2 * width, 2 * width, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(2 * width, classes),
     )
 
 
 def test_resnet_gives_the_scores_of_pytorch() -> None:
-    image, width, classes = ImageShape(16, 16, 3), 8, 5
+    image = ImageShape(16, 16, 3)
+    width = 8
+    classes = 5
     network = ResNet18(image, classes, KEY, width, stages=2)
     flat = np.array(flatten(eqx.filter(network, eqx.is_inexact_array)))
-    flat += 0.05 * np.random.default_rng(1).standard_normal(len(flat)).astype(
-        np.float32
-    )  # norms that do something
+    # Norms that do something.
+    flat += 0.05 * np.random.default_rng(1).standard_normal(len(flat)).astype(np.float32)
     other = torch_resnet(width, classes)
     nn.utils.vector_to_parameters(torch.from_numpy(flat), other.parameters())
     tree, rest = eqx.partition(network, eqx.is_inexact_array)
@@ -84,10 +94,8 @@ def test_resnet_gives_the_scores_of_pytorch() -> None:
 
 @pytest.mark.parametrize("key", [KEY, None])
 def test_flutes_cnn_scores_62_classes_with_and_without_dropout(key: jax.Array | None) -> None:
-    network, x = (
-        eqx.filter_eval_shape(FluteCNN, 62, KEY),
-        jax.ShapeDtypeStruct((3, 28, 28, 1), jnp.float32),
-    )
+    network = eqx.filter_eval_shape(FluteCNN, 62, KEY)
+    x = jax.ShapeDtypeStruct((3, 28, 28, 1), jnp.float32)
     assert eqx.filter_eval_shape(lambda network, x: network(x, key), network, x).shape == (3, 62)
 
 
@@ -102,7 +110,8 @@ def test_a_round_in_small() -> None:
 
 
 def test_clients_of_a_setting() -> None:
-    femnist, cifar = SETTINGS["CNN of FLUTE, FEMNIST"], SETTINGS["ResNet-18, CIFAR-100"]
+    femnist = SETTINGS["CNN of FLUTE, FEMNIST"]
+    cifar = SETTINGS["ResNet-18, CIFAR-100"]
     data = flute.images(femnist, 50)
     assert data.x.shape[1:] == (28, 28, 1) and data.train.sizes.mean() == pytest.approx(198, abs=1)
     assert data.train.sizes.std() > 40

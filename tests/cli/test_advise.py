@@ -63,9 +63,8 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
         and "with two clusters: " in result.stdout
     )
     (pilot,) = (line.split() for line in result.stdout.splitlines() if line.startswith("fedavg"))
-    assert (
-        pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()
-    )  # there are no halves of a byte
+    # There are no halves of a byte.
+    assert pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()
     assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
     assert "private labels" not in result.stdout
     assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout
@@ -77,19 +76,34 @@ def test_one_criterion_decides_and_the_others_are_for_who_asks(
 ) -> None:
     def clustered(*_: object, **__: object) -> Advice:
         count = ClusterCount(
-            2, np.arange(8), np.array([1.0, 0.8, 0.6]), 0.5, Gap(np.array([0.25, 0.3, 0.9]), np.full(3, 0.1)),
-            np.array([np.nan, 0.3, 0.4]), np.array([0.0, 0.1, 0.2, 0.9]), np.array([3.0, 2.0, 0.5]), np.zeros((8, 2)),
-        )  # fmt: skip
+            clusters=2,
+            clients=np.arange(8),
+            stability=np.array([1.0, 0.8, 0.6]),
+            chance=0.5,
+            gap=Gap(np.array([0.25, 0.3, 0.9]), np.full(3, 0.1)),
+            silhouette=np.array([np.nan, 0.3, 0.4]),
+            spectrum=np.array([0.0, 0.1, 0.2, 0.9]),
+            heights=np.array([3.0, 2.0, 0.5]),
+            points=np.zeros((8, 2)),
+        )
         measured = pd.DataFrame(
             {"value": [8.0], "iid": [2.0], "low": [1.0], "high": [3.0], "ratio": [4.0]},
             index=pd.Index(["PNI"], name="measure"),
         )
         return Advice(
-            "toy", "mclr", 9, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, measured, count, None
+            data="toy",
+            model="mclr",
+            clients=9,
+            local={"lr": 0.1},
+            run={"rounds": 5, "cohort": 4},
+            heterogeneity=measured,
+            cluster_count=count,
+            pilots=None,
         )
 
     monkeypatch.setattr("fedkin.analysis.advise.of_config", clustered)
-    said, more = fedkin().stdout, fedkin("--verbose").stdout
+    said = fedkin().stdout
+    more = fedkin("--verbose").stdout
     assert (
         "number of clusters: 2, by split-half stability: at least 80% of the clients of every "
         "cluster stay in it" in said
@@ -121,11 +135,25 @@ def test_json_is_all_of_stdout(elsewhere: Path) -> None:
 def of_nothing(*_: object, **__: object) -> Advice:
     """An advice that took no time."""
     count = ClusterCount(
-        1, np.arange(8), np.array([1.0, 0.4]), 0.5, Gap(np.zeros(2), np.zeros(2)), np.zeros(2), np.zeros(3),
-        np.zeros(2), np.random.default_rng(0).normal(size=(8, 1)),
-    )  # fmt: skip
+        clusters=1,
+        clients=np.arange(8),
+        stability=np.array([1.0, 0.4]),
+        chance=0.5,
+        gap=Gap(np.zeros(2), np.zeros(2)),
+        silhouette=np.zeros(2),
+        spectrum=np.zeros(3),
+        heights=np.zeros(2),
+        points=np.random.default_rng(0).normal(size=(8, 1)),
+    )
     return Advice(
-        "toy", "mclr", 8, {"lr": 0.1}, {"rounds": 5, "cohort": 4}, pd.DataFrame(), count, None
+        data="toy",
+        model="mclr",
+        clients=8,
+        local={"lr": 0.1},
+        run={"rounds": 5, "cohort": 4},
+        heterogeneity=pd.DataFrame(),
+        cluster_count=count,
+        pilots=None,
     )
 
 
@@ -133,9 +161,9 @@ def test_with_privacy_it_says_that_its_looking_is_not_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
-    private = ["privacy.name=client_dp", "privacy.epsilon=2"]
-    assert "does not cover what is shown here" in fedkin(*private).stdout
-    as_json = fedkin(*private, "--json")
+    as_text = fedkin("privacy.name=client_dp", "privacy.epsilon=2")
+    assert "does not cover what is shown here" in as_text.stdout
+    as_json = fedkin("privacy.name=client_dp", "privacy.epsilon=2", "--json")
     assert (
         "does not cover what is shown here" in as_json.stderr
         and len(as_json.stdout.splitlines()) == 1

@@ -66,12 +66,13 @@ def test_brackets_in_a_folders_name_are_no_markup(
 
 def test_a_split_of_several_columns_is_refused(tmp_path: Path) -> None:
     split = np.zeros(8, [("a", "i4"), ("b", "f4")])
-    arrays = {
-        "x": np.zeros((8, 2), np.float32),
-        "y": np.arange(8) % 2,
-        "client_id": np.arange(8) // 4,
-    }
-    np.savez(tmp_path / "odd.npz", split=split, **arrays)
+    np.savez(
+        tmp_path / "odd.npz",
+        split=split,
+        x=np.zeros((8, 2), np.float32),
+        y=np.arange(8) % 2,
+        client_id=np.arange(8) // 4,
+    )
     refused(
         fedkin(
             "run",
@@ -85,14 +86,22 @@ def test_a_split_of_several_columns_is_refused(tmp_path: Path) -> None:
 
 
 def test_boolean_labels_are_two_classes(tmp_path: Path) -> None:
-    arrays = {
-        "x": np.eye(8, dtype=np.float32),
-        "y": np.arange(8) % 2 == 0,
-        "client_id": np.arange(8) // 4,
-    }
-    np.savez(tmp_path / "yes.npz", **arrays)
-    options = ["data.name=file", f"data.path={tmp_path / 'yes.npz'}", "data.clients=default"]
-    result = fedkin("run", *QUICK, *options, "method.name=fedavg", "--out", tmp_path / "run")
+    np.savez(
+        tmp_path / "yes.npz",
+        x=np.eye(8, dtype=np.float32),
+        y=np.arange(8) % 2 == 0,
+        client_id=np.arange(8) // 4,
+    )
+    result = fedkin(
+        "run",
+        *QUICK,
+        "data.name=file",
+        f"data.path={tmp_path / 'yes.npz'}",
+        "data.clients=default",
+        "method.name=fedavg",
+        "--out",
+        tmp_path / "run",
+    )
     assert result.exit_code == 0, result.output
 
 
@@ -116,8 +125,8 @@ _KEYS = st.sampled_from(
 )
 _NAMES = st.sampled_from(
     "name clients classes alpha hidden lr epochs batch_size steps clusters rounds cohort seed "
-    "seeds against target "
-    "evaluate_every dropout stragglers momentum schedule class_weights until patience path label features".split()
+    "seeds against target evaluate_every dropout stragglers momentum schedule class_weights until "
+    "patience path label features".split()
 )
 _VALUES = st.one_of(
     st.text(max_size=20),

@@ -68,11 +68,17 @@ def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> None:
-    folder, quick = (
-        tmp_path / "c",
-        ["data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1"],
+    folder = tmp_path / "c"
+    fk.compare(
+        None,
+        "data.clients=6",
+        "run.rounds=1",
+        "run.cohort=3",
+        "local.epochs=1",
+        methods=["fedavg", "fedprox"],
+        seeds=1,
+        out=folder,
     )
-    fk.compare(None, *quick, methods=["fedavg", "fedprox"], seeds=1, out=folder)
     whole = check(str(folder))
     assert (
         whole.exit_code == 0

@@ -86,10 +86,8 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
         "seconds",
     }
     assert all(columns <= set(row) for row in told["table"])
-    assert [row["rounds_to_target"] for row in told["table"]] == [
-        1.0,
-        1.0,
-    ]  # round 0 does not count
+    # Round 0 does not count.
+    assert [row["rounds_to_target"] for row in told["table"]] == [1.0, 1.0]
     assert {"p", "low", "high", "verdict"} <= set(told["differences"][0])
     assert json.loads((folder / "c/summary.json").read_text()) == {
         k: v for k, v in told.items() if k != "out"
@@ -139,9 +137,19 @@ def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> N
 
 def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
     (elsewhere / "study.toml").write_text(STUDY)
-    sweep = ["--grid", "local.lr=0.01,0.03", "--grid", "method.clusters=2,3"]
     result = fedkin(
-        "study.toml", *sweep, "--methods", "ifca, local", "--seeds", "1", "--json", "--out", "c"
+        "study.toml",
+        "--grid",
+        "local.lr=0.01,0.03",
+        "--grid",
+        "method.clusters=2,3",
+        "--methods",
+        "ifca, local",
+        "--seeds",
+        "1",
+        "--json",
+        "--out",
+        "c",
     )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
@@ -228,9 +236,8 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
     told = json.loads(result.stdout.splitlines()[-1])
     assert [failed["cell"] for failed in told["failed"]] == [["", "Oracle", 0]]
     told_once = " ".join(result.stderr.split())
-    table = told_once[
-        told_once.index("final") :
-    ]  # behind the warning that is logged before the first run
+    # Behind the warning that is logged before the first run.
+    table = told_once[told_once.index("final") :]
     assert "Oracle: not run: " in table and table.count("true clusters") == 1
     assert "--resume" not in told_once  # which would be refused again
     assert Path("c/comparison.md").exists()

@@ -57,31 +57,35 @@ def test_a_run_on_columns_by_name() -> None:
 
 def test_a_comparison_of_text_labels_is_finished_once(tmp_path: Path) -> None:
     """The names of classes in a cell's folder do not make it another run."""
-    settings = [
-        *QUICK[:-1],
-        "data.client=hospital",
-        "--methods",
-        "fedavg,local",
-        "--seeds",
-        "1",
-        "--out",
-        "grid",
-    ]
-    assert fedkin("compare", *settings).exit_code == 0
+    assert (
+        fedkin(
+            "compare",
+            *QUICK[:-1],
+            "data.client=hospital",
+            "--methods",
+            "fedavg,local",
+            "--seeds",
+            "1",
+            "--out",
+            "grid",
+        ).exit_code
+        == 0
+    )
     result = fedkin("compare", "--resume", "grid", "--seeds", "1")
     assert result.exit_code == 0, result.output
 
 
 def test_any_partition_of_a_file() -> None:
     result = fedkin(
-        *(
-            "run",
-            *QUICK,
-            "data.features=['age', 'weight']",
-            "data.partition=dirichlet",
-            "data.alpha=0.5",
-        ),
-        *("data.clients=4", "method.name=fedavg", "--out", "mine"),
+        "run",
+        *QUICK,
+        "data.features=['age', 'weight']",
+        "data.partition=dirichlet",
+        "data.alpha=0.5",
+        "data.clients=4",
+        "method.name=fedavg",
+        "--out",
+        "mine",
     )
     assert result.exit_code == 0, result.output
     assert len(Run.load("mine").assignment) == 4
@@ -126,7 +130,11 @@ def test_paths_of_data_sets_are_broken_at_slashes_only(
     deep = "/home/someone/projects/federated-learning/data sets/MNIST"
     entries = [
         FoundEntry(
-            "mnist", deep, 10, "70,000", "handwritten digits of so many people that it wraps"
+            name="mnist",
+            where=deep,
+            clients=10,
+            samples="70,000",
+            about="handwritten digits of so many people that it wraps",
         )
     ]
     monkeypatch.setattr("fedkin.data.catalogue.found_entries", lambda: entries)

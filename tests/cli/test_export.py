@@ -33,21 +33,21 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (table["age"] > 0) ^ table["hospital"].isin(["east", "west"]), "ill", "well"
     )
     table.to_csv(folder / "patients.csv", index=False)
-    data = [
+    result = fedkin(
+        "run",
         "data.name=file",
         f"data.path={folder / 'patients.csv'}",
         "data.label=outcome",
         "data.client=hospital",
-    ]
-    rest = [
         "method.name=ifca",
         "method.clusters=2",
         "run.rounds=3",
         "run.cohort=4",
         "local.lr=0.5",
         "local.epochs=5",
-    ]
-    result = fedkin("run", *data, *rest, "--out", folder / "run")
+        "--out",
+        folder / "run",
+    )
     assert result.exit_code == 0, result.output
     assert fedkin("export", folder / "run", "--out", folder / "export").exit_code == 0
     return folder
@@ -55,7 +55,8 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_predictions_are_those_of_the_run(patients: Path, tmp_path: Path) -> None:
     """Each row by its own hospital's model, or all by that of one."""
-    run, table = fk.Run.load(patients / "run"), pd.read_csv(patients / "patients.csv")
+    run = fk.Run.load(patients / "run")
+    table = pd.read_csv(patients / "patients.csv")
     x = table[["age", "pressure", "pulse"]].to_numpy(np.float32)
     result = fedkin(
         "predict", patients / "export", patients / "patients.csv", "--out", tmp_path / "p.csv"
@@ -138,9 +139,8 @@ def test_names_of_clients_are_taken_as_they_are_written(tmp_path: Path) -> None:
     ).all()
     result = fedkin("predict", tmp_path / "e", tmp_path / "t.csv")
     share = float(result.stderr.split()[-1])
-    assert (
-        share > 0.8 > (run.predict(rows, client="01") == table["y"]).mean()
-    )  # each by its own model
+    # Each by its own model.
+    assert share > 0.8 > (run.predict(rows, client="01") == table["y"]).mean()
     refused(
         fedkin("predict", tmp_path / "e", tmp_path / "t.csv", "--client", "001"),
         "unknown client '001'",
@@ -164,7 +164,8 @@ def test_columns_are_taken_by_name_and_labels_may_be_absent(patients: Path, tmp_
 
 
 def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -> None:
-    table, export = pd.read_csv(patients / "patients.csv"), patients / "export"
+    table = pd.read_csv(patients / "patients.csv")
+    export = patients / "export"
 
     def predict(frame: pd.DataFrame, *options: str) -> Result:
         frame.to_csv(tmp_path / "t.csv", index=False)
@@ -288,7 +289,8 @@ def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
     disk.save_models("trial-ifca-1", {"cluster": cluster})
     disk.save_models("trial-ifca-1", {"personal": personal})
     assert fedkin("export", tmp_path / "client.toml", "--out", tmp_path / "e").exit_code == 0
-    exported, x = fk_export(tmp_path / "e"), rng.normal(size=(4, 3)).astype(np.float32)
+    exported = fk_export(tmp_path / "e")
+    x = rng.normal(size=(4, 3)).astype(np.float32)
     for name, vector in (("cluster", cluster), ("personal", personal)):
         expected = x @ vector[:6].reshape(2, 3).T + vector[6:]
         np.testing.assert_allclose(exported.model(name)(x), expected, atol=1e-5)
@@ -311,9 +313,8 @@ def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
 def test_a_sites_export_takes_columns_in_the_order_of_training(named: bool, tmp_path: Path) -> None:
     """As [data] has them, or as the site's own table, which another table may have otherwise."""
     x = np.random.default_rng(0).normal(size=(20, 3)).round(3)
-    labels = np.where(
-        x[:, 0] > 0, "well", "ill"
-    )  # only the first column decides: one model is wrong for all others
+    # Only the first column decides: one model is wrong for all others.
+    labels = np.where(x[:, 0] > 0, "well", "ill")
     table = pd.DataFrame(x, columns=["c", "a", "b"]).assign(client_id="n", outcome=labels)
     other = table[["a", "b", "c", "client_id", "outcome"]]
     (other if named else table).to_csv(tmp_path / "mine.csv", index=False)

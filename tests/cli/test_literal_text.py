@@ -1,4 +1,5 @@
-"""Text is printed as it is: nothing in brackets is lost to markup, in help texts, labels and names."""
+"""Text is printed as it is: nothing in brackets is lost to markup, in help texts,
+labels and names."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from fedkin.reporting.terminal import plain_console
 from tests.analysis.written_comparisons import comparison
 
 RUNNER = CliRunner()
-LABEL, SIZES = "[ill]", "5:100:3"  # markup, and the code of an emoji
+# markup, and the code of an emoji.
+LABEL = "[ill]"
+SIZES = "5:100:3"
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

@@ -24,9 +24,11 @@ import numpy as np
 import fedkin as fk
 from fedkin.tasks.train import train
 
+
 @dataclass(frozen=True)
 class CountingState(fk.State):
     rounds: np.ndarray  # trained
+
 
 @dataclass(frozen=True)
 class Counting:
@@ -34,11 +36,22 @@ class Counting:
 
     def init(self, world, stream) -> CountingState:
         start = world.initial(stream.child("model"))
-        return CountingState(np.stack([start] * self.clusters), np.arange(world.total_clients) % 2, np.array(0))
+        return CountingState(
+            np.stack([start] * self.clusters), np.arange(world.total_clients) % 2, np.array(0)
+        )
 
     def round(self, world, state, cohort, stream) -> CountingState:
-        reply = train(world, state.models, cohort, state.assignment[cohort], reduce=True, stream=stream.child("train"))
-        return replace(state, models=state.models + reply.update, rounds=np.asarray(state.rounds + 1))
+        reply = train(
+            world,
+            state.models,
+            cohort,
+            state.assignment[cohort],
+            reduce=True,
+            stream=stream.child("train"),
+        )
+        return replace(
+            state, models=state.models + reply.update, rounds=np.asarray(state.rounds + 1)
+        )
 
     def place(self, world, state, newcomers, stream) -> CountingState:
         return state

@@ -1,4 +1,5 @@
-"""``fedkin peer``: what it prints and how it refuses; processes are in tests/process/test_peers.py."""
+"""``fedkin peer``: what it prints and how it refuses;
+processes are in tests/process/test_peers.py."""
 
 from __future__ import annotations
 
@@ -33,13 +34,19 @@ def test_init_says_how_to_start_them(elsewhere: Path) -> None:
 @pytest.mark.parametrize("run", [[], ["run"]])
 def test_a_peer_runs_with_or_without_the_word(run: list[str]) -> None:
     pytest.importorskip("zenoh")
-    settings = [
-        "data.clusters=1",
-        "data.samples=20",
-        "method.name=local",
-        "network.listen=['tcp/127.0.0.1:0']",
-    ]
-    assert fedkin("init", "fed", "--peers", "1", *settings).exit_code == 0
+    assert (
+        fedkin(
+            "init",
+            "fed",
+            "--peers",
+            "1",
+            "data.clusters=1",
+            "data.samples=20",
+            "method.name=local",
+            "network.listen=['tcp/127.0.0.1:0']",
+        ).exit_code
+        == 0
+    )
     result = fedkin(*run, "--config", "fed/peer-0/peer.toml", "peer.rounds=2")
     assert result.exit_code == 0, result.output
     assert "round 1: accuracy 0." in result.stdout and "stopped after round 2" in result.stdout

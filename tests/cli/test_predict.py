@@ -40,15 +40,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run and its export."""
     place = tmp_path_factory.mktemp("predict")
     patients().to_csv(place / "t.csv", index=False)
-    columns = [f"data.path={place / 't.csv'}", "data.label=outcome", "data.client=hospital"]
-    method = [
+    done = fedkin(
+        "run",
+        f"data.path={place / 't.csv'}",
+        "data.label=outcome",
+        "data.client=hospital",
         "method.name=ifca",
         "method.clusters=2",
         "run.rounds=3",
         "run.cohort=6",
         "run.against=[]",
-    ]
-    done = fedkin("run", *columns, *method, "--out", place / "run")
+        "--out",
+        place / "run",
+    )
     assert done.exit_code == 0, done.output
     assert fedkin("export", place / "run", "--out", place / "export").exit_code == 0
     return place
@@ -193,7 +197,9 @@ def test_client_1_is_not_1_point_0(folder: Path, name: str) -> None:
 def test_clients_of_floats_are_whole_numbers_in_every_loader(tmp_path: Path) -> None:
     table = patients().astype({"hospital": float})
     table.to_parquet(tmp_path / "t.parquet")
-    x, y, owners = table[["age", "dose"]].to_numpy(), table["outcome"], table["hospital"].to_numpy()
+    x = table[["age", "dose"]].to_numpy()
+    y = table["outcome"]
+    owners = table["hospital"].to_numpy()
     expected = tuple(str(number) for number in range(1, 7))
     assert (
         fk.data.load(tmp_path / "t.parquet", label="outcome", client="hospital").client_names

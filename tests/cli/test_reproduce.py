@@ -24,10 +24,20 @@ from papers.result_store import job_of, read, text_of
 from tests.refusals import refused
 
 DIGITS = Setting(
-    "Digits-MCLR, own", "digits", (("clients", 8),), "mclr", (), 0.1, 2, 1, 2, 3, (0, 1)
+    row="Digits-MCLR, own",
+    data="digits",
+    data_options=(("clients", 8),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
+    epochs=1,
+    rounds=2,
+    cohort=3,
+    seeds=(0, 1),
 )
 CELLS = [
-    Cell("I", setting, column, method, published)
+    Cell(table="I", setting=setting, column=column, method=method, published=published)
     for setting in (
         DIGITS,
         replace(DIGITS, row="Digits-MCLR: short", rounds=1, deviation="1 round for 2"),
@@ -43,12 +53,12 @@ def table(measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure) -> Ta
     jobs = tuple(job_of(cell, measure) for cell in CELLS)
     compare = lambda measured: best_accuracies(measured, CELLS)  # noqa: E731
     return Table(
-        "toy-table1",
-        "Table I: a toy",
-        "best accuracy",
-        "within 1.5 points",
-        jobs,
-        compare,
+        name="toy-table1",
+        title="Table I: a toy",
+        statistic="best accuracy",
+        rule="within 1.5 points",
+        jobs=jobs,
+        compare=compare,
         also=("toy-fig2",),
     )
 
@@ -163,8 +173,7 @@ def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("toy")
 def test_stored_runs_are_shown_without_a_new_one(elsewhere: Path) -> None:
-    one = ("toy-table1", "--rows", "digits-mclr-own", "--columns", "fedavg", "--seeds", "1")
-    reproduce(*one)
+    reproduce("toy-table1", "--rows", "digits-mclr-own", "--columns", "fedavg", "--seeds", "1")
     store = (elsewhere / "results" / "toy.jsonl").read_bytes()
     output = json.loads(reproduce("toy-table1", "--stored", "--json").stdout)
     assert output["ran"] == 0 and (elsewhere / "results" / "toy.jsonl").read_bytes() == store
@@ -191,7 +200,10 @@ def test_what_was_learned_from_a_table_stands_below_it(
 
     def count(results: findings.Stores) -> str:
         runs = len(results["toy"])
-        return f"**Runs**: {runs}. With `toy-table9`: `fedkin reproduce toy-table1 --rows {DIGITS.row} --stored`"
+        return (
+            f"**Runs**: {runs}. With `toy-table9`: `fedkin reproduce toy-table1 --rows "
+            f"{DIGITS.row} --stored`"
+        )
 
     of_another = "**Else** `fedkin reproduce toy-table --stored`"
     monkeypatch.setattr(
@@ -321,16 +333,20 @@ def test_the_nearest_table_of_the_real_catalogue_is_named() -> None:
 
 def test_rows_and_columns_without_a_cell_in_common() -> None:
     """Table III has the code's slip in four rows only."""
-    rows = ("--rows", "femnist-mlp-own-images", "--columns", "ifca-first-client")
     refused(
-        reproduce("flexcfl-table3", *rows), "flexcfl-table3 has no cell", "femnist-mlp-own-images"
+        reproduce(
+            "flexcfl-table3", "--rows", "femnist-mlp-own-images", "--columns", "ifca-first-client"
+        ),
+        "flexcfl-table3 has no cell",
+        "femnist-mlp-own-images",
     )
 
 
 def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A damaged line, and a run of a recipe that has changed since: its learning rate was another."""
+    """A damaged line, and a run of a recipe that has changed since:
+    its learning rate was another."""
     use(monkeypatch, table(fake))
     changed = replace(CELLS[0], setting=replace(DIGITS, lr=0.2))
     (elsewhere / "results").mkdir()
@@ -341,9 +357,8 @@ def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
     shown = reproduce("toy-table1").stdout
     assert "left out: results/toy.jsonl, line 1: not a run, damaged" in shown
     assert f"left out: I, {DIGITS.row}, FedAvg: 1 run of another setting" in shown
-    assert (
-        "50.00" in shown and "199" not in shown and "124.50" not in shown
-    )  # neither the old run nor a mean with it
+    # Neither the old run nor a mean with it.
+    assert "50.00" in shown and "199" not in shown and "124.50" not in shown
     output = json.loads(reproduce("toy-table1", "--json").stdout)
     assert [number["seeds"] for number in output["numbers"]] == [2] * 4  # seed 0 was run again
     assert output["left_out"] == [

@@ -121,9 +121,11 @@ def test_a_runs_own_configuration_runs_it_again(elsewhere: Path, run_folder: Pat
 
 def test_ones_own_samples(elsewhere: Path) -> None:
     rng = np.random.default_rng(0)
-    x, owner = rng.normal(size=(120, 3)).astype(np.float32), np.repeat(np.arange(6), 20)
+    x = rng.normal(size=(120, 3)).astype(np.float32)
+    owner = np.repeat(np.arange(6), 20)
     np.savez(elsewhere / "own.npz", x=x, y=(x[:, 0] > 0).astype(np.int64), client_id=owner)
-    settings = [
+    result = fedkin(
+        "run",
         "data.name=file",
         "data.path=own.npz",
         "run.cohort=3",
@@ -131,8 +133,7 @@ def test_ones_own_samples(elsewhere: Path) -> None:
         "--out",
         "o",
         "--json",
-    ]
-    result = fedkin("run", *settings)
+    )
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["cluster_sizes"] != []
 
@@ -147,7 +148,8 @@ def test_resuming_a_finished_run_tells_the_same() -> None:
 def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(
     elsewhere: Path,
 ) -> None:
-    settings = [
+    result = fedkin(
+        "run",
         "data.train_fraction=1",
         "run.rounds=1",
         "run.cohort=3",
@@ -155,8 +157,7 @@ def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(
         "--out",
         "o",
         "--json",
-    ]
-    result = fedkin("run", *settings)
+    )
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert (
@@ -369,7 +370,8 @@ def test_a_disk_that_fills_up_leaves_a_run_that_goes_on(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert fedkin("run", *QUICK, "run.checkpoint_every=1", "--out", "whole").exit_code == 0
-    fsync, calls = os.fsync, iter(range(1000))
+    fsync = os.fsync
+    calls = iter(range(1000))
 
     def full(descriptor: int) -> None:
         if next(calls) > 16:  # the first checkpoint is written, and its name is
@@ -413,8 +415,16 @@ def test_nothing_said_is_the_help(arguments: list[str]) -> None:
 def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(
     elsewhere: Path,
 ) -> None:
-    diverging = ["method.name=fedavg", "run.against=[]", "local.lr=1e38", "run.rounds=9"]
-    result = fedkin("run", *QUICK, *diverging, "--out", "far")
+    result = fedkin(
+        "run",
+        *QUICK,
+        "method.name=fedavg",
+        "run.against=[]",
+        "local.lr=1e38",
+        "run.rounds=9",
+        "--out",
+        "far",
+    )
     assert result.exit_code == 3
     assert (
         "error: fedavg: no client's reply was usable in the last 3 rounds; a smaller local.lr"

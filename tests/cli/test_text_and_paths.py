@@ -23,7 +23,8 @@ NOT_UTF8 = os.fsdecode(b"r\xe4")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The present folder is the home folder, and has a table with Greek labels and German clients."""
+    """The present folder is the home folder,
+    and has a table with Greek labels and German clients."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     rows = "".join(f"{i},{LABELS[i % 2]},Köln{i % 4}\n" for i in range(40))

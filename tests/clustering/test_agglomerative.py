@@ -100,9 +100,8 @@ def test_ward_and_all_others_take_equal_rows(linkage: str) -> None:
 
 
 def test_ward_needs_euclidean_distances() -> None:
-    star = np.array(
-        [[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]], float
-    )  # the arms of a star: no such points
+    # The arms of a star: no such points.
+    star = np.array([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]], float)
     for distances in (star, -DISTANCES):
         with pytest.raises(MethodError, match="Euclidean"):
             agglomerative(distances, clusters=2, linkage="ward")

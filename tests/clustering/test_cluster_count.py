@@ -91,7 +91,10 @@ def test_the_gap_counts_blobs(clusters: int) -> None:
 def test_silhouettes_are_those_of_scikit_learn() -> None:
     points = blobs(3)
     result = silhouettes(points, 4, RNG(0))
-    fits = [KMeans(k, n_init=20, random_state=0) for k in (2, 3)]  # pyright: ignore[reportArgumentType]
+    fits = [
+        KMeans(k, n_init=20, random_state=0)  # pyright: ignore[reportArgumentType]
+        for k in (2, 3)
+    ]
     labels = [fit.fit_predict(points) for fit in fits]
     assert np.isnan(result[0]) and int(np.nanargmax(result)) + 1 == 3
     np.testing.assert_allclose(
@@ -144,7 +147,8 @@ def test_no_affinity(affinity: np.ndarray) -> None:
 
 
 def test_heights_by_hand() -> None:
-    """Ward on {0, 1, 10, 12}: merges at 1, at 2, and the pairs at sqrt(2 * 2 * 2 / 4) times 10.5."""
+    """Ward on {0, 1, 10, 12}: merges at 1, at 2,
+    and the pairs at sqrt(2 * 2 * 2 / 4) times 10.5."""
     heights = merge_heights(PAIRS, 4)
     np.testing.assert_allclose(heights, [10.5 * 2**0.5, 2, 1, 0])
     assert largest_jump(heights) == 2
@@ -196,7 +200,8 @@ def test_fewer_distinct_points_than_clusters_return_none() -> None:
 
 
 def test_principal_directions_are_those_of_the_svd() -> None:
-    seen, again = RNG(0).normal(size=(9, 40)), RNG(1).normal(size=(5, 40))
+    seen = RNG(0).normal(size=(9, 40))
+    again = RNG(1).normal(size=(5, 40))
     here, there = principal_projections(seen, again, 3)
     centre = seen - seen.mean(axis=0)
     axes = np.linalg.svd(centre)[2][:3]

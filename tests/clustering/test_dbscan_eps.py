@@ -117,11 +117,21 @@ def test_only_the_widest_are_scored() -> None:
 
 
 def test_few_points() -> None:
-    assert eps_ranges(LINE[:0], 2) == [EpsRange(0.0, math.inf, 0, 0, None, 0)]
-    assert eps_ranges(LINE[:1], 2) == [EpsRange(0.0, math.inf, 0, 1, None, 1)]
-    assert eps_ranges(LINE[:1], 1) == [EpsRange(0.0, math.inf, 1, 0, None, 1)]
-    assert eps_ranges(LINE, 6) == [EpsRange(0.0, math.inf, 0, 5, None, 5)]
-    assert eps_ranges(np.zeros((3, 2)), 3) == [EpsRange(0.0, math.inf, 1, 0, None, 3)]
+    assert eps_ranges(LINE[:0], 2) == [
+        EpsRange(low=0.0, high=math.inf, clusters=0, noise=0, silhouette=None, points=0)
+    ]
+    assert eps_ranges(LINE[:1], 2) == [
+        EpsRange(low=0.0, high=math.inf, clusters=0, noise=1, silhouette=None, points=1)
+    ]
+    assert eps_ranges(LINE[:1], 1) == [
+        EpsRange(low=0.0, high=math.inf, clusters=1, noise=0, silhouette=None, points=1)
+    ]
+    assert eps_ranges(LINE, 6) == [
+        EpsRange(low=0.0, high=math.inf, clusters=0, noise=5, silhouette=None, points=5)
+    ]
+    assert eps_ranges(np.zeros((3, 2)), 3) == [
+        EpsRange(low=0.0, high=math.inf, clusters=1, noise=0, silhouette=None, points=3)
+    ]
 
 
 def test_k_distances_by_hand() -> None:
@@ -194,22 +204,30 @@ def test_a_client_that_is_like_nobody_stays_noise() -> None:
 
 
 def test_the_rule_by_hand() -> None:
-    last = EpsRange(100.0, math.inf, 1, 0, None, 10)
-    quiet, wide = EpsRange(1.0, 4.0, 3, 0, None, 10), EpsRange(4.0, 64.0, 2, 1, None, 10)
-    wider, noisy = EpsRange(4.0, 36.0, 2, 0, None, 10), EpsRange(1.0, 50.0, 2, 6, None, 10)
-    narrow, equal = EpsRange(10.0, 19.0, 3, 0, None, 10), EpsRange(0.0, 5.0, 4, 0, None, 10)
+    last = EpsRange(low=100.0, high=math.inf, clusters=1, noise=0, silhouette=None, points=10)
+    quiet = EpsRange(low=1.0, high=4.0, clusters=3, noise=0, silhouette=None, points=10)
+    wide = EpsRange(low=4.0, high=64.0, clusters=2, noise=1, silhouette=None, points=10)
+    wider = EpsRange(low=4.0, high=36.0, clusters=2, noise=0, silhouette=None, points=10)
+    noisy = EpsRange(low=1.0, high=50.0, clusters=2, noise=6, silhouette=None, points=10)
+    narrow = EpsRange(low=10.0, high=19.0, clusters=3, noise=0, silhouette=None, points=10)
+    equal = EpsRange(low=0.0, high=5.0, clusters=4, noise=0, silhouette=None, points=10)
     assert suggest_eps([quiet, wide, last]) == pytest.approx(2)  # the least noise first
     assert suggest_eps([quiet, wider, last]) == pytest.approx(12)  # then the widest
-    assert suggest_eps([narrow, noisy, last]) == pytest.approx(
-        100 * math.sqrt(2)
-    )  # no gap, too much noise: one cluster
+    # No gap, too much noise: one cluster.
+    assert suggest_eps([narrow, noisy, last]) == pytest.approx(100 * math.sqrt(2))
     assert suggest_eps([narrow, noisy, last], gap=1.5) == pytest.approx(math.sqrt(190))
     assert suggest_eps([noisy, last], noise=0.6) == pytest.approx(math.sqrt(50))
     assert suggest_eps([equal, quiet, last]) == 2.5
-    assert suggest_eps([EpsRange(0.0, 5.0, 6, 0, None, 10), quiet, last]) == pytest.approx(
-        2
-    )  # mostly clusters of one
-    assert suggest_eps([EpsRange(0.0, math.inf, 1, 0, None, 3)]) == 1
+    # Mostly clusters of one.
+    assert suggest_eps(
+        [EpsRange(low=0.0, high=5.0, clusters=6, noise=0, silhouette=None, points=10), quiet, last]
+    ) == pytest.approx(2)
+    assert (
+        suggest_eps(
+            [EpsRange(low=0.0, high=math.inf, clusters=1, noise=0, silhouette=None, points=3)]
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ LINE = np.array([[0.0], [10.0], [1.0], [11.0], [50.0], [0.5]])  # two groups, an
 
 def test_dbscan_by_hand() -> None:
     np.testing.assert_array_equal(dbscan(LINE, 2, 2), [0, 1, 0, 1, -1, 0])
-    np.testing.assert_array_equal(
-        dbscan(LINE, 2, 3), [0, -1, 0, -1, -1, 0]
-    )  # 10 and 11 are two with themselves
+    # 10 and 11 are two with themselves.
+    np.testing.assert_array_equal(dbscan(LINE, 2, 3), [0, -1, 0, -1, -1, 0])
     np.testing.assert_array_equal(dbscan(LINE, 0.1, 2), [-1] * 6)
     np.testing.assert_array_equal(dbscan(LINE, 0.1, 1), [0, 1, 2, 3, 4, 5])
 
@@ -81,7 +80,8 @@ def test_too_few_points_are_noise() -> None:
 
 
 def test_float32_points_are_measured_in_float64() -> None:
-    """In float32 the squares of 10,000 and 10,001 would differ by 2 in 1e8: no digit of it is kept."""
+    """In float32 the squares of 10,000 and 10,001 would differ by 2 in 1e8:
+    no digit of it is kept."""
     points = np.array([[1e4, 0], [1e4 + 1, 0]], np.float32)
     np.testing.assert_array_equal(euclidean(points), [[0, 1], [1, 0]])
     np.testing.assert_array_equal(dbscan(points, 1, 2), [0, 0])

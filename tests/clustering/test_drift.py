@@ -4,6 +4,7 @@ something else."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,28 @@ def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
     now = np.array(case["accuracy_models_by_clients_now"]).T
     accuracy = np.full((len(now), len(models)), -np.inf)
     accuracy[:, : now.shape[1]] = now
-    nobody, before = np.zeros(len(now), bool), np.array(case["accuracy_before"])
-    chosen = choose_models(models, owner, owner[:, 0], accuracy, before, nobody, case["delta"])
+    nobody = np.zeros(len(now), bool)
+    before = np.array(case["accuracy_before"])
+    chosen = choose_models(
+        models=models,
+        owner=owner,
+        model=owner[:, 0],
+        accuracy=accuracy,
+        before=before,
+        alone=nobody,
+        delta=case["delta"],
+    )
     owner = np.hstack([chosen.owner, chosen.model[:, None]])
     candidates = np.intersect1d(np.arange(now.shape[1]), chosen.owner)
     between = np.array(case["cluster_accuracy_i_on_data_of_j"])[np.ix_(candidates, candidates)]
-    options = (case["delta_prime"], case["linkage"])
     after, into = merge_models(
-        chosen.models, np.zeros_like(models), owner, candidates, between, *options
+        models=chosen.models,
+        fresh=np.zeros_like(models),
+        owner=owner,
+        candidates=candidates,
+        accuracy=between,
+        threshold=case["delta_prime"],
+        linkage=case["linkage"],
     )
     return chosen, after, np.append(into, -1)[owner]
 
@@ -36,17 +51,17 @@ def test_the_authors_step(oracle: Callable[[str], dict[str, Any]]) -> None:
     assert len(cases) >= 4
     for case in cases:
         chosen, models, owner = step(case)
-        close = {"atol": case["tolerance"], "rtol": 0, "err_msg": case["case"]}
+        assert_close = partial(
+            np.testing.assert_allclose, atol=case["tolerance"], rtol=0, err_msg=case["case"]
+        )
         distances = drift_distances(np.array(case["cluster_accuracy_i_on_data_of_j"]))
-        np.testing.assert_allclose(distances, case["distance"], **close)
+        assert_close(distances, case["distance"])
         np.testing.assert_array_equal(owner[:, 1], case["model_of_client_now"], case["case"])
         assert np.flatnonzero(chosen.drifted).tolist() == [
             int(client) for client in case["isolated"]
         ]
-        np.testing.assert_allclose(models, case["parameters_after"], **close)
-        np.testing.assert_allclose(
-            chosen.accuracy, list(case["accuracy_stored_after"].values()), **close
-        )
+        assert_close(models, case["parameters_after"])
+        assert_close(chosen.accuracy, list(case["accuracy_stored_after"].values()))
         for time, weights in case["weights_after"].items():
             owns = owner[:, int(time)] == np.arange(len(models))[:, None]
             np.testing.assert_array_equal(owns, np.array(weights) > 0, case["case"])
@@ -62,13 +77,13 @@ def choose(
     nobody = options.pop("alone", np.zeros(len(before), bool))
     table = np.array(accuracy, float)
     return choose_models(
-        MODELS,
-        np.array(owner)[:, None],
-        np.array(owner),
-        table,
-        np.array(before),
-        nobody,
-        0.1,
+        models=MODELS,
+        owner=np.array(owner)[:, None],
+        model=np.array(owner),
+        accuracy=table,
+        before=np.array(before),
+        alone=nobody,
+        delta=0.1,
         **options,
     )
 
@@ -76,11 +91,8 @@ def choose(
 def test_drift_is_strict_and_asks_for_the_best_model() -> None:
     accuracy = [[0.5, 0.75, OUT, OUT], [0.5, 0.25, OUT, OUT], [0.5, 0.5, OUT, OUT]]
     chosen = choose(accuracy, [0.75 + 0.1, 0.75, np.nan], [0, 1, 1])
-    assert chosen.drifted.tolist() == [
-        False,
-        True,
-        False,
-    ]  # 0.1 is not more than delta; a newcomer has no accuracy yet
+    # 0.1 is not more than delta; a newcomer has no accuracy yet.
+    assert chosen.drifted.tolist() == [False, True, False]
     assert chosen.model.tolist() == [1, 2, 0] and np.array_equal(chosen.models[2], MODELS[0])
     assert chosen.accuracy.tolist() == [0.75, 0.5, 0.5]  # before training
 
@@ -112,9 +124,8 @@ def test_no_place_no_drift() -> None:
 
 def test_the_place_of_the_model_used_longest_ago() -> None:
     owner = np.array([[0, 1, 1], [2, 2, 1], [3, 3, 0]])
-    assert (
-        recycled(owner, np.array([False, True, False, False])) == 2
-    )  # last used in step 1, as 3; 0 in step 2
+    # Last used in step 1, as 3; 0 in step 2.
+    assert recycled(owner, np.array([False, True, False, False])) == 2
     assert recycled(owner, np.array([False, True, True, True])) == 0
     assert recycled(owner, np.zeros(5, bool)) == 4 and recycled(owner, np.ones(4, bool)) is None
 
@@ -129,16 +140,28 @@ def test_models_without_samples_do_not_merge() -> None:
     accuracy = np.array([[0.9, np.nan], [0.9, np.nan]])
     assert drift_distances(accuracy)[0, 1] > 1
     after, into = merge_models(
-        MODELS, 0 * MODELS, np.array([[0], [1]]), np.array([0, 1]), accuracy, 0.5
+        models=MODELS,
+        fresh=0 * MODELS,
+        owner=np.array([[0], [1]]),
+        candidates=np.array([0, 1]),
+        accuracy=accuracy,
+        threshold=0.5,
     )
     assert np.array_equal(after, MODELS) and into.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("linkage", "groups"), [("complete", 2), ("average", 1)])
 def test_complete_linkage_asks_all_pairs(linkage: str, groups: int) -> None:
-    accuracy = np.array(
-        [[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]]
-    )  # distances 0.05, 0.2, 0.05
+    # Distances 0.05, 0.2, 0.05.
+    accuracy = np.array([[0.9, 0.85, 0.7], [0.9, 0.9, 0.85], [0.9, 0.9, 0.9]])
     owner = np.array([[0], [1], [2]])
-    _, into = merge_models(MODELS, 0 * MODELS, owner, np.arange(3), accuracy, 0.15, linkage)
+    _, into = merge_models(
+        models=MODELS,
+        fresh=0 * MODELS,
+        owner=owner,
+        candidates=np.arange(3),
+        accuracy=accuracy,
+        threshold=0.15,
+        linkage=linkage,
+    )
     assert len(np.unique(into[:3])) == groups

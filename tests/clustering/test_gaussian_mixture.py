@@ -50,17 +50,21 @@ def slow(values: list[float], initial: set[int]) -> tuple[set[int], float]:
     everybody = set(range(len(values)))
     if not initial or initial == everybody or max(values) == min(values):
         return initial, math.inf
-    kind, margin, spread = initial, math.inf, max(values) - min(values)
+    kind = initial
+    margin = math.inf
+    spread = max(values) - min(values)
     for _ in range(MAX_STEPS):
         fits = [
             fitted([values[j] for j in c], len(values), spread) for c in (kind, everybody - kind)
         ]
+        # Log of beta_0 phi_0 / (beta_1 phi_1).
         ahead = [
             fits[0][2] + density(y, *fits[0][:2]) - fits[1][2] - density(y, *fits[1][:2])
             for y in values
-        ]  # log of beta_0 phi_0 / (beta_1 phi_1)
+        ]
         margin = min(margin, *map(abs, ahead))
-        before, kind = kind, {j for j in everybody if ahead[j] > 0}
+        before = kind
+        kind = {j for j in everybody if ahead[j] > 0}
         if not kind:
             return initial, margin
         if kind == everybody:
@@ -85,9 +89,11 @@ def vectors(oracle: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]
 
 @pytest.mark.parametrize("name", CONVERGED)
 def test_oracle(vectors: dict[str, dict[str, Any]], name: str) -> None:
-    """Members of M are S first and then C; neither the poster's printed start nor its complement."""
+    """Members of M are S first and then C;
+    neither the poster's printed start nor its complement."""
     case = vectors[name]
-    S, C = case["S_similarities"], case["C_similarities"]
+    S = case["S_similarities"]
+    C = case["C_similarities"]
     assert of(S + C, range(len(S))) == case["H_indices_in_M"] != case["literal_poster_init_H"]
     assert slow(S + C, set(range(len(S))))[0] == set(case["H_indices_in_M"])
 
@@ -104,7 +110,8 @@ def test_oracle_of_a_single_start(vectors: dict[str, dict[str, Any]]) -> None:
 def test_all_oracle_vectors_at_once(vectors: dict[str, dict[str, Any]]) -> None:
     """Rows of different length side by side, padded with NaN."""
     cases = [vectors[name] for name in CONVERGED]
-    similar, initial = np.full((3, 12), np.nan), np.zeros((3, 12), bool)
+    similar = np.full((3, 12), np.nan)
+    initial = np.zeros((3, 12), bool)
     for row, case in enumerate(cases):
         values = case["S_similarities"] + case["C_similarities"]
         similar[row, : len(values)] = values
@@ -223,7 +230,8 @@ def test_equal_values_of_the_other_kind() -> None:
 
 def test_masked_values_do_not_matter() -> None:
     values = np.array([[0.82, 0.79, 0.12, 0.81, 0.08, 0.15]])
-    mask, initial = np.array([[1, 1, 1, 0, 1, 1]], bool), np.array([[1, 1, 0, 1, 0, 0]], bool)
+    mask = np.array([[1, 1, 1, 0, 1, 1]], bool)
+    initial = np.array([[1, 1, 0, 1, 0, 0]], bool)
     expected = [[True, True, False, False, False, False]]
     for hidden in (0.81, 1e9, -1e9, np.nan, np.inf, -np.inf):
         values[0, 3] = hidden
@@ -311,12 +319,13 @@ def test_rows_are_independent(cases: list[tuple[list[float], set[int]]], seed: i
     """Rows that need one step beside rows that need many, each with holes of its own: the bits of
     each alone."""
     width = max(len(row) for row, _ in cases)
-    similar = np.random.default_rng(seed).normal(
-        scale=50, size=(len(cases), width)
-    )  # noise where nobody is
-    initial, mask = np.ones(similar.shape, bool), np.zeros(similar.shape, bool)
+    # Noise where nobody is.
+    similar = np.random.default_rng(seed).normal(scale=50, size=(len(cases), width))
+    initial = np.ones(similar.shape, bool)
+    mask = np.zeros(similar.shape, bool)
     for i, (row, chosen) in enumerate(cases):
-        similar[i, : len(row)], mask[i, : len(row)] = row, True
+        similar[i, : len(row)] = row
+        mask[i, : len(row)] = True
         initial[i, : len(row)] = np.isin(np.arange(len(row)), list(chosen))
     found = split_two_gaussians(similar, initial, mask)
     for i in range(len(cases)):

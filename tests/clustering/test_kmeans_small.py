@@ -19,7 +19,8 @@ def planted(seed: int, clusters: int, each: int, columns: int = 3) -> tuple[np.n
     """Clusters of width 0.1 whose centres are at least 4 apart, in shuffled order."""
     true_clusters = rng(seed).permutation(np.repeat(np.arange(clusters), each))
     centres = np.zeros((clusters, columns))
-    centres[:, 0], centres[:, 1] = 4 * np.arange(clusters), 4 * (np.arange(clusters) % 2)
+    centres[:, 0] = 4 * np.arange(clusters)
+    centres[:, 1] = 4 * (np.arange(clusters) % 2)
     return centres[true_clusters] + rng(seed + 100).normal(
         scale=0.1, size=(len(true_clusters), columns)
     ), true_clusters
@@ -48,7 +49,8 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
         draw = rng(seed)
         points = draw.normal(size=(int(draw.integers(8, 25)), int(draw.integers(1, 7))))
         clusters = int(draw.integers(2, 7))
-        theirs = KMeans(clusters, n_init=10, random_state=seed).fit_predict(points)  # pyright: ignore[reportArgumentType]
+        kmeans = KMeans(clusters, n_init=10, random_state=seed)  # pyright: ignore[reportArgumentType]
+        theirs = kmeans.fit_predict(points)
         ours = kmeans_small(points, clusters, rng(seed))
         ratios.append(inertia(points, ours) / inertia(points, theirs))
     assert np.mean(ratios) <= 1.1

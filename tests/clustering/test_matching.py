@@ -38,7 +38,8 @@ def test_it_is_the_best_of_all_permutations(seed: int) -> None:
 
 
 def test_a_cluster_of_newcomers_gets_a_new_number_or_a_free_one() -> None:
-    labels, before = [0, 0, 1, 1], [1, 1, -1, -1]
+    labels = [0, 0, 1, 1]
+    before = [1, 1, -1, -1]
     assert matched(labels, before, 2, new=True) == [1, 1, 2, 2]
     assert matched(labels, before, 2) == [1, 1, 0, 0]
 

@@ -78,14 +78,15 @@ def test_named_methods_keep_the_options_that_the_file_gives_them(tmp_path: Path)
     grid = read(tmp_path, methods=["fedprox", "fedgroup", "ifca"])
     assert methods(grid) == ["FedProx", "FedGroup", "IFCA"]
     assert grid.methods[0].entry["mu"] == 0.5
-    assert [one.entry["clusters"] for one in grid.methods[1:]] == [
-        4,
-        4,
-    ]  # IFCA's, and FedGroup means the same by it
+    # IFCA's, and FedGroup means the same by it.
+    assert [one.entry["clusters"] for one in grid.methods[1:]] == [4, 4]
 
 
 def test_a_file_lists_methods_with_options_and_labels(tmp_path: Path) -> None:
-    more = '[compare]\nmethods = ["ifca", {name = "ifca", clusters = 2, label = "IFCA with two"}, "local"]'
+    more = (
+        "[compare]\n"
+        'methods = ["ifca", {name = "ifca", clusters = 2, label = "IFCA with two"}, "local"]'
+    )
     grid = read(tmp_path, more)
     assert methods(grid) == ["IFCA", "IFCA with two", "Local"]
     assert [v.entry.get("clusters") for v in grid.methods] == [4, 2, None]
@@ -139,12 +140,14 @@ local = {epochs = 3}
         for rounds in (2, 4)
     ]
     assert len(grid.cells) == 16 * 3
-    first, last = grid.settings[0].raw, grid.settings[-1].raw
+    first = grid.settings[0].raw
+    last = grid.settings[-1].raw
+    # Changed key by key.
     assert first["data"] == {
         "name": "digits",
         "clients": 10,
         "classes_per_client": 2,
-    }  # changed key by key
+    }
     assert last["data"] == {"name": "synthetic", "clients": 12}  # named anew: replaced
     assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {
         "epochs": 3,
@@ -451,12 +454,7 @@ def test_a_named_server_optimizer_keeps_the_options_that_it_has(
     assert [
         one.config(lr.methods[0]).option_entries["server_optimizer"].values["lr"]
         for one in lr.settings
-    ] == [
-        1,
-        2,
-        1,
-        2,
-    ]
+    ] == [1, 2, 1, 2]
 
 
 def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own(
@@ -478,10 +476,7 @@ def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own
     assert [
         v.entry["clusters"]
         for v in read(tmp_path, sweeps=["method.clusters=2,3"], methods=[kmeans]).methods
-    ] == [
-        2,
-        3,
-    ]
+    ] == [2, 3]
     alone = read(tmp_path, sweeps=["method.clusters=2,3"], methods=["fedsim", "fedavg"])
     assert [v.entry.get("clusters") for v in alone.methods] == [2, 3, None]
     main = read(

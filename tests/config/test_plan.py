@@ -46,8 +46,7 @@ def test_arguments_by_position_are_named_in_messages() -> None:
 
 
 def test_numbers_of_numpy_become_plain() -> None:
-    numbers: list[Any] = [np.int64(3), np.int32(2)]
-    plan = Plan(*numbers)
+    plan = Plan(np.int64(3), np.int32(2))  # type: ignore[arg-type]
     assert plan == Plan(3, 2) and type(plan.rounds) is type(plan.cohort) is int
 
 

@@ -64,8 +64,9 @@ def test_text_labels_of_a_site_are_named_in_its_configuration(tmp_path: Path) ->
         site_data(values)
     data = site_data({**values, "label_names": ["well", "ill", "dead"]})
     assert (data.classes, data.y[:2].tolist()) == (3, [0, 1])
+    # Everywhere alike.
     assert site_data({**values, "label": "old"}).label_names == (
         "False",
         "True",
-    )  # everywhere alike
+    )
     assert site_data({"name": "digits"}).label_names is None

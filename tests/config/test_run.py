@@ -159,7 +159,7 @@ def test_data_with_a_path_are_a_file() -> None:
     assert load(None, ["data.path=my.csv"]).data.values == {
         "name": "file",
         "path": "my.csv",
-    }  # as it always was
+    }
 
 
 def test_a_file_alone_is_compared_with_nothing(tmp_path: Path) -> None:
@@ -346,11 +346,9 @@ def test_a_recipe_of_local_training() -> None:
         ],
     )
     expected = AdamW(10, 10, 0.03, 0.1, clip_norm=1.0, class_weights="balanced")
-    schedules = {
-        "schedule": Schedule("cosine", length=50, warmup=5),
-        "step_schedule": Schedule("linear"),
-    }
-    assert config.work == replace(expected, **schedules)
+    assert config.work == replace(
+        expected, schedule=Schedule("cosine", length=50, warmup=5), step_schedule=Schedule("linear")
+    )
     assert from_dict(config.description().sections).work == config.work
 
 

@@ -70,10 +70,8 @@ def test_what_is_written_for_a_method_wins() -> None:
 
 def test_a_default_is_not_carried() -> None:
     config = beside({"name": "fedgroup"}, "fedgrouprox", "flexcfl")
-    assert [entry.values["eta_g"] for entry in config.against] == [
-        0.01,
-        0.0,
-    ]  # each its own; FedGroup's 0.01 was not written
+    # Each its own; FedGroup's 0.01 was not written.
+    assert [entry.values["eta_g"] for entry in config.against] == [0.01, 0.0]
 
 
 def test_mechanisms_stay_where_they_were_written() -> None:
@@ -100,7 +98,8 @@ def test_mechanisms_stay_where_they_were_written() -> None:
 
 def test_an_option_that_does_not_go_with_the_methods_own_ones_is_left_out() -> None:
     """DBSCAN takes no number of clusters, and FL+HC none beside a distance."""
-    main, distance = {"name": "ifca", "clusters": 4}, {"name": "flhc", "distance": 2.0}
+    main = {"name": "ifca", "clusters": 4}
+    distance = {"name": "flhc", "distance": 2.0}
     config = beside(main, "hierarchical", {"name": "athena", "algorithm": "kmeans"}, distance)
     assert clusters_of(config) == {"hierarchical": None, "athena": 4, "flhc": None}
     assert clusters_of(
@@ -130,7 +129,8 @@ def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixtu
 def test_a_spelled_out_configuration_is_read_back_as_it_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A stored run of former versions, in which the methods had other numbers, goes on with these."""
+    """A stored run of former versions, in which the methods had other numbers,
+    goes on with these."""
     config = beside({"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 3}, "fesem")
     caplog.clear()
     assert from_dict(config.description().sections) == config
@@ -142,7 +142,8 @@ def test_a_comparison_carries_options_and_says_so_once(
 ) -> None:
     file = tmp_path / "study.toml"
     file.write_text(
-        '[data]\nname = "digits"\n[method]\nclusters = 5\n[compare]\nmethods = ["fedavg", "ifca", "flexcfl"]'
+        '[data]\nname = "digits"\n[method]\nclusters = 5\n'
+        '[compare]\nmethods = ["fedavg", "ifca", "flexcfl"]'
     )
     for names in (None, ["fedavg", "ifca", "flexcfl"]):
         grid = load(file, methods=names)
@@ -207,7 +208,6 @@ def test_the_configured_clusters_of_an_entry() -> None:
         == configured_clusters({"name": "m:Mine", "clusters": 4})
         == 4
     )
-    assert (
-        configured_clusters({"name": "fedsim", "clusters": 4}) is None
-    )  # one model, whatever the clusters of a cohort
+    # One model, whatever the clusters of a cohort.
+    assert configured_clusters({"name": "fedsim", "clusters": 4}) is None
     assert configured_clusters({"name": "fedavg"}) is None

@@ -11,7 +11,9 @@ from fedkin.core.client_memory import ClientMemory, OwnMemory
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory
 
-VECTOR, COUNT, PLACE = Memory("P"), Memory("", np.int64), Memory("2 C", np.int32, "assignment")
+VECTOR = Memory("P")
+COUNT = Memory("", np.int64)
+PLACE = Memory("2 C", np.int32, "assignment")
 DECLARED = {"vector": VECTOR, "count": COUNT, "place": PLACE}
 SOME = np.array([3, 1])
 
@@ -21,7 +23,9 @@ def memory(clients: int = 5, **options: Any) -> ClientMemory:
 
 
 def write(kept: ClientMemory, name: str, clients: np.ndarray, values: Any) -> None:
-    kept.write("keep", name, DECLARED[name], clients, np.asarray(values))
+    kept.write(
+        task="keep", name=name, memory=DECLARED[name], clients=clients, values=np.asarray(values)
+    )
 
 
 def own(kept: ClientMemory, client: int = 3) -> OwnMemory:
@@ -41,7 +45,8 @@ def filled() -> ClientMemory:
 
 
 def test_nothing_is_kept_at_first() -> None:
-    kept, default = memory(), np.ones((2, 3))
+    kept = memory()
+    default = np.ones((2, 3))
     assert not kept.has("vector", SOME).any()
     assert kept.read("vector", SOME, default) is default
     assert kept.arrays() == {} and kept.changes == 0
@@ -74,7 +79,8 @@ def test_a_second_array_takes_the_place_of_the_first() -> None:
 
 
 def test_values_may_change_afterwards() -> None:
-    kept, values = memory(), np.ones((1, 3), np.float32)
+    kept = memory()
+    values = np.ones((1, 3), np.float32)
     write(kept, "vector", SOME[:1], values)
     values[:] = 0
     kept.read("vector", SOME[:1], values)[:] = 5
@@ -101,7 +107,8 @@ def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
 
 
 def test_a_checkpoint() -> None:
-    kept, other = filled(), memory()
+    kept = filled()
+    other = memory()
     arrays = kept.arrays()
     assert set(arrays) == {f"clients/{name}{state}" for name in DECLARED for state in ("", ".kept")}
     other.restore({**arrays, "something else": np.zeros(2)})
@@ -146,7 +153,8 @@ def test_an_array_that_is_not_kept() -> None:
 
 @pytest.mark.parametrize("use", ["read", "get", "in", "write"])
 def test_memory_that_the_task_does_not_declare(use: str) -> None:
-    """Not written, and not read either: a name with a slip would be a memory that is always empty."""
+    """Not written, and not read either:
+    a name with a slip would be a memory that is always empty."""
     mine = own(filled())
     uses = {
         "read": lambda: mine["vectr"],
@@ -154,7 +162,10 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
         "in": lambda: "vectr" in mine,
         "write": lambda: mine.__setitem__("vectr", np.zeros(3)),
     }
-    message = "task keep, client 3, memory vectr: the task's `memory` does not declare it; it declares vector, count, place"
+    message = (
+        "task keep, client 3, memory vectr: the task's `memory` does not declare it; "
+        "it declares vector, count, place"
+    )
     with pytest.raises(TaskError, match=message):
         uses[use]()
 
@@ -195,7 +206,10 @@ def test_arrays_that_cannot_be_kept(name: str, value: Any, message: str) -> None
 
 def test_another_shape_than_others_keep() -> None:
     kept = filled()
-    message = r"task keep, client 2, memory vector: expected the axes \[P\], as \[3\] is kept, got the shape \[4\]"
+    message = (
+        r"task keep, client 2, memory vector: expected the axes \[P\], as \[3\] is kept, "
+        r"got the shape \[4\]"
+    )
     with pytest.raises(TaskError, match=message):
         own(kept, 2)["vector"] = np.zeros(4, np.float32)
 
@@ -279,7 +293,8 @@ def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(
 
 def test_columns_of_a_checkpoint_are_told_from_other_arrays() -> None:
     """Whatever else a world or a run stores, and whatever a memory is called."""
-    kept, other = filled(), memory()
+    kept = filled()
+    other = memory()
     others = {"count": np.ones(5), "registry": np.ones(2), "watch.kept": np.ones(5, np.int8)}
     arrays = kept.arrays()
     assert not arrays.keys() & others.keys() and all(name.startswith("clients/") for name in arrays)

@@ -1,4 +1,5 @@
-"""NumPy's numbers as options: the same objects, printed and stored alike, as Python's numbers make."""
+"""NumPy's numbers as options: the same objects, printed and stored alike,
+as Python's numbers make."""
 
 import dataclasses
 import json

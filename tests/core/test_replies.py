@@ -149,7 +149,9 @@ def test_parts_of_two_builders_are_one_reply() -> None:
 
 def test_means_from_rows_are_those_of_the_portions() -> None:
     """Bit for bit, whatever the order of the rows: they are added in the order of client ids."""
-    rng, clients, index = np.random.default_rng(0), np.array([9, 3, 7, 5]), np.array([0, 1, 0, 0])
+    rng = np.random.default_rng(0)
+    clients = np.array([9, 3, 7, 5])
+    index = np.array([0, 1, 0, 0])
     rows = rng.normal(size=(4, 3)).astype(np.float32) * np.array(
         [[1e8], [1], [-1e8], [1e-3]], np.float32
     )
@@ -163,7 +165,8 @@ def test_means_from_rows_are_those_of_the_portions() -> None:
     order = np.array([1, 3, 0])  # those that arrived, by id
     arrays = {name: values[order] for name, values in {"update": rows, **own}.items()}
     builder.add(order, arrays | {"total": np.zeros((3, 2))})
-    got, expected = mean_reply(task, single, clients), builder.reply()
+    got = mean_reply(task, single, clients)
+    expected = builder.reply()
     np.testing.assert_array_equal(got.update, expected.update)
     np.testing.assert_array_equal(got.weight, expected.weight)
     np.testing.assert_array_equal(got.weight, [7, 5])
@@ -172,7 +175,8 @@ def test_means_from_rows_are_those_of_the_portions() -> None:
 
 def test_the_vector_whose_mean_a_task_wants() -> None:
     long = floats("P", np.float32, missing=0.0, over="model", norm_checked=True)
-    by_row, two = Sums(update=replace(long, over="row"), **BY), Sums(update=long, other=long, **BY)
+    by_row = Sums(update=replace(long, over="row"), **BY)
+    two = Sums(update=long, other=long, **BY)
 
     class OneVector(Averaged):
         up = Sums(update=long, head=replace(long, norm_checked=False), **BY)
@@ -191,8 +195,9 @@ def test_the_vector_whose_mean_a_task_wants() -> None:
             return None
 
     expected = {OneVector: "update", VectorByRow: None, TwoVectors: None, MeansOnly: None}
-    fields = np.zeros((2, 3), np.float32), np.zeros(2, np.int64)
-    assert {kind: mean_vector(kind(*fields)) for kind in expected} == expected
+    rows = np.zeros((2, 3), np.float32)
+    numbers = np.zeros(2, np.int64)
+    assert {kind: mean_vector(kind(rows, numbers)) for kind in expected} == expected
 
 
 # --- arrays that do not fit
@@ -259,10 +264,15 @@ def test_nothing_of_a_refused_portion_is_used() -> None:
 def test_arrays_without_rows() -> None:
     known = {"total": floats("C")}
     np.testing.assert_array_equal(
-        check_arrays(Measured(), {"total": np.ones(2)}, known, None, SIZES)["total"], [1, 1]
+        check_arrays(
+            task=Measured(), arrays={"total": np.ones(2)}, known=known, rows=None, sizes=SIZES
+        )["total"],
+        [1, 1],
     )
     with pytest.raises(TaskError, match=r"task measured: expected total of shape \[2\]"):
-        check_arrays(Measured(), {"total": np.ones((1, 2))}, known, None, SIZES)
+        check_arrays(
+            task=Measured(), arrays={"total": np.ones((1, 2))}, known=known, rows=None, sizes=SIZES
+        )
 
 
 # --- numbers that cannot be: the row is left out
@@ -299,7 +309,8 @@ def test_bounds_hold_where_numbers_need_not_be_finite() -> None:
 def test_every_fault_of_a_row_is_named() -> None:
     builder = ReplyBuilder(averaged(3), 3, SIZES)
     part = {"update": np.zeros((3, 3), np.float32), "total": np.ones((3, 2))}
-    part["update"][1], part["total"][1:] = np.nan, np.inf
+    part["update"][1] = np.nan
+    part["total"][1:] = np.inf
     builder.add(
         np.arange(3), part | {"examples": np.array([2, 2, 2]), "model_index": np.array([0, 0, 1])}
     )

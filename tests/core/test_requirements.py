@@ -223,7 +223,10 @@ def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
 
 
 def test_a_detector_is_refused_by_other_methods() -> None:
-    words = "FedAvg trains a model with a score for every class, and the model is a detector; see model.name"
+    words = (
+        "FedAvg trains a model with a score for every class, and the model is a detector; "
+        "see model.name"
+    )
     with pytest.raises(ConfigError, match=words):
         check_model(fk.FedAvg(), replace(SPEC, detects=True))
 
@@ -265,8 +268,10 @@ def test_what_disappoints_is_a_warning(method: Any, words: list[str]) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_where_a_method_runs(name: str) -> None:
     """Methods between peers need no server, the others do; the oracle runs in simulations only."""
-    method, peers = METHODS[name](), bool(CASES[name].needs.get("peers"))
-    on_server, on_peers = server_refusal(method), peers_refusal(method)
+    method = METHODS[name]()
+    peers = bool(CASES[name].needs.get("peers"))
+    on_server = server_refusal(method)
+    on_peers = peers_refusal(method)
     assert (on_server is None) == (not peers)
     assert (on_peers is None) == (peers and name != "oracle")
     refusals = [text for text in (on_server, on_peers) if text]

@@ -35,10 +35,8 @@ def test_the_kinds_of_arrays() -> None:
 
 
 def test_rows_and_sums_say_what_their_arrays_are_over() -> None:
-    rows, sums = (
-        Rows(own=floats(), total=floats(over="all")),
-        Sums(total=floats(), mean=floats(over="model"), **BY),
-    )
+    rows = Rows(own=floats(), total=floats(over="all"))
+    sums = Sums(total=floats(), mean=floats(over="model"), **BY)
     assert {name: array.over for name, array in rows.arrays.items()} == {
         "own": "row",
         "total": "all",

@@ -59,7 +59,8 @@ def test_no_rows_at_all(rows: int) -> None:
 
 
 def test_a_version_leaves_the_one_before_as_it_is_and_shares_its_rows() -> None:
-    before, rows = SharedRows.of(ARRAY), np.full((2, 3), 7, np.float32)
+    before = SharedRows.of(ARRAY)
+    rows = np.full((2, 3), 7, np.float32)
     after = before.replaced(np.array([2, 0]), rows)
     rows[:] = 9
     np.testing.assert_array_equal(before, ARRAY)
@@ -83,7 +84,8 @@ def test_equal_rows_are_in_memory_once() -> None:
 
 
 def test_what_is_computed_of_a_shared_row_serves_all_that_share_it() -> None:
-    row, other = np.zeros(2, np.float32), np.ones(2, np.float32)
+    row = np.zeros(2, np.float32)
+    other = np.ones(2, np.float32)
     table = SharedRows([row, other, row, row, row.copy()])
     rows, own = table.distinct(np.array([2, 1, 0, 4, 1]))
     assert len(rows) == 3

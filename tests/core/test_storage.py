@@ -107,7 +107,8 @@ def test_the_innermost_path_is_named(tmp_path: Path) -> None:
 def test_what_was_added_to_a_file_is_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, synced = tmp_path / "lines", []
+    path = tmp_path / "lines"
+    synced = []
     append_line(path, "first")
     with monkeypatch.context() as disk:
         disk.setattr(file_system, "sync", synced.append)

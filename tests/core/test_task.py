@@ -29,7 +29,8 @@ from fedkin.core.task_registry import RESERVED, all_tasks, find_task
 from fedkin.core.training import LocalTraining
 
 KNOWN = {"P": 4, "C": 3, "d": 2}
-MODELS, VECTORS = np.zeros((3, 4), np.float32), np.zeros((2, 4), np.float32)
+MODELS = np.zeros((3, 4), np.float32)
+VECTORS = np.zeros((2, 4), np.float32)
 CLIENTS = np.array([7, 5, 7, 9])
 EVERY = np.ones(4, bool)
 
@@ -101,7 +102,8 @@ def test_a_class_that_is_defined_again_takes_the_place_of_its_former_self() -> N
 
         return Again
 
-    first, second = define(), define()
+    first = define()
+    second = define()
     assert first is not second and find_task("again") is second
 
 
@@ -256,7 +258,8 @@ def test_bytes_of_every_field() -> None:
     """Shared arrays go to each client once, chosen models where a row names them, and a number is
     four bytes."""
     index = np.array([0, 1, 0, 2])  # client 7 has two rows of model 0
-    three, two = 3, 2
+    three = 3
+    two = 2
     for task, down in (
         (EveryWayDown(MODELS, model_index=index), three * 4),
         (EveryWayDown(MODELS), 3 * three * 4),  # all models to all clients

@@ -150,9 +150,9 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         "task defined: a memory cannot be called 'mine.kept'; choose another name",
     ),
     "a lifetime with a slip": (
-        lambda: Memory(lifetime="rounds"),
+        lambda: Memory(lifetime="rounds"),  # type: ignore[arg-type]
         "the lifetime of a memory is 'run' or 'assignment'",
-    ),  # type: ignore[arg-type]
+    ),
     "memory of objects": (
         lambda: Memory("", object),
         "a memory is of floats, signed integers or bool, got",

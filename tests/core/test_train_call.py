@@ -39,7 +39,10 @@ def test_rows_of_a_call_keep_all_that_is_theirs() -> None:
     np.testing.assert_array_equal(part.num_steps, [3, 1])
     np.testing.assert_array_equal(part.work.epochs, [3, 1])
     assert part.terms is not None and part.mixed is not None and part.weights is not None
-    for selected, whole in zip((*part.terms, *part.mixed), (*TERMS, *CALL.mixed), strict=True):  # type: ignore[misc]
+    assert CALL.mixed is not None
+    selected_arrays = (*part.terms, *part.mixed)
+    whole_arrays = (*TERMS, *CALL.mixed)
+    for selected, whole in zip(selected_arrays, whole_arrays, strict=True):
         np.testing.assert_array_equal(selected, whole[ROWS])
     assert [weights.tolist() for weights in part.weights] == [[0.1, 0.2, 0.3], [1.0, 1.0]]
 

@@ -22,7 +22,8 @@ from fedkin.data.parquet import ParquetFeatures
 
 M = 50
 X = np.random.default_rng(0).normal(size=(M, 3))
-Y, OWNERS = np.arange(M) % 2, np.arange(M) % 5
+Y = np.arange(M) % 2
+OWNERS = np.arange(M) % 5
 
 
 def write_npz(folder: Path, **arrays: Any) -> Path:
@@ -105,7 +106,8 @@ def test_groups_of_a_parquet_file_are_read_once_and_in_order(
 ) -> None:
     import pyarrow.parquet as pq
 
-    features, read = ParquetFeatures(write_parquet(tmp_path), ["f0", "f1", "f2"]), []
+    features = ParquetFeatures(write_parquet(tmp_path), ["f0", "f1", "f2"])
+    read = []
     whole = pq.ParquetFile.read_row_group
     monkeypatch.setattr(
         pq.ParquetFile,
@@ -124,9 +126,8 @@ def test_a_data_set_of_hugging_face_is_packed_a_block_at_a_time(tmp_path: Path) 
         "image", column
     )
     packed = fk.data.pack(lambda: fk.data.from_hf(rows, by="who"), tmp_path / "packed")
-    np.testing.assert_array_equal(
-        packed.x, images
-    )  # numbers of a column of arrays stay as they are
+    # Numbers of a column of arrays stay as they are.
+    np.testing.assert_array_equal(packed.x, images)
     assert data_digest(packed) == data_digest(fk.data.from_hf(rows, by="who"))
 
 
@@ -188,7 +189,9 @@ def test_arrays_that_the_user_mapped_and_whose_file_changes_under_a_run(
     path = tmp_path / "x.npy"
     np.save(path, X.astype(np.float32))
     own = Ragged.of(np.array_split(np.arange(M), 5))
-    data = FederatedData("mapped", np.load(path, mmap_mode="r"), Y, 2, own, own)
+    data = FederatedData(
+        name="mapped", x=np.load(path, mmap_mode="r"), y=Y, classes=2, train=own, test=own
+    )
 
     def damage(record: dict[str, Any]) -> None:
         if record["round"] == 1:

@@ -84,9 +84,8 @@ def test_names_with_one_checksum_are_told_apart() -> None:
 def test_a_million_names_are_two_arrays() -> None:
     column = ClientNames.of(f"client {i}" for i in range(1_000_000))
     assert len(column) == 1_000_000 and column[999_999] == "client 999999"
-    assert (
-        column.nbytes < 25e6
-    )  # 8 bytes and the letters each; a tuple of strings takes more than 60 MB
+    # 8 bytes and the letters each; a tuple of strings takes more than 60 MB.
+    assert column.nbytes < 25e6
     assert column.positions("client 123456").tolist() == [123456]
 
 
@@ -165,7 +164,8 @@ def test_damaged_names_are_refused(data: FederatedData, tmp_path: Path) -> None:
     folder = tmp_path / "d"
     pack(data, folder)
     path = folder / "client_names.text.npy"
-    whole, content = np.load(path), path.read_bytes()
+    whole = np.load(path)
+    content = path.read_bytes()
     np.save(path, np.where(whole == ord("n"), 255, whole).astype(np.uint8))
     with pytest.raises(DataError, match="its files are not what was packed"):
         verify(folder)

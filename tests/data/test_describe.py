@@ -18,12 +18,12 @@ def toy(true_clusters: bool = False) -> FederatedData:
     """Three clients: one of two classes, one of a single sample, one with a shared sample; class 3
     is empty."""
     return FederatedData(
-        "toy",
-        np.zeros((6, 2, 3), np.float32),
-        np.array([0, 0, 1, 2, 1, 0]),
-        4,
-        Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([2, 4])]),
-        Ragged.of([np.array([5]), np.array([], np.int64), np.array([], np.int64)]),
+        name="toy",
+        x=np.zeros((6, 2, 3), np.float32),
+        y=np.array([0, 0, 1, 2, 1, 0]),
+        classes=4,
+        train=Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([2, 4])]),
+        test=Ragged.of([np.array([5]), np.array([], np.int64), np.array([], np.int64)]),
         true_clusters=np.array([1, 0, 1]) if true_clusters else None,
     )
 
@@ -48,12 +48,19 @@ def text(vocabulary: tuple[str, ...], vectors: np.ndarray | None = None) -> Fede
     """Two clients with a sample or two of four words each; word 0 is padding where the vocabulary
     says so."""
     x = np.array([[1, 2, 0, 0], [2, 2, 2, 1], [1, 0, 0, 0], [0, 0, 0, 0]], np.int32)
-    train, test = (
-        Ragged.of([np.array([0, 1]), np.array([2])]),
-        Ragged.of([np.array([3]), np.array([3])]),
-    )
+    train = Ragged.of([np.array([0, 1]), np.array([2])])
+    test = Ragged.of([np.array([3]), np.array([3])])
     y = np.array([0, 1, 0, 1])
-    return FederatedData("words", x, y, 2, train, test, vocabulary=vocabulary, vectors=vectors)
+    return FederatedData(
+        name="words",
+        x=x,
+        y=y,
+        classes=2,
+        train=train,
+        test=test,
+        vocabulary=vocabulary,
+        vectors=vectors,
+    )
 
 
 def test_table_of_text() -> None:

@@ -64,7 +64,8 @@ def web(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     server.server_close()
 
 
-A, B = b"first file" * 1000, b"second file" * 500
+A = b"first file" * 1000
+B = b"second file" * 500
 TOY = Source(
     "toy", {"a.bin": md5(A), "b.bin": md5(B)}, folders=("TOY", "toy"), url="http://127.0.0.1:9/"
 )

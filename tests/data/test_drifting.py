@@ -30,7 +30,8 @@ def test_labels() -> None:
     sine, circle, sea = (
         made(name) if name != "sea" else made(name, noise=0) for name in ("sine", "circle", "sea")
     )
-    below, concept = sine.x[:, 1] <= np.sin(sine.x[:, 0]), concept_of_samples(sine)
+    below = sine.x[:, 1] <= np.sin(sine.x[:, 0])
+    concept = concept_of_samples(sine)
     assert np.array_equal(sine.y, np.where(concept == 0, below, ~below)) and set(concept) == {0, 1}
     rounds = [(0.2, 0.5, 0.15), (0.6, 0.5, 0.25)]
     outside = [np.hypot(circle.x[:, 0] - a, circle.x[:, 1] - b) > r for a, b, r in rounds]
@@ -41,7 +42,8 @@ def test_labels() -> None:
 
 
 def test_ten_percent_of_seas_labels_are_inverted() -> None:
-    plain, noisy = made("sea", noise=0, samples=500), made("sea", samples=500)
+    plain = made("sea", noise=0, samples=500)
+    noisy = made("sea", samples=500)
     assert np.array_equal(plain.x, noisy.x) and 0.09 < (plain.y != noisy.y).mean() < 0.11
 
 

@@ -90,10 +90,11 @@ def test_with_rows_does_not_read_the_samples() -> None:
 def test_label_counts_by_hand() -> None:
     data = FederatedData(**GOOD)
     assert data.clients == 2
+    # Class 3 is empty, client 1 has one sample.
     assert data.label_counts().tolist() == [
         [1, 1, 0, 0],
         [1, 0, 0, 0],
-    ]  # class 3 is empty, client 1 has one sample
+    ]
     assert data.label_counts("test").tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
     with pytest.raises(DataError, match="split must be"):
         data.label_counts("valid")
@@ -173,19 +174,37 @@ WHOLE = (
 )
 TYPES = {  # one wrong type each, and what is said of it
     "": "made toy",
-    "y=np.array([0.75, 1.5])": "DataError: toy: labels must be integers in an array [M], got float64 of shape (2,)",
-    "y=np.array(['a', 'b'])": "DataError: toy: labels must be integers in an array [M], got <U1 of shape (2,)",
+    "y=np.array([0.75, 1.5])": (
+        "DataError: toy: labels must be integers in an array [M], got float64 of shape (2,)"
+    ),
+    "y=np.array(['a', 'b'])": (
+        "DataError: toy: labels must be integers in an array [M], got <U1 of shape (2,)"
+    ),
     "y=[0, 1]": "DataError: toy: labels must be integers in an array [M], got list",
-    "y=np.array([[0], [1]])": "DataError: toy: labels must be integers in an array [M], got int64 of shape (2, 1)",
-    "x=np.array(['a', 'b'])": "DataError: toy: x must be numbers in an array [M, ...], got <U1 of shape (2,)",
+    "y=np.array([[0], [1]])": (
+        "DataError: toy: labels must be integers in an array [M], got int64 of shape (2, 1)"
+    ),
+    "x=np.array(['a', 'b'])": (
+        "DataError: toy: x must be numbers in an array [M, ...], got <U1 of shape (2,)"
+    ),
     "x=np.float32(1)": "DataError: toy: x must be numbers in an array [M, ...], got float32",
     "classes=2.5": "DataError: toy: classes must be an integer of at least 1, got 2.5",
     "train=[[0], [1]]": "DataError: toy: train must be a Ragged (Ragged.of makes one), got list",
-    "train=Ragged(np.array([0.0, 1.0]), np.arange(3))": "DataError: toy: train.rows must be signed integers",
-    "train=Ragged(np.arange(2), np.array([0, 1.5, 2]))": "DataError: toy: train.offsets must be signed integers",
-    "train=Ragged(np.arange(2), np.arange(3, dtype=np.uint64))": "DataError: toy: train.offsets must be signed",
-    "y=np.zeros((0, 2), int)": "DataError: toy: labels must be integers in an array [M], got int64 of shape (0, 2)",
-    "true_clusters=np.array([0.5, 1])": "DataError: toy: true_clusters must be integers from 0 in an array",
+    "train=Ragged(np.array([0.0, 1.0]), np.arange(3))": (
+        "DataError: toy: train.rows must be signed integers"
+    ),
+    "train=Ragged(np.arange(2), np.array([0, 1.5, 2]))": (
+        "DataError: toy: train.offsets must be signed integers"
+    ),
+    "train=Ragged(np.arange(2), np.arange(3, dtype=np.uint64))": (
+        "DataError: toy: train.offsets must be signed"
+    ),
+    "y=np.zeros((0, 2), int)": (
+        "DataError: toy: labels must be integers in an array [M], got int64 of shape (0, 2)"
+    ),
+    "true_clusters=np.array([0.5, 1])": (
+        "DataError: toy: true_clusters must be integers from 0 in an array"
+    ),
     "y=np.array([0, 1], np.uint64)": "made toy",
 }
 

@@ -71,7 +71,8 @@ def test_missing_file_and_folder_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_images_and_labels_must_fit(tmp_path: Path, to_idx: Callable[[np.ndarray], bytes]) -> None:
-    images, labels = tmp_path / "images", tmp_path / "labels"
+    images = tmp_path / "images"
+    labels = tmp_path / "labels"
     images.write_bytes(to_idx(np.zeros((3, 2, 2), np.uint8)))
     labels.write_bytes(to_idx(np.array([0, 1, 9], np.uint8)))
     x, y = read_idx_pair(images, labels)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,10 @@ def test_clients_by_their_ids() -> None:
     )
     assert data.x.dtype == np.float32 and data.x.tolist() == X.tolist() and data.label_names is None
     assert sorted(np.concatenate([data.train[0], data.test[0]])) == list(range(10, 20))
-    assert data.train.sizes.tolist() == [8, 8] and data.test.sizes.tolist() == [
-        2,
-        2,
-    ]  # a fifth tests
-    again, other = from_arrays(X, Y, clients=WHO), from_arrays(X, Y, clients=WHO, seed=1)
+    # A fifth tests.
+    assert data.train.sizes.tolist() == [8, 8] and data.test.sizes.tolist() == [2, 2]
+    again = from_arrays(X, Y, clients=WHO)
+    other = from_arrays(X, Y, clients=WHO, seed=1)
     assert np.array_equal(data.test.rows, again.test.rows) and not np.array_equal(
         data.test.rows, other.test.rows
     )
@@ -87,7 +87,8 @@ def test_any_partition(partition: str) -> None:
 
 
 def test_options_of_a_partition() -> None:
-    y, x = np.tile(np.arange(4), 100), np.zeros((400, 1))
+    y = np.tile(np.arange(4), 100)
+    x = np.zeros((400, 1))
     shards = from_arrays(x, y, partition="shards", num_clients=4, classes_per_client=1, test=0)
     assert (shards.label_counts() > 0).sum(axis=1).tolist() == [1, 1, 1, 1]
     even = from_arrays(x, y, partition="dirichlet", num_clients=4, alpha=1e6, test=0).label_counts()
@@ -320,13 +321,14 @@ def test_what_a_frame_is_and_whose() -> None:
 
 def test_a_small_alpha_needs_a_smaller_minimum() -> None:
     rng = np.random.default_rng(0)
-    samples = rng.normal(size=(3000, 4)), rng.integers(5, size=3000)
-    options: dict[str, Any] = {"partition": "dirichlet", "alpha": 0.1, "num_clients": 30}
+    x = rng.normal(size=(3000, 4))
+    y = rng.integers(5, size=3000)
+    by_dirichlet = partial(from_arrays, x, y, partition="dirichlet", alpha=0.1, num_clients=30)
     with pytest.raises(DataError, match="a smaller min_samples"):
-        from_arrays(*samples, **options)
-    owned = from_arrays(*samples, **options, min_samples=2)
+        by_dirichlet()
+    owned = by_dirichlet(min_samples=2)
     assert len(owned.train.sizes) == 30 and (owned.train.sizes + owned.test.sizes).min() >= 2
     with pytest.raises(ConfigError, match="min_samples = 2 does not apply to partition 'iid'"):
-        from_arrays(*samples, partition="iid", num_clients=30, min_samples=2)
+        from_arrays(x, y, partition="iid", num_clients=30, min_samples=2)
     with pytest.raises(ConfigError, match="min_samples = 2 belongs to a partition"):
-        from_arrays(*samples, clients=np.arange(3000) % 30, min_samples=2)
+        from_arrays(x, y, clients=np.arange(3000) % 30, min_samples=2)

@@ -42,7 +42,8 @@ def test_clients_by_a_column() -> None:
 
 
 def test_client_is_the_same_as_by() -> None:
-    data, same = from_hf(rows(), by="who"), from_hf(rows(), client="who")
+    data = from_hf(rows(), by="who")
+    same = from_hf(rows(), client="who")
     assert same.client_names == data.client_names and same.columns == data.columns
     assert same.train.rows.tolist() == data.train.rows.tolist() and same.feature_names == (
         "age",

@@ -58,7 +58,8 @@ def test_a_dataset_per_client() -> None:
 
 def test_a_loader_that_shuffles_is_read_in_the_order_of_its_dataset() -> None:
     loaders = [DataLoader(one, batch_size=3, shuffle=True, drop_last=True) for one in THREE]
-    first, second = from_torch(loaders), from_torch(loaders)
+    first = from_torch(loaders)
+    second = from_torch(loaders)
     assert np.array_equal(first.x, from_torch(THREE).x) and np.array_equal(first.x, second.x)
     assert np.array_equal(first.train.rows, second.train.rows)
     assert len(from_torch([DataLoader(THREE[0], batch_size=None)]).x) == 10
@@ -162,7 +163,10 @@ class Endless(IterableDataset[Any]):
             [DataLoader(THREE[0], sampler=RandomSampler(THREE[0], num_samples=3))],
             "draws with a RandomSampler",
         ),
-        ([DataLoader(THREE[0], batch_sampler=[[0, 1]])], "draws with a list"),  # type: ignore[arg-type]
+        (
+            [DataLoader(THREE[0], batch_sampler=[[0, 1]])],  # type: ignore[arg-type]
+            "draws with a list",
+        ),
         ([DataLoader(THREE[0], collate_fn=list)], "collate_fn of its own"),
         ([Subset(THREE[0], [])], "client 0 has no samples"),
         ([Pairs([([1.0], 0), ([1.0], "a")])], "labels must be of one type"),

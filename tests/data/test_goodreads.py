@@ -42,14 +42,14 @@ def sentences(places: Path) -> Path:
 def counts(places: Path) -> Path:
     """Two users; the second has no test sample."""
     (places / "FedGoodreads").mkdir(exist_ok=True)
-    arrays = {
-        "x": np.array([[0, 7, 1], [1, 0, 0], [2, 0, 3], [0, 0, 255]], np.uint8),
-        "y": np.array([1, 0, 1, 0]),
-        "client_id": np.array([0, 1, 0, 0]),
-        "split": np.array([0, 0, 0, 1]),
-        "users": np.array(["u", "v"]),
-    }
-    np.savez(places / "FedGoodreads" / "fed_goodreads_counts.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(
+        places / "FedGoodreads" / "fed_goodreads_counts.npz",
+        x=np.array([[0, 7, 1], [1, 0, 0], [2, 0, 3], [0, 0, 255]], np.uint8),
+        y=np.array([1, 0, 1, 0]),
+        client_id=np.array([0, 1, 0, 0]),
+        split=np.array([0, 0, 0, 1]),
+        users=np.array(["u", "v"]),
+    )  # type: ignore[arg-type]
     return places / "FedGoodreads"
 
 
@@ -223,9 +223,8 @@ def test_the_recipe(name: str, tmp_path: Path) -> None:
     for u, user in enumerate(data.client_names):
         expected = {" ".join(sorted(text.split())) for _, text in about(int(user[-1]))}
         texts = texts_of(data, u)
-        assert set(texts) <= expected and len(set(texts)) == len(
-            texts
-        )  # this user's own, none twice
+        # This user's own, none twice.
+        assert set(texts) <= expected and len(set(texts)) == len(texts)
         labels = data.y[np.concatenate([data.train[u], data.test[u]])]
         assert labels.tolist() == ["dies" in text for text in texts]
         n = len(labels)
@@ -239,9 +238,8 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
     data = goodreads(path=path, clients=3, min_df=8)
     assert data.x.shape[1] == len(words.vocabulary_) < len(VOCABULARY)
     dies = sorted(words.vocabulary_).index("dies")
-    assert np.array_equal(
-        data.x[:, dies], data.y
-    )  # columns are in alphabetical order, and the right way round
+    # Columns are in alphabetical order, and the right way round.
+    assert np.array_equal(data.x[:, dies], data.y)
     with pytest.raises(
         DataError,
         match=r"r\.json\.gz: no word occurs in 1000 sentences, the commonest in 80; take a",
@@ -251,10 +249,8 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
 
 def test_counts_and_text_are_of_the_same_sentences(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
-    counted, texts = (
-        goodreads(path=path, clients=4, min_df=1),
-        goodreads(path=path, clients=4, text=True, length=6),
-    )
+    counted = goodreads(path=path, clients=4, min_df=1)
+    texts = goodreads(path=path, clients=4, text=True, length=6)
     assert counted.client_names == texts.client_names and np.array_equal(counted.y, texts.y)
     assert np.array_equal(counted.train.rows, texts.train.rows)
     assert texts.vocabulary is not None
@@ -281,9 +277,8 @@ def test_too_few_users(tmp_path: Path) -> None:
         DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"
     ):
         goodreads(path=path, clients=7, min_df=1)
-    with pytest.raises(
-        DataError, match=r"0 of 8 users .* in the first 8 reviews"
-    ):  # nobody has three of each in one
+    # Nobody has three of each in one.
+    with pytest.raises(DataError, match=r"0 of 8 users .* in the first 8 reviews"):
         goodreads(path=path, reviews=8, clients=1, min_df=1)
 
 
@@ -314,9 +309,8 @@ def test_broken_lines_are_refused(line: bytes, message: str, tmp_path: Path) -> 
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(DataError, match=rf"r\.json: {message}"):
         goodreads(path=path, clients=1, min_df=1)
-    with pytest.raises(
-        DataError, match="0 of 2 users"
-    ):  # lines beyond those asked for are not read
+    # Lines beyond those asked for are not read.
+    with pytest.raises(DataError, match="0 of 2 users"):
         goodreads(path=path, reviews=2, clients=1, min_df=1)
 
 
@@ -359,7 +353,8 @@ def test_the_real_counts(real: Path) -> None:
 
 
 def test_the_real_sentences(real: Path) -> None:
-    counted, data = goodreads(), goodreads(text=True)
+    counted = goodreads()
+    data = goodreads(text=True)
     assert (
         data.x.shape == (485, 40)
         and data.client_names == counted.client_names

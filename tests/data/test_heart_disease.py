@@ -43,7 +43,8 @@ def patient(rng: np.random.Generator, ill: int) -> list[str]:
 
 def uci(patients: int = 20) -> dict[str, str]:
     """Four small files in UCI's form; the first patient of each has an unknown cholesterol."""
-    rng, files = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    files = {}
     for name in HEART.files:
         rows = [patient(rng, i % 2) for i in range(patients)]
         rows[0][COLUMNS.index("chol")] = "?"
@@ -76,9 +77,8 @@ def test_flambys_split(real: Path) -> None:
     positives = data.label_counts("train") + data.label_counts("test")
     assert positives[:, 1].tolist() == [139, 98, 45, 101]
     larger = data.label_counts("test").max(axis=1) / data.test.sizes
-    np.testing.assert_allclose(
-        larger, [0.538, 0.629, 0.938, 0.778], atol=5e-4
-    )  # another draw would have others
+    # Another draw would have others.
+    np.testing.assert_allclose(larger, [0.538, 0.629, 0.938, 0.778], atol=5e-4)
 
 
 @pytest.mark.parametrize("scaling", ["hospital", "pooled"])
@@ -151,9 +151,8 @@ def test_downloaded_once_and_checked(
 ) -> None:
     url, folder = site
     place(uci(), folder)
-    monkeypatch.setattr(
-        MODULE, "HEART", replace(MODULE.HEART, url=url)
-    )  # with the checksums of these files
+    # With the checksums of these files.
+    monkeypatch.setattr(MODULE, "HEART", replace(MODULE.HEART, url=url))
     data = make()
     assert sorted(path.name for path in (cache_folder() / "HeartDisease").iterdir()) == sorted(
         HEART.files

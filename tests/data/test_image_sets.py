@@ -140,9 +140,8 @@ def test_tested_on_all_classes(partition: str) -> None:
         digits(partition=partition, clients=10, tested=tested) for tested in ("own", "iid")
     )
     assert np.array_equal(own.train.rows, all_classes.train.rows)
-    assert np.array_equal(
-        np.sort(own.test.rows), np.sort(all_classes.test.rows)
-    )  # so that none of them trains
+    # So that none of them trains.
+    assert np.array_equal(np.sort(own.test.rows), np.sort(all_classes.test.rows))
     assert (
         np.ptp(all_classes.test.sizes) <= 1
         and (all_classes.label_counts("test") > 0).sum(axis=1).min() >= 8
@@ -151,7 +150,8 @@ def test_tested_on_all_classes(partition: str) -> None:
 
 
 def test_digits_of_another_size() -> None:
-    data, plain = digits(size=16, augment=("flip",)), digits()
+    data = digits(size=16, augment=("flip",))
+    plain = digits()
     assert data.x.shape == (1797 + plain.train.sizes.sum(), 16, 16) and data.x.max() <= 1
     np.testing.assert_allclose(digits(size=8).x.reshape(1797, 64), plain.x, atol=1e-7)
 
@@ -172,9 +172,8 @@ def test_some_of_the_images() -> None:
     pixels = np.arange(50, dtype=np.uint8).repeat(9).reshape(50, 3, 3)
     images = Images("toy", pixels, np.arange(50), train=30)
     some = images.sample(20, seed=3)
-    assert (
-        len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()
-    )  # none twice, in their order
+    # None twice, in their order.
+    assert len(np.unique(some.y)) == 20 and (np.diff(some.y) > 0).all()
     assert (some.pixels[:, 0, 0] == some.y).all() and some.train == (some.y < 30).sum()
     assert images.sample(None, seed=3) is images
     assert not np.array_equal(images.sample(20, seed=4).y, some.y)
@@ -248,7 +247,8 @@ def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None
     """By the moments of the official training images alone, whatever is resized or added; black is
     standardised too."""
     pixels = raw(little_mnist, "FashionMNIST").astype(np.float64)
-    mean, deviation = pixels[:600].mean(axis=0), pixels[:600].std(axis=0) + 0.001
+    mean = pixels[:600].mean(axis=0)
+    deviation = pixels[:600].std(axis=0) + 0.001
     data = fashion_mnist(clients=20, size=28, augment=("rotation", "flip"))
     np.testing.assert_allclose(data.x[:700], (pixels - mean) / deviation, atol=1e-4)
     own = fashion_mnist(clients=20).train
@@ -263,11 +263,11 @@ def test_standardised_copies_of_little_fashion_mnist(little_mnist: Path) -> None
 
 
 def test_little_fashion_mnist_tested_on_all_classes(little_mnist: Path) -> None:
-    own, data = fashion_mnist(clients=20), fashion_mnist(clients=20, tested="iid")
+    own = fashion_mnist(clients=20)
+    data = fashion_mnist(clients=20, tested="iid")
     assert np.array_equal(data.train.rows, own.train.rows) and np.ptp(data.test.sizes) <= 1
-    assert np.array_equal(
-        np.sort(data.test.rows), np.unique(own.test.rows)
-    )  # an image of two owners occurs once
+    # An image of two owners occurs once.
+    assert np.array_equal(np.sort(data.test.rows), np.unique(own.test.rows))
 
 
 def test_damaged_mnist_is_noticed(little_mnist: Path) -> None:
@@ -360,7 +360,8 @@ def test_looks_of_little_cifar(little_cifar: Path) -> None:
     head = small[:150].astype(np.float64)  # the training images; copies have no part in it
     expected = (small - head.mean(axis=(0, 1, 2))) / (head.std(axis=(0, 1, 2)) + 0.001)
     np.testing.assert_allclose(data.x[:170], expected, atol=1e-4)
-    kept, S = data.train[3].reshape(3, -1), (len(data.x) - 170) // 2
+    kept = data.train[3].reshape(3, -1)
+    S = (len(data.x) - 170) // 2
     assert kept[0].max() < 170 <= kept[1].min() and kept[1].max() < 170 + S <= kept[2].min()
     np.testing.assert_array_equal(data.x[kept[2]], data.x[kept[0]][:, ::-1])
     noise = (data.x[kept[1]] - data.x[kept[0]]) * head.std(axis=(0, 1, 2)) / 255
@@ -391,9 +392,8 @@ def test_planted_clusters_of_cifar_with_fewer_batches(little_cifar: Path) -> Non
     data = planted("cifar10", "rotation", **sizes, batches=2)
     assert data.x.shape == (60, 32, 32, 3) and data.train.sizes.tolist() == [10] * 4
     with pytest.raises(DataError, match="need 50"):
-        planted(
-            "cifar10", "rotation", **sizes | {"samples": 20}, batches=2
-        )  # 80 images, 40 of a cluster
+        # 80 images, 40 of a cluster.
+        planted("cifar10", "rotation", **sizes | {"samples": 20}, batches=2)
     with pytest.raises(
         ConfigError, match="batches is an option of cifar10: digits has no batch files"
     ):
@@ -410,7 +410,8 @@ def test_truncated_cifar_is_refused_by_name(little_cifar: Path) -> None:
 
 
 def test_real_cifar(shared_data: Path, places: Path) -> None:
-    """The real images, written in the official binary version by the script that lies beside them."""
+    """The real images, written in the official binary version by the script that lies beside
+    them."""
     script = shared_data / "cifar10_to_binary.py"
     if not script.is_file():
         pytest.skip(f"{script} is not there to write CIFAR-10's binary version")

@@ -79,8 +79,7 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
         check_memory(parts, "take fewer clients", 10 * GB)
     assert str(refusal.value) == (
         "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), and 10.0 GB "
-        "are available: "
-        "take fewer clients"
+        "are available: take fewer clients"
     )
 
 
@@ -112,7 +111,9 @@ def test_the_first_wrong_sample_is_named_whatever_its_block(
     x[position:, 1] = np.nan
     rows = fk.data.Ragged.of([np.arange(7)])
     with pytest.raises(fk.DataError, match=f"sample {position} holds NaN"):
-        fk.data.FederatedData("toy", x, np.zeros(7, np.int64), 2, rows, rows)
+        fk.data.FederatedData(
+            name="toy", x=x, y=np.zeros(7, np.int64), classes=2, train=rows, test=rows
+        )
 
 
 def test_samples_are_drawn_in_single_precision_as_in_double() -> None:
@@ -121,9 +122,11 @@ def test_samples_are_drawn_in_single_precision_as_in_double() -> None:
     drawn = generate(1, 1, 3, np.random.RandomState(0))
     random = np.random.RandomState(0)
     sizes = random.lognormal(4, 2, 3).astype(int) + 50
-    centre, spread = random.normal(0, 1, 3), random.normal(0, 1, 3)
+    centre = random.normal(0, 1, 3)
+    spread = random.normal(0, 1, 3)
     means = [random.normal(b, 1, 60) for b in spread]
-    W, b = random.normal(centre[0], 1, (60, 10)), random.normal(centre[0], 1, 10)
+    W = random.normal(centre[0], 1, (60, 10))
+    b = random.normal(centre[0], 1, 10)
     x = random.multivariate_normal(means[0], np.diag(np.arange(1.0, 61) ** -1.2), sizes[0])
     assert np.array_equal(drawn.x[: sizes[0]], x.astype(np.float32)) and drawn.x.dtype == np.float32
     assert np.array_equal(drawn.y[: sizes[0]], (x @ W + b).argmax(axis=1))

@@ -35,7 +35,9 @@ def record(path: Path, seconds: Sequence[float], values: Sequence[float] | None 
 def by_hand(seconds: Sequence[float]) -> list[list[float]]:
     """The windows of ``record(.., seconds)`` with plain lists: five numbers each, one per kept
     frame."""
-    windows, start, top = [], 0.0, len(seconds)
+    windows = []
+    start = 0.0
+    top = len(seconds)
     while start + 5 < seconds[-1]:
         frames = [i + 1 for i, time in enumerate(seconds) if start <= time < start + 5]
         start += 2
@@ -171,9 +173,8 @@ def test_seeds(mats: Path) -> None:
 
 
 def test_repeats_give_a_class_drawn_twice_twice(tmp_path: Path) -> None:
-    record(
-        tmp_path / "01" / "01_pm_1.csv", steady(2, 7.5)
-    )  # one class, so it is drawn twice; two windows
+    # One class, so it is drawn twice; two windows.
+    record(tmp_path / "01" / "01_pm_1.csv", steady(2, 7.5))
     once = max(len(mex(path=tmp_path, seed=seed).y) for seed in range(12))
     twice = max(len(mex(path=tmp_path, seed=seed, repeats=True).y) for seed in range(12))
     assert (once, twice) == (2, 4)
@@ -284,9 +285,8 @@ def test_published_federation_comes_first(places: Path) -> None:
         data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
     )
     assert data.x.dtype == np.float32 and data.classes == 7 and data.client_names == ("f_30",)
-    (
-        places / "FedMEx" / "retrain.json"
-    ).touch()  # the files of the published names are taken, whatever lies beside
+    # The files of the published names are taken, whatever lies beside.
+    (places / "FedMEx" / "retrain.json").touch()
     assert mex().name == "mex"
     with pytest.raises(ConfigError, match="train_fraction does not apply to the published mex"):
         mex(train_fraction=0.5)
@@ -323,14 +323,14 @@ def write_test_part(folder: Path, split: int = 1) -> None:
     folder.mkdir()
     owner = np.array([0] * 5 + [1] * 5 + [2])
     x = np.arange(11)[:, None] * np.ones(1280) / 11
-    arrays = {
-        "x": x,
-        "y": owner,
-        "client_id": owner,
-        "split": np.full(11, split),
-        "users": np.array(["a", "b", "c"]),
-    }
-    np.savez(folder / "fed_mex_TESTONLY.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(
+        folder / "fed_mex_TESTONLY.npz",
+        x=x,
+        y=owner,
+        client_id=owner,
+        split=np.full(11, split),
+        users=np.array(["a", "b", "c"]),
+    )  # type: ignore[arg-type]
 
 
 def test_the_test_part_alone_is_split_again_and_says_so(places: Path) -> None:

@@ -25,7 +25,8 @@ def data() -> FederatedData:
 
 def same(one: FederatedData, other: FederatedData) -> bool:
     for field in fields(FederatedData):
-        a, b = getattr(one, field.name), getattr(other, field.name)
+        a = getattr(one, field.name)
+        b = getattr(other, field.name)
         if isinstance(a, Ragged):
             if not (np.array_equal(a.rows, b.rows) and np.array_equal(a.offsets, b.offsets)):
                 return False
@@ -44,12 +45,12 @@ def test_what_is_packed_is_opened(data: FederatedData, tmp_path: Path) -> None:
 
 def test_names_words_and_true_clusters_are_packed(tmp_path: Path) -> None:
     words = FederatedData(
-        "words",
-        np.array([[0, 1], [1, 2], [2, 2]]),
-        np.array([0, 1, 1]),
-        2,
-        Ragged(np.array([0, 2]), np.array([0, 1, 2])),
-        Ragged(np.array([1]), np.array([0, 0, 1])),
+        name="words",
+        x=np.array([[0, 1], [1, 2], [2, 2]]),
+        y=np.array([0, 1, 1]),
+        classes=2,
+        train=Ragged(np.array([0, 2]), np.array([0, 1, 2])),
+        test=Ragged(np.array([1]), np.array([0, 0, 1])),
         true_clusters=np.array([1, 0]),
         client_names=("anna", "ben"),
         vocabulary=("a", "b", "c"),
@@ -70,9 +71,8 @@ def test_generated_samples_are_written_as_they_are_drawn(
         return drawn.with_validation(0.2)
 
     assert same(data, pack(made, tmp_path / "d"))
-    assert not isinstance(
-        fk.data.synthetic(clients=3, samples=4).x, np.memmap
-    )  # it was for that call only
+    # It was for that call only.
+    assert not isinstance(fk.data.synthetic(clients=3, samples=4).x, np.memmap)
 
 
 def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path) -> None:
@@ -111,7 +111,8 @@ def test_files_that_change_under_a_run_are_named(
 def test_a_file_that_changes_within_a_round_gives_no_record_of_it(
     data: FederatedData, tmp_path: Path
 ) -> None:
-    packed, records = pack(data, tmp_path / "d"), []
+    packed = pack(data, tmp_path / "d")
+    records = []
 
     class Touching(fk.FedAvg):
         def round(self, world: Any, state: Any, cohort: Any, stream: Any) -> Any:

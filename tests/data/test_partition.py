@@ -62,7 +62,11 @@ def test_femnist_sizes(oracle: Oracle) -> None:
         totals = [
             int(
                 fedprox_partitions.femnist(
-                    labels, 200, 3, np.random.RandomState(s), shared
+                    labels=labels,
+                    clients=200,
+                    classes_per_client=3,
+                    random=np.random.RandomState(s),
+                    shared_images=shared,
                 ).sizes.sum()
             )
             for s in range(20)
@@ -89,8 +93,13 @@ def test_femnist_shares_images_only_when_asked() -> None:
 
 def test_ditto_is_the_published_fashion_mnist(oracle: Oracle) -> None:
     known = oracle("datasets")["fmnist_ditto"]
-    labels = np.repeat(np.arange(10), 6000), np.repeat(np.arange(10), 1000)
-    train, test = fedprox_partitions.ditto(*labels, 500, 5, np.random.RandomState(known["seed"]))
+    train, test = fedprox_partitions.ditto(
+        train_labels=np.repeat(np.arange(10), 6000),
+        test_labels=np.repeat(np.arange(10), 1000),
+        clients=500,
+        classes_per_client=5,
+        random=np.random.RandomState(known["seed"]),
+    )
     assert (
         train.sizes.tolist() == known["train_sizes"] and test.sizes.tolist() == known["test_sizes"]
     )
@@ -133,7 +142,7 @@ def test_shipped_train_and_test_sizes_are_one_split(oracle: Oracle) -> None:
 
 
 # -- properties
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 labellings = hnp.arrays(np.int64, st.integers(1, 300), elements=st.integers(0, 6))
 seeds = st.integers(0, 2**32 - 1)
@@ -351,12 +360,15 @@ def test_impossible_numbers_of_clients(clients: int) -> None:
 
 @pytest.mark.parametrize("k", [0, 11])
 def test_impossible_numbers_of_classes(k: int) -> None:
-    labels, random = np.tile(np.arange(10), 10), np.random.RandomState(0)
+    labels = np.tile(np.arange(10), 10)
+    random = np.random.RandomState(0)
     for make in (fedprox_partitions.power_law, fedprox_partitions.femnist):
         with pytest.raises(ConfigError, match="classes_per_client must be from 1 to 10"):
             make(labels, 5, k, random)
     with pytest.raises(ConfigError, match="classes_per_client"):
-        fedprox_partitions.ditto(labels, labels, 5, k, random)
+        fedprox_partitions.ditto(
+            train_labels=labels, test_labels=labels, clients=5, classes_per_client=k, random=random
+        )
 
 
 def test_more_clients_than_the_classes_can_feed() -> None:
@@ -368,7 +380,8 @@ def test_more_clients_than_the_classes_can_feed() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, np.inf])
 def test_impossible_alpha(alpha: float) -> None:
-    labels, random = np.tile(np.arange(10), 10), np.random.RandomState(0)
+    labels = np.tile(np.arange(10), 10)
+    random = np.random.RandomState(0)
     for make in (partition.dirichlet, partition.dirichlet_plain):
         with pytest.raises(ConfigError, match="alpha"):
             make(labels, 2, alpha, random)

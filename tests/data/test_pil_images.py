@@ -12,7 +12,8 @@ from fedkin.data.pil_images import pixels, pixels_of_all
 
 RED_AND_BLUE = np.array([[[255, 0, 0], [0, 0, 255]]], np.uint8)  # one row of two pixels
 COLOURS = Image.fromarray(RED_AND_BLUE)
-Y, CLIENTS = [0, 1, 0, 1], [0, 0, 1, 1]
+Y = [0, 1, 0, 1]
+CLIENTS = [0, 0, 1, 1]
 
 
 def palette(transparent: bool = False) -> Image.Image:

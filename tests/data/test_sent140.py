@@ -12,9 +12,8 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.sent140 import FILE, sent140
 
 Row = tuple[str, str, str]  # polarity, user, text
-SIZES = {
-    f"user{u:02d}": 4 + u for u in range(20)
-}  # tweets of each, half of them positive: 270 in all
+# Tweets of each, half of them positive: 270 in all.
+SIZES = {f"user{u:02d}": 4 + u for u in range(20)}
 
 
 def rows() -> list[Row]:
@@ -68,9 +67,8 @@ def test_everybody(tweets: Path) -> None:
         mine = np.concatenate([data.train[u], data.test[u]])
         for row in mine:
             words = said(data, row)
-            assert (
-                words[0] in (name, "") and words[1] == "says"
-            )  # "": a word that no training text has
+            # "": a word that no training text has.
+            assert words[0] in (name, "") and words[1] == "says"
             assert words[2] == ("good" if data.y[row] == 1 else "bad")
         numbers = {str(i) for i in range(n)}
         assert {said(data, row)[5] for row in mine} <= numbers | {""}
@@ -80,7 +78,8 @@ def test_everybody(tweets: Path) -> None:
 def test_both_labels_are_tested(tweets: Path) -> None:
     """A split in file order would test on positive tweets only."""
     data = made(path=tweets, fraction=1, least=1)
-    tested, trained = data.label_counts("test").sum(0), data.label_counts("train").sum(0)
+    tested = data.label_counts("test").sum(0)
+    trained = data.label_counts("train").sum(0)
     assert tested.min() >= 10 and trained.min() >= 80
 
 

@@ -48,12 +48,12 @@ def test_windows_at_every_position(roles: Path) -> None:
 def test_stride(roles: Path) -> None:
     data = shakespeare(path=roles, length=4, stride=3)
     text = "abcdefghij klmnopqrst uvwxyzabcd"
+    # 8 of 10.
     assert [window(data, row) for row in data.train[0]] == [
         text[i : i + 5] for i in range(0, 24, 3)
-    ]  # 8 of 10
-    assert [window(data, row) for row in data.test[0]] == [
-        text[27:32]
-    ]  # 24 would overlap text[21:26]
+    ]
+    # 24 would overlap text[21:26].
+    assert [window(data, row) for row in data.test[0]] == [text[27:32]]
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,8 @@ def test_clients_are_drawn(tmp_path: Path) -> None:
 
 
 def test_least_windows(roles: Path) -> None:
-    assert (
-        shakespeare(path=roles, length=4, stride=1, least=24).clients == 2
-    )  # LONG has 22 + 2 windows
+    # LONG has 22 + 2 windows.
+    assert shakespeare(path=roles, length=4, stride=1, least=24).clients == 2
     assert shakespeare(path=roles, length=4, stride=1, least=25).client_names == ("play/OTHER",)
 
 

@@ -28,9 +28,8 @@ def test_the_authors_numbers(oracle: Oracle) -> None:
             and counts(y[: sizes[0]]) == case["label_hist_user0"]
         )
         assert y[:20].tolist() == case["y0_first20"]
-        assert (
-            x[0, :5].tolist() == np.float32(case["x00_first5"]).tolist()
-        )  # in the precision that data have
+        # In the precision that data have.
+        assert x[0, :5].tolist() == np.float32(case["x00_first5"]).tolist()
         assert np.abs(x[0, -3:]).tolist() == np.float32(case["x00_abs_last3"]).tolist()
         mean = x[: sizes[0]].mean(axis=0, dtype=np.float64)[:5]
         np.testing.assert_allclose(mean, case["mean_x_user0_first5"], rtol=1e-6)
@@ -48,7 +47,11 @@ def test_the_order_of_the_draws(oracle: Oracle) -> None:
             return drawn[-1]
 
     _, _, sizes = generate(1, 1, 30, Recorder(0))
-    centre, spread, mean_x0, W0, b0 = drawn[0], drawn[1], drawn[2][0], drawn[3], drawn[4]
+    centre = drawn[0]
+    spread = drawn[1]
+    mean_x0 = drawn[2][0]
+    W0 = drawn[3]
+    b0 = drawn[4]
     assert sizes.tolist() == trace["sizes"]
     for ours, theirs in (
         (centre[:3], trace["mean_W_first3"]),

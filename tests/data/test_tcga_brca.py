@@ -66,24 +66,29 @@ def risks(samples: np.ndarray, beta: np.ndarray) -> np.ndarray:
 
 
 def test_accuracy_over_all_pairs_is_harrells_c_index() -> None:
-    (x, times, died), beta = survival(30), np.array([1.0, -2.0, 0.5])
-    samples, y = comparable_pairs(x, times, died, 5, np.random.default_rng(1))
-    right, pairs = 0, 0
+    x, times, died = survival(30)
+    beta = np.array([1.0, -2.0, 0.5])
+    samples, y = comparable_pairs(x=x, times=times, died=died, size=5, rng=np.random.default_rng(1))
+    right = 0
+    pairs = 0
     for i in range(30):
         for j in range(30):
             if died[i] and (times[i] < times[j] or (times[i] == times[j] and not died[j])):
-                pairs, right = pairs + 1, right + int(x[i] @ beta > x[j] @ beta)
+                pairs = pairs + 1
+                right = right + int(x[i] @ beta > x[j] @ beta)
     assert len(samples) == pairs and 0 < right < pairs
     assert (risks(samples, beta).argmax(axis=1) == y).sum() == right
-    assert (
-        samples[:, :, -1].sum(axis=1) == 2
-    ).all() and 0.2 < y.mean() < 0.8  # equal risks are right in half of them
+    # Equal risks are right in half of them.
+    assert (samples[:, :, -1].sum(axis=1) == 2).all() and 0.2 < y.mean() < 0.8
 
 
 def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
-    (x, times, died), beta = survival(), np.array([0.3, -0.7, 1.1])
+    x, times, died = survival()
+    beta = np.array([0.3, -0.7, 1.1])
     times = np.random.default_rng(5).permutation(9).astype(float)  # without ties
-    samples, y = risk_sets(x, times, died, 9, 1, np.random.default_rng(2), "client 0")
+    samples, y = risk_sets(
+        x=x, times=times, died=died, size=9, draws=1, rng=np.random.default_rng(2), who="client 0"
+    )
     scores = risks(samples, beta)
     ours = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(y)), y]
     cox = [
@@ -102,7 +107,14 @@ def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(
     -log(1/2) more."""
     died = np.ones(4, bool)
     samples, y = risk_sets(
-        np.zeros((4, 1)), np.array(times, float), died, 4, 1, np.random.default_rng(0), "a", ties
+        x=np.zeros((4, 1)),
+        times=np.array(times, float),
+        died=died,
+        size=4,
+        draws=1,
+        rng=np.random.default_rng(0),
+        who="a",
+        ties=ties,
     )
     present = samples[..., -1]
     cross_entropy = np.log(present.sum(axis=1)) - np.log(present[np.arange(len(y)), y])
@@ -116,16 +128,17 @@ def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(
 def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
     x, times, died = survival(20)
     x[:, 0] = np.arange(20)
-    samples, y = risk_sets(x, times, died, 3, 4, np.random.default_rng(3), "client 0")
+    samples, y = risk_sets(
+        x=x, times=times, died=died, size=3, draws=4, rng=np.random.default_rng(3), who="client 0"
+    )
     at_risk = others_at_risk(times, died)
     assert len(y) == 4 * at_risk.any(axis=1).sum()
     for sample, label in zip(samples, y, strict=True):
         dead = int(sample[label, 0])
         others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
         assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
-    assert (
-        len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
-    )  # not always the same
+    # Not always the same.
+    assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
@@ -141,8 +154,19 @@ def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(
     case = survival_case(oracle, f"cox_{ties}")
     inputs = case["inputs"]
     outputs = case["outputs"]
-    x, times, died = np.array(inputs["x"]), np.array(inputs["time"]), np.array(inputs["event"]) == 1
-    samples, y = risk_sets(x, times, died, 15, 1, np.random.default_rng(0), "client 0", ties)
+    x = np.array(inputs["x"])
+    times = np.array(inputs["time"])
+    died = np.array(inputs["event"]) == 1
+    samples, y = risk_sets(
+        x=x,
+        times=times,
+        died=died,
+        size=15,
+        draws=1,
+        rng=np.random.default_rng(0),
+        who="client 0",
+        ties=ties,
+    )
     assert len(y) == 9  # ten events, and nobody else was at risk at the last one
 
     rows = np.arange(len(y))
@@ -161,12 +185,19 @@ def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(
 
 
 def test_every_draw_of_tied_deaths_has_each_of_efrons_weights_once() -> None:
-    x, times, died = (
-        np.zeros((4, 1)),
-        np.array([1.0, 1.0, 1.0, 2.0]),
-        np.array([True, True, True, False]),
+    x = np.zeros((4, 1))
+    times = np.array([1.0, 1.0, 1.0, 2.0])
+    died = np.array([True, True, True, False])
+    samples, y = risk_sets(
+        x=x,
+        times=times,
+        died=died,
+        size=4,
+        draws=3,
+        rng=np.random.default_rng(0),
+        who="client 0",
+        ties="efron",
     )
-    samples, y = risk_sets(x, times, died, 4, 3, np.random.default_rng(0), "client 0", "efron")
     own = samples[np.arange(9), y, -1].reshape(3, 3)  # of a death, by draw
     for weights in (*own, *own.T):
         np.testing.assert_allclose(sorted(weights), [1 / 3, 2 / 3, 1], rtol=1e-6)
@@ -178,15 +209,16 @@ def test_pairs_of_deaths_at_the_same_time_are_not_comparable(oracle: Callable[[s
     case = survival_case(oracle, "c_index")
     inputs = case["inputs"]
     outputs = case["outputs"]
-    times, died, risk = (
-        np.array(inputs["time"]),
-        np.array(inputs["event"]) == 1,
-        np.array(inputs["risk"]),
+    times = np.array(inputs["time"])
+    died = np.array(inputs["event"]) == 1
+    risk = np.array(inputs["risk"])
+    samples, y = comparable_pairs(
+        x=risk[:, None], times=times, died=died, size=2, rng=np.random.default_rng(0)
     )
-    samples, y = comparable_pairs(risk[:, None], times, died, 2, np.random.default_rng(0))
     concordant, discordant, tied = outputs["concordant, discordant, tied risk"]
     assert len(y) == concordant + discordant + tied
-    first, second = samples[np.arange(len(y)), y, 0], samples[np.arange(len(y)), 1 - y, 0]
+    first = samples[np.arange(len(y)), y, 0]
+    second = samples[np.arange(len(y)), 1 - y, 0]
     assert ((first > second).sum(), (first < second).sum()) == (concordant, discordant)
 
 
@@ -197,12 +229,21 @@ def test_unknown_ties_are_refused() -> None:
 
 @pytest.mark.parametrize("died", [[False, False], [False, True]])
 def test_nobody_to_compare_with(died: list[bool]) -> None:
-    x, times = np.zeros((2, 3)), np.array([1.0, 2.0])
+    x = np.zeros((2, 3))
+    times = np.array([1.0, 2.0])
     with pytest.raises(
         DataError,
         match=r"client 7: of its 2 patients none died while another was at risk.*leave this",
     ):
-        risk_sets(x, times, np.array(died), 2, 1, np.random.default_rng(0), "client 7")
+        risk_sets(
+            x=x,
+            times=times,
+            died=np.array(died),
+            size=2,
+            draws=1,
+            rng=np.random.default_rng(0),
+            who="client 7",
+        )
 
 
 def test_model_is_linear_in_each_patients_features_and_blind_to_absent_ones(
@@ -246,6 +287,7 @@ def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
 def test_flambys_split_and_deaths(real: Path) -> None:
     data = make(draws=1)
     assert data.client_names == REGIONS and data.x.shape[1:] == (8, 40)
+    # Deaths, but those nobody outlived.
     assert data.train.sizes.tolist() == [
         45,
         35,
@@ -253,20 +295,20 @@ def test_flambys_split_and_deaths(real: Path) -> None:
         16,
         7 - 1,
         2 - 1,
-    ]  # deaths, but those nobody outlived
+    ]
     with_fewer = make(draws=1, at_risk=2)
     assert with_fewer.test.sizes.tolist() == data.test.sizes.tolist() and with_fewer.classes == 2
     assert make(draws=3).train.sizes.tolist() == [3 * size for size in data.train.sizes]
-    assert np.array_equal(
-        make(draws=1, ties="efron").x, data.x
-    )  # no two deaths of a region have the same time
+    # No two deaths of a region have the same time.
+    assert np.array_equal(make(draws=1, ties="efron").x, data.x)
 
 
 def test_age_is_scaled_on_training_patients_or_in_years(place: Callable[..., Path]) -> None:
     table = patients()
     place(table)
     age = table["age_at_index"][table["split"] == "train"]
-    raw, pooled = make(scaling="raw").x, make().x
+    raw = make(scaling="raw").x
+    pooled = make().x
     present = raw[..., -1] > 0
     np.testing.assert_allclose(
         pooled[..., 0][present],

@@ -26,7 +26,13 @@ def federation(shape: tuple[int, ...] = (6, 6), high: float = 1.0) -> FederatedD
     train = Ragged.of([np.array([0, 7, 2]), np.array([9, 7]), np.array([4])])
     test = Ragged.of([np.array([1, 3]), np.array([8]), np.array([], np.int64)])
     return FederatedData(
-        "toy", x, np.arange(12) % 4, 4, train, test, true_clusters=np.array([0, 0, 1])
+        name="toy",
+        x=x,
+        y=np.arange(12) % 4,
+        classes=4,
+        train=train,
+        test=test,
+        true_clusters=np.array([0, 0, 1]),
     )
 
 
@@ -38,7 +44,7 @@ def copies(data: FederatedData, original: FederatedData, client: int, number: in
 
 
 # -- size
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_resized_by_hand() -> None:
@@ -79,7 +85,7 @@ def test_resized_to_the_same_size_or_none_changes_nothing(monkeypatch: pytest.Mo
 
 
 # -- scale
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("portion", [7, 1000])
@@ -88,7 +94,8 @@ def test_standardised_by_pixel_or_by_channel(portion: int, monkeypatch: pytest.M
     pixels = np.random.default_rng(0).integers(0, 256, (50, 4, 5, 3)).astype(np.float32)
     pixels[:, 0, 0, 0] = 17  # a pixel that never changes has deviation 0
     for rows, by_channel, axes in ((50, False, (0,)), (30, False, (0,)), (30, True, (0, 1, 2))):
-        x, head = pixels.copy(), pixels[:rows].astype(np.float64)
+        x = pixels.copy()
+        head = pixels[:rows].astype(np.float64)
         standardise(x, rows, by_channel)
         np.testing.assert_allclose(
             x, (pixels - head.mean(axis=axes)) / (head.std(axis=axes) + 0.001), rtol=1e-5, atol=1e-5
@@ -96,7 +103,7 @@ def test_standardised_by_pixel_or_by_channel(portion: int, monkeypatch: pytest.M
 
 
 # -- augment
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -114,30 +121,34 @@ def test_every_training_image_has_its_copies_and_no_test_image_has_any(
     )
     assert more.test.rows.max() < 12 and more.true_clusters is data.true_clusters
     assert len(more.x) == len(more.y) == 12 + 3 * 6 and more.x.dtype == np.float32
-    assert sorted(more.train.rows[more.train.rows >= 12]) == list(
-        range(12, 30)
-    )  # every copy has one owner
+    # Every copy has one owner.
+    assert sorted(more.train.rows[more.train.rows >= 12]) == list(range(12, 30))
     for client in range(3):
-        rows, own = more.train[client], data.train[client]
+        rows = more.train[client]
+        own = data.train[client]
         assert len(rows) == 4 * len(own) and np.array_equal(rows[: len(own)], own)
         np.testing.assert_array_equal(more.y[rows], np.tile(data.y[own], 4))
-        np.testing.assert_array_equal(
-            copies(more, data, client, 0), data.x[own][:, ::-1]
-        )  # of these and no others
+        # Of these and no others.
+        np.testing.assert_array_equal(copies(more, data, client, 0), data.x[own][:, ::-1])
 
 
 def rotated(image: np.ndarray, low: float) -> np.ndarray:
     """By 300 degrees counter-clockwise: each pixel is interpolated between four."""
     H, W = image.shape
-    cos, sin = math.cos(5 * math.pi / 3), math.sin(5 * math.pi / 3)
+    cos = math.cos(5 * math.pi / 3)
+    sin = math.sin(5 * math.pi / 3)
     result = np.full((H, W), low)
     for i in range(H):
         for j in range(W):
-            up, right = (H - 1) / 2 - i, j - (W - 1) / 2
-            y, x = (H - 1) / 2 - (cos * up - sin * right), (W - 1) / 2 + (cos * right + sin * up)
+            up = (H - 1) / 2 - i
+            right = j - (W - 1) / 2
+            y = (H - 1) / 2 - (cos * up - sin * right)
+            x = (W - 1) / 2 + (cos * right + sin * up)
             if 0 <= y <= H - 1 and 0 <= x <= W - 1:
-                a, b = min(int(y), H - 2), min(int(x), W - 2)
-                s, t = y - a, x - b
+                a = min(int(y), H - 2)
+                b = min(int(x), W - 2)
+                s = y - a
+                t = x - b
                 above, below = ((1 - t) * image[r, b] + t * image[r, b + 1] for r in (a, a + 1))
                 result[i, j] = (1 - s) * above + s * below
     return result
@@ -199,7 +210,8 @@ def test_noise_repeats_itself_and_depends_on_seed_and_client_alone(
 )
 def test_words_come_in_the_order_given(words: tuple[str, ...]) -> None:
     data = federation()
-    came, before = augmented(data, words), data.x.copy()
+    came = augmented(data, words)
+    before = data.x.copy()
     for number, word in enumerate(words):
         alone = augmented(data, (word,))
         for client in range(3):

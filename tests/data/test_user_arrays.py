@@ -56,8 +56,11 @@ def test_federated_data_refuse_masked_arrays() -> None:
     rows = Ragged.of([np.array([0, 1]), np.array([2, 3])])
     x = ROWS.astype(np.float32)
     with pytest.raises(DataError, match="x is masked in row 0, column 1"):
-        FederatedData("d", masked(x, (0, 1)), Y, 2, rows, rows)
-    assert type(FederatedData("d", masked(x), Y, 2, rows, rows).x) is np.ndarray
+        FederatedData(name="d", x=masked(x, (0, 1)), y=Y, classes=2, train=rows, test=rows)
+    assert (
+        type(FederatedData(name="d", x=masked(x), y=Y, classes=2, train=rows, test=rows).x)
+        is np.ndarray
+    )
 
 
 def test_samples_to_predict_are_not_masked() -> None:

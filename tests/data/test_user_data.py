@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,12 @@ def test_every_format_gives_the_same_federation(name: str, tmp_path: Path) -> No
     assert data.x.dtype == np.float32 and data.y.tolist() == Y.tolist() and data.classes == 3
     assert data.client_names == ("a", "b", "c")
     assert [data.train[u].tolist() for u in range(3)] == [[1], [0, 4], [5]]
+    # c has one sample and no test data.
     assert [data.test[u].tolist() for u in range(3)] == [
         [3],
         [2],
         [],
-    ]  # c has one sample and no test data
+    ]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -161,18 +163,15 @@ def test_arrays_of_an_npz_file_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["h.csv", "h.npz"])
 def test_any_partition_of_a_file(name: str, tmp_path: Path) -> None:
-    path, options = (
-        write_named(tmp_path / name),
-        {"label": "outcome", "features": ["age"], "train_fraction": 1.0},
-    )
-    even = load(path, partition="iid", clients=4, seed=1, **options)
+    path = write_named(tmp_path / name)
+    divided = partial(load, path, label="outcome", features=["age"], train_fraction=1.0)
+    even = divided(partition="iid", clients=4, seed=1)
     assert even.train.sizes.tolist() == [3, 3, 3, 3] and even.client_names is None
-    assert not np.array_equal(
-        even.train.rows, load(path, partition="iid", clients=4, seed=2, **options).train.rows
-    )
-    shards = load(path, partition="shards", clients=2, classes_per_client=1, **options)
+    other_seed = divided(partition="iid", clients=4, seed=2)
+    assert not np.array_equal(even.train.rows, other_seed.train.rows)
+    shards = divided(partition="shards", clients=2, classes_per_client=1)
     assert (shards.label_counts().max(axis=1) >= 4).all()
-    blocks = load(path, partition="blocks", clients=2, classes_per_client=1, **options)
+    blocks = divided(partition="blocks", clients=2, classes_per_client=1)
     assert blocks.true_clusters is not None and (blocks.label_counts() > 0).sum(
         axis=1
     ).tolist() == [1, 1]
@@ -272,12 +271,13 @@ def leaf_folder(folder: Path, *, top: int = 2) -> Path:
 def test_a_folder_in_leafs_layout(name: str, tmp_path: Path) -> None:
     data = load(leaf_folder(tmp_path / name))
     assert (data.name, data.classes, data.client_names) == (name, 3, ("u2", "u1"))
+    # Not scaled.
     assert data.x.dtype == np.float32 and data.x.tolist() == [
         [0, 255],
         [1, 2],
         [3, 4],
         [5, 6],
-    ]  # not scaled
+    ]
     assert data.y[data.train[0]].tolist() == [0, 1] and data.y[data.train[1]].tolist() == [2]
     assert [data.test[u].tolist() for u in range(2)] == [[3], []]
     assert load(str(tmp_path / name), classes=10).classes == 10

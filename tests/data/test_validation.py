@@ -32,7 +32,13 @@ def data(sizes: tuple[int, ...] = (20, 7, 2, 1)) -> FederatedData:
     y = np.concatenate([np.arange(M) % 4 > 0, np.zeros(len(sizes), bool)]).astype(np.int64)
     x = np.arange(2 * len(y), dtype=np.float32).reshape(-1, 2)
     return FederatedData(
-        "toy", x, y, 2, Ragged.of(rows), Ragged.of(test), np.arange(len(sizes)) % 2
+        name="toy",
+        x=x,
+        y=y,
+        classes=2,
+        train=Ragged.of(rows),
+        test=Ragged.of(test),
+        true_clusters=np.arange(len(sizes)) % 2,
     )
 
 
@@ -46,9 +52,8 @@ def test_every_client_gives_its_share_and_keeps_a_training_sample() -> None:
         1,
         1,
     ]
-    assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [
-        3
-    ]  # 0.1 x 30 is 3.0000000000000004
+    # 0.1 x 30 is 3.0000000000000004.
+    assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [3]
     assert data().with_validation(0.99).train.sizes.tolist() == [1, 1, 1, 1]
 
 
@@ -58,9 +63,8 @@ def test_a_sample_moves_from_training_to_validation_and_the_rest_stays() -> None
     for client in range(before.clients):
         both = np.concatenate([after.train[client], after.part("validation")[client]])
         assert sorted(both) == before.train[client].tolist() and len(set(both)) == len(both)
-        assert after.train[client].tolist() == sorted(
-            after.train[client]
-        )  # in the order that they had
+        # In the order that they had.
+        assert after.train[client].tolist() == sorted(after.train[client])
     assert (
         after.test is before.test
         and after.x is before.x
@@ -161,7 +165,8 @@ def make(**options: Any) -> FederatedData:
     "options", [{"name": "digits", "clients": 6, "seed": 3}, {"name": "synthetic", "clients": 6}]
 )
 def test_every_named_set_takes_a_fraction(options: dict[str, Any]) -> None:
-    split, whole = make(**options, validation=0.25), make(**options)
+    split = make(**options, validation=0.25)
+    whole = make(**options)
     expected = whole.with_validation(0.25, options.get("seed", 0))
     assert split.part("validation").rows.tolist() == expected.part("validation").rows.tolist()
     assert split.train.rows.tolist() == expected.train.rows.tolist()
@@ -259,7 +264,9 @@ def test_whoever_swaps_a_label_swaps_it_for_validation() -> None:
     y = np.array([0, 0, 0, 1, 1, 1])
     parts = [Ragged.of([np.array([first]), np.array([first + 3])]) for first in range(3)]
     x = np.zeros((6, 2), np.float32)
-    before = FederatedData("toy", x, y, 2, parts[0], parts[1], validation=parts[2])
+    before = FederatedData(
+        name="toy", x=x, y=y, classes=2, train=parts[0], test=parts[1], validation=parts[2]
+    )
     after, _ = swap_labels(before, before, np.array([[0, 1]]), np.array([[0, 1]]))
     for split in before.splits:
         assert after.label_counts(split).tolist() == [[0, 1], [1, 0]]
@@ -276,7 +283,8 @@ def test_labels_drift_for_validation_as_for_test() -> None:
     shift = Relabel(kinds=2, at=1, fraction=1.0)
     rounds = ShiftedData(split, shift, lambda _: np.arange(2))
     stream = Stream(0, 0, "scenario")
-    start, later = rounds.at(stream)[0], rounds.at(stream.at(1))[0]
+    start = rounds.at(stream)[0]
+    later = rounds.at(stream.at(1))[0]
     for part in split.splits:
         assert start.x[start.part(part).rows].tolist() == split.x[split.part(part).rows].tolist()
         assert later.label_counts(part).tolist() == start.label_counts(part)[:, ::-1].tolist()

@@ -80,7 +80,8 @@ def main(arguments: list[str]) -> int:
 
 def every_write(processes: int) -> int:
     """Every method, with one fault in every operation; 1 where there was a violation."""
-    start, violations = time.monotonic(), 0
+    start = time.monotonic()
+    violations = 0
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for method, texts in zip(ALL, pool.imap(all_violations, ALL), strict=True):
             print("\n".join([f"{method}: {len(texts)} violations", *texts]), flush=True)

@@ -55,10 +55,15 @@ class Counting:
     def round(
         self, world: World, state: Counts, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> Counts:
-        reply, calls = world.run(CountRequests(), cohort), state.calls.copy()
+        reply = world.run(CountRequests(), cohort)
+        calls = state.calls.copy()
         calls[cohort[reply.arrived]] = reply.calls[reply.arrived]
         return replace(
-            state, models=train_and_average(world, state, cohort, world.work, stream), calls=calls
+            state,
+            models=train_and_average(
+                world=world, state=state, cohort=cohort, work=world.work, stream=stream
+            ),
+            calls=calls,
         )
 
     def place(

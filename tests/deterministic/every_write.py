@@ -20,16 +20,25 @@ from tests.deterministic.shrinking import violation_of
 
 ALL = (*METHODS, *PEER_METHODS)
 SITE = "site-1"
-SERVER_FAULTS, SITE_FAULTS = (
-    ("fail_server", "crash_server", "power_server"),
-    ("fail_site", "crash_in_write", "power_site"),
-)
+SERVER_FAULTS = ("fail_server", "crash_server", "power_server")
+SITE_FAULTS = ("fail_site", "crash_in_write", "power_site")
 _SITES = {"site-0": 1, SITE: 2, "site-2": 1}
 
 
 def of_server(method: str) -> Schedule:
     """Three rounds without a fault, a checkpoint after every second one."""
-    return Schedule(1, method, _SITES, 3, 3, 4, 30.0, 1.0, 1, 2)
+    return Schedule(
+        seed=1,
+        method=method,
+        sites=_SITES,
+        rounds=3,
+        cohort=3,
+        wait_for=4,
+        deadline=30.0,
+        quorum=1.0,
+        retries=1,
+        checkpoint_every=2,
+    )
 
 
 def of_peers(method: str) -> PeerSchedule:

@@ -21,7 +21,9 @@ class FakeClock:
     """
 
     def __init__(self, limit: float) -> None:
-        self.now, self.limit, self.wall_offset = 0.0, limit, 1e9
+        self.now = 0.0
+        self.limit = limit
+        self.wall_offset = 1e9
         self.frozen = 0.0  # seconds for which the server's process was stopped, in all
         self._events: list[tuple[float, int, Callable[[], Any]]] = []
         self._numbers = count()
@@ -51,7 +53,8 @@ class FakeClock:
             when, _, action = heapq.heappop(self._events)
             self.now = max(self.now, when)
             action()
-            end, self._longer = end + self._longer, 0.0
+            end = end + self._longer
+            self._longer = 0.0
         self.now = max(self.now, end)  # an event may have slept longer itself
         if self.now > self.limit:
             raise StuckError(f"no end after {self.limit:.0f} s")

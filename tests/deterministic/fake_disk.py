@@ -59,7 +59,8 @@ class FakeDisk(storage.FileSystem):
     """
 
     def __init__(self, random: Random, tell: Callable[[str], None] = lambda line: None) -> None:
-        self._random, self._tell = random, tell
+        self._random = random
+        self._tell = tell
         self.machines: dict[str, Machine] = {}
 
     def add(self, name: str, folder: Path) -> Machine:
@@ -120,7 +121,8 @@ class FakeDisk(storage.FileSystem):
             if path.exists():
                 size = path.stat().st_size
                 os.truncate(path, min(size, self._random.randint(kept, max(kept, size))))
-        machine.unsynced, machine.renames = {}, []
+        machine.unsynced = {}
+        machine.renames = []
 
     def _machine(self, path: Path) -> Machine:
         text = str(path)
@@ -154,7 +156,9 @@ class _File:
     """A file of a ``FakeDisk``."""
 
     def __init__(self, file: IO[Any], disk: FakeDisk, path: Path) -> None:
-        self._file, self._disk, self._path = file, disk, path
+        self._file = file
+        self._disk = disk
+        self._path = path
 
     def __enter__(self) -> _File:
         return self

@@ -30,7 +30,9 @@ from tests.deterministic.schedule import (
     Schedule,
 )
 
-HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
+# Seconds between heartbeats, and after which one no longer counts.
+HEARTBEAT = 30.0
+TIMEOUT = 60.0
 SESSION = 180.0  # seconds after which the engine gives up a reply whose rest has not come
 _CRASHED = "its process crashed"
 
@@ -82,9 +84,8 @@ class FakeTransport:
             fetches.
     """
 
-    waits_for_halves = (
-        False  # whether a look for replies waits for the rest of each, as Flower's own does
-    )
+    # Whether a look for replies waits for the rest of each, as Flower's own does.
+    waits_for_halves = False
     pulls_together = TOGETHER  # requests whose replies are looked for at the same time
 
     def __init__(
@@ -95,11 +96,15 @@ class FakeTransport:
         tell: Callable[[str], None],
         count: Callable[[str, int, int], None],
     ) -> None:
-        self.schedule, self.clock, self.seats = schedule, clock, dict[int, Seat]()
+        self.schedule = schedule
+        self.clock = clock
+        self.seats = dict[int, Seat]()
         self.crashed: Callable[[Seat], None] = lambda seat: None
         self.killed: Callable[[Fault], None] = lambda fault: None
         self._calls = 0  # of the engine, by the server
-        self._handle, self._tell, self._count = handle, tell, count
+        self._handle = handle
+        self._tell = tell
+        self._count = count
         self._requests: dict[str, Request] = {}
         self._numbers = dict.fromkeys(schedule.sites, 0)
         self._faults = {
@@ -135,14 +140,16 @@ class FakeTransport:
         """Lose all messages that are under way."""
         for request in self._requests.values():
             if not request.delivered:
-                request.reply, request.error = None, "the message was lost"
+                request.reply = None
+                request.error = "the message was lost"
         for seat in self.seats.values():
             seat.queue.clear()
 
     def _beat(self, seat: Seat) -> None:
         if seat.running:
             if self.clock.now >= seat.unreachable_until:
-                seat.alive_until, seat.last_beat = self.clock.wall() + TIMEOUT, self.clock.now
+                seat.alive_until = self.clock.wall() + TIMEOUT
+                seat.last_beat = self.clock.now
             self.clock.at(self.clock.now + HEARTBEAT, lambda: self._beat(seat))
 
     # --- what the server does
@@ -196,11 +203,9 @@ class FakeTransport:
         return random.uniform(0, self.schedule.engine_seconds)
 
     def _push(self, node: int, message: RpcMessage, lifetime: float) -> SentRequest:
-        data, operation, seat = (
-            encode(message),
-            str(message.header["operation"]),
-            self.seats.get(node),
-        )
+        data = encode(message)
+        operation = str(message.header["operation"])
+        seat = self.seats.get(node)
         if seat is None:
             return SentRequest(None, len(data))
         number = self._numbers[seat.site] = self._numbers[seat.site] + 1
@@ -213,7 +218,15 @@ class FakeTransport:
             return SentRequest(None, len(data))
         self._count(operation, len(data), 0)
         name = f"request-{len(self._requests):05d}"
-        request = Request(name, seat, operation, data, self.clock.now + lifetime, number, faults)
+        request = Request(
+            id=name,
+            seat=seat,
+            operation=operation,
+            data=data,
+            expires=self.clock.now + lifetime,
+            number=number,
+            faults=faults,
+        )
         self._requests[name] = request
         self._tell(f"{operation} to {seat.site} (node {node}, request {number})")
         if "report_lost" in faults:

@@ -32,7 +32,9 @@ from tests.deterministic.observed_world import ObservedWorld, Trace
 from tests.deterministic.schedule import METHODS, QUIET, Fault, Schedule
 from tests.deterministic.sites import CLASSES, FEATURES, HIDDEN, Site
 
-GRACE = 300.0  # seconds after the last fault: a node that was refused may try again after 120, ids are offline after 60
+# Seconds after the last fault: a node that was refused may try again after 120, ids are offline
+# after 60.
+GRACE = 300.0
 # A run never ends for lack of clients here: faults may keep sites away for longer than any
 # deadline. tests/server/test_membership.py tests that end.
 _FILE = """
@@ -74,7 +76,9 @@ class Federation:
     """
 
     def __init__(self, schedule: Schedule, folder: Path) -> None:
-        self.schedule, self.folder, self.story = schedule, folder, list[str]()
+        self.schedule = schedule
+        self.folder = folder
+        self.story = list[str]()
         self.clock = FakeClock(QUIET + 3 * GRACE + (schedule.rounds + 3) * 2 * schedule.deadline)
         self.disk = FakeDisk(Random(f"disk {schedule.seed}"))
         self.server = self.disk.add("server", folder / "server")
@@ -87,7 +91,13 @@ class Federation:
                 name, np.arange(start, start + clients), folder / name / "state"
             )
             start += clients
-        self.engine = FakeTransport(schedule, self.clock, self._handle, self.tell, self.trace.count)
+        self.engine = FakeTransport(
+            schedule=schedule,
+            clock=self.clock,
+            handle=self._handle,
+            tell=self.tell,
+            count=self.trace.count,
+        )
         self.engine.crashed = self._crashed
         self.engine.killed = lambda fault: self._later(fault, lambda: self._start(fault.site))
         self.trace.beats = self._beats
@@ -108,7 +118,8 @@ class Federation:
         }
 
     def run(self) -> Run:
-        """Serve until the run is done, however often the server ends meanwhile. Raises Violation."""
+        """Serve until the run is done, however often the server ends meanwhile.
+        Raises Violation."""
         late = {fault.site for fault in self.schedule.faults if fault.kind == "join"}
         for name in self.sites:
             if name not in late:
@@ -192,7 +203,8 @@ class Federation:
             machine = self.disk.machines[
                 fault.site if fault.kind in ("crash_in_write", "power_site") else "server"
             ]
-            machine.killed_at, machine.power = fault.number, fault.kind.startswith("power")
+            machine.killed_at = fault.number
+            machine.power = fault.kind.startswith("power")
             if machine is self.server:
                 self._restart = fault.length
             else:
@@ -237,7 +249,8 @@ class Federation:
         self._later(fault, lambda: setattr(self.disk.machines[name], "full", False))
 
     def _kill_server(self, fault: Fault) -> None:
-        self._kill_at, self._restart = self.clock.now, fault.length
+        self._kill_at = self.clock.now
+        self._restart = fault.length
 
     def _freeze(self, fault: Fault) -> None:
         self.clock.freeze(fault.length)
@@ -272,7 +285,9 @@ def _in_place(federation: Federation) -> Iterator[None]:
 @contextmanager
 def logged(tell: Callable[[str], None]) -> Iterator[None]:
     """fedkin's log goes into a story, and nowhere else."""
-    handler, before, level = _Story(tell), _log.propagate, _log.level
+    handler = _Story(tell)
+    before = _log.propagate
+    level = _log.level
     _log.propagate = False
     _log.setLevel(logging.INFO)
     _log.addHandler(handler)

@@ -25,7 +25,8 @@ def tampered(what: str, reply: bytes, random: Random) -> bytes:
         text = "[" * 50_000
         return len(text).to_bytes(8, "little") + text.encode()
     message = decode(reply)
-    header, arrays = dict(message.header), dict(message.arrays)
+    header = dict(message.header)
+    arrays = dict(message.arrays)
     if "samples" in arrays and what == "shape":  # a handshake that names more clients is believed
         what = "empty"
     if what == "failed" or not arrays:
@@ -49,8 +50,7 @@ def tampered(what: str, reply: bytes, random: Random) -> bytes:
             one for one in sorted(arrays) if arrays[one].dtype.kind == "f" and "loss" not in one
         ]
         for one in floats:
-            arrays[one] = np.full_like(
-                arrays[one], np.nan
-            )  # a loss may be: of a model that has diverged
+            # A loss may be: of a model that has diverged.
+            arrays[one] = np.full_like(arrays[one], np.nan)
         header |= {} if floats else {"failed": "nan"}
     return encode(RpcMessage(header, arrays))

@@ -29,11 +29,12 @@ from tests.option_lists import with_options
 if TYPE_CHECKING:
     from tests.deterministic.federation import Federation
 
+# In front of names of records' entries that are compared elsewhere.
 _OWN_TO_MESSAGES = (
     "bytes",
     "messages",
     "bits",
-)  # in front of names of records' entries that are compared elsewhere
+)
 
 
 def check(federation: Federation, finished: Run) -> None:
@@ -69,13 +70,15 @@ def check_ids(federation: Federation, world: ObservedWorld, finished: Run) -> No
         assert site.ids.get(run_name, members[site.name].first if site.name in members else 0) == (
             members[site.name].first if site.name in members else 0
         ), f"{site.name} has other ids than it was asked under"
-    assignment, clusters = finished.assignment, finished.state.clusters
+    assignment = finished.assignment
+    clusters = finished.state.clusters
     assert ((assignment >= UNASSIGNED) & (assignment < clusters)).all()
 
 
 def check_ledger(federation: Federation, world: ObservedWorld) -> None:
     """Bytes are those of the rounds that count: declared ones by call, measured ones by message."""
-    entries, ledger = federation.trace.entries, world.ledger
+    entries = federation.trace.entries
+    ledger = world.ledger
     calls = [entry for entry in entries if isinstance(entry, Call)]
     messages = [entry for entry in entries if isinstance(entry, tuple)]
     sides = (ledger.down, ledger.up, ledger.measured_down, ledger.measured_up)
@@ -166,11 +169,11 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
     of_run = [registry.make(known_values("late"), late)] if late else []
     options = with_options(method, *of_run, world=undisturbed).options
     again = run(undisturbed, method, federation.plan, options=options)
-    if (
-        not federation.trace.at_end
-    ):  # else the last scores, which no checkpoint has, were asked for again
+    # Else the last scores, which no checkpoint has, were asked for again.
+    if not federation.trace.at_end:
         undisturbed.finish()
-    mine, theirs = state_arrays(finished.state), state_arrays(again.state)
+    mine = state_arrays(finished.state)
+    theirs = state_arrays(again.state)
     assert mine.keys() == theirs.keys()
     for name, array in theirs.items():
         np.testing.assert_allclose(mine[name], array, rtol=1e-4, atol=1e-5, err_msg=name)

@@ -89,7 +89,10 @@ KEPT: dict[str, Schedule] = {
         checkpoint_every=1,
         faults=(Fault("lose_reply", "site-1", 2), Fault("set_clock", at=5.0, length=-3600.0)),
     ),
-    "a call before the first reply, in which a process crashed, was taken for one of another run": Schedule(
+    (
+        "a call before the first reply, in which a process crashed, "
+        "was taken for one of another run"
+    ): Schedule(
         107702,
         "tests.deterministic.counting:Counting",
         {"site-0": 1, "site-1": 1, "site-2": 1},
@@ -102,7 +105,9 @@ KEPT: dict[str, Schedule] = {
         checkpoint_every=1,
         faults=(Fault("crash_in_write", "site-2", 5), Fault("refuse", "site-2", 3)),
     ),
-    "a site that was killed in a cold start took the time of the others in every later request": Schedule(
+    (
+        "a site that was killed in a cold start took the time of the others in every later request"
+    ): Schedule(
         24,
         "private_clusters",
         {"site-0": 1, "site-1": 3, "site-2": 2, "site-3": 1},
@@ -133,6 +138,10 @@ KEPT: dict[str, Schedule] = {
 
 KEPT_PEERS: dict[str, PeerSchedule] = {
     "a power cut took records of saved rounds": PeerSchedule(
-        22, "gossip", ("p0", "p1", "p2", "p3"), 1, (Fault("power_site", "p1", 37, length=5.0),)
+        seed=22,
+        method="gossip",
+        peers=("p0", "p1", "p2", "p3"),
+        save_every=1,
+        faults=(Fault("power_site", "p1", 37, length=5.0),),
     ),
 }

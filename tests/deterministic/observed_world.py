@@ -78,14 +78,12 @@ class Trace:
     former: list[Any] = field(default_factory=list)
     began: tuple[float, float] | None = None  # when the present round has begun
     beats: Callable[[], dict[int, float]] = dict  # when each node has sent its last heartbeat
-    suspected: dict[int, float] = field(
-        default_factory=dict
-    )  # when each node was first found among the suspects
+    # When each node was first found among the suspects.
+    suspected: dict[int, float] = field(default_factory=dict)
     at_end: bool = False  # whether the newest server has begun after the last round
     entered: float | None = None  # when the server has come to the present round
-    seconds: list[float] = field(
-        default_factory=list
-    )  # that rounds took, with all that the server did in them
+    # That rounds took, with all that the server did in them.
+    seconds: list[float] = field(default_factory=list)
 
     def count(self, operation: str, down: int, up: int) -> None:
         """A message was sent, or fetched."""
@@ -93,16 +91,18 @@ class Trace:
 
     def new_world(self, world: ObservedWorld) -> None:
         """A server has started."""
-        self.former, self.entries = self.entries or self.former, []
-        self.world, self.began, self.suspected = world, None, {}
+        self.former = self.entries or self.former
+        self.entries = []
+        self.world = world
+        self.began = None
+        self.suspected = {}
         self.at_end = False
 
     def begin(self, round: int, number: int) -> None:
         """A server begins a round, its first (``number`` 0) or another one."""
         self.end_round()
-        self.entered = (
-            self.clock.now if number else None
-        )  # before its first round a server waits for clients
+        # Before its first round a server waits for clients.
+        self.entered = self.clock.now if number else None
         self.at_end &= not number
         if number:
             self.done = max(self.done, *self.kept, -1)
@@ -121,7 +121,8 @@ class Trace:
 
     def begun(self) -> None:
         """The server has found its clients: the round's time begins."""
-        self.began, beats = (self.clock.now, self.clock.frozen), self.beats()
+        beats = self.beats()
+        self.began = (self.clock.now, self.clock.frozen)
         self.entered = self.clock.now if self.entered is None else self.entered
         suspects = self.world.membership.request_round.suspects if self.world else {}
         self.suspected = {node: self.suspected.get(node, self.clock.now) for node in suspects}
@@ -141,7 +142,8 @@ class Trace:
         assert (self.folder / METRICS).read_bytes() == self.kept[position], (
             "records are not those of the checkpoint"
         )
-        self.entries, self.at_end = self.former[:position], True
+        self.entries = self.former[:position]
+        self.at_end = True
         self.kept = {length: lines for length, lines in self.kept.items() if length <= position}
 
 
@@ -157,7 +159,8 @@ class ObservedWorld(RemoteWorld):
 
     def begin(self, stream: Stream) -> None:
         self.trace.begin(stream.round, self._begun)
-        self._begun, self._now = self._begun + 1, stream.round
+        self._begun = self._begun + 1
+        self._now = stream.round
         super().begin(stream)
         self.trace.begun()
 
@@ -177,14 +180,14 @@ class ObservedWorld(RemoteWorld):
         down, up = (now - then for now, then in zip(_totals(self.ledger), before, strict=True))
         self.trace.entries.append(
             Call(
-                task.name,
-                np.array(clients),
-                reply,
-                down,
-                up,
-                self.update_memory,
-                kind_of(task),
-                self._now,
+                task=task.name,
+                clients=np.array(clients),
+                reply=reply,
+                down=down,
+                up=up,
+                update_memory=self.update_memory,
+                kind=kind_of(task),
+                round=self._now,
             )
         )
         return reply
@@ -224,13 +227,13 @@ class UndisturbedWorld:
     true_clusters = None
 
     def __init__(self, clients: FakeWorld, entries: list[Any], work: Any) -> None:
-        self._clients, self._entries, self._next = clients, entries, 0
-        self.spec, self.work, self.total_clients, self.ledger = (
-            clients.spec,
-            work,
-            clients.total_clients,
-            Ledger(),
-        )
+        self._clients = clients
+        self._entries = entries
+        self._next = 0
+        self.spec = clients.spec
+        self.work = work
+        self.total_clients = clients.total_clients
+        self.ledger = Ledger()
         self.initial: Callable[[Stream], np.ndarray] = clients.initial
 
     @property

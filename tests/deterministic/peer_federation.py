@@ -58,7 +58,9 @@ class Station:
     them."""
 
     def __init__(self, name: str, client: int, folder: Path) -> None:
-        self.name, self.client, self.folder = name, client, folder
+        self.name = name
+        self.client = client
+        self.folder = folder
         self.rounds: dict[int, RoundTrace] = {}
         self.lines: dict[int, dict[str, Any]] = {}
         self.saved = 0  # age at the newest save that has succeeded
@@ -94,11 +96,14 @@ class PeerFederation:
     """
 
     def __init__(self, schedule: PeerSchedule, folder: Path) -> None:
-        self.schedule, self.story = schedule, list[str]()
-        self.clock, self.world = FakeClock(10 * END), clients()
+        self.schedule = schedule
+        self.story = list[str]()
+        self.clock = FakeClock(10 * END)
+        self.world = clients()
         self.disk = FakeDisk(Random(f"disk {schedule.seed}"))
         self.network = FakeNetwork(schedule, self.clock)
-        self.random, self._end = Random(f"pace {schedule.seed}"), END
+        self.random = Random(f"pace {schedule.seed}")
+        self._end = END
         self.method = registry.make(
             registry.methods(), {"name": schedule.method, **METHODS[schedule.method]}
         )
@@ -148,7 +153,8 @@ class PeerFederation:
         except (StorageError, KilledError) as error:
             self._ended(station, f"cannot start: {error!r}")
             return
-        station.torn, age = False, memory.age if memory else 0
+        station.torn = False
+        age = memory.age if memory else 0
         assert age >= station.saved, (
             f"{name} had saved round {station.saved}, and goes on from {age}"
         )
@@ -156,12 +162,12 @@ class PeerFederation:
         station.lines = {t: line for t, line in station.lines.items() if t <= age}
         end = station.end = self.network.end(name)
         peer = Peer(
-            settings,
-            self.method,
-            self.world,
-            end,
-            folder,
-            memory,
+            settings=settings,
+            method=self.method,
+            world=self.world,
+            transport=end,
+            storage=folder,
+            memory=memory,
             timeout=_TIMEOUT,
             clock=self.clock.time,
         )
@@ -207,9 +213,8 @@ class PeerFederation:
         if station.end is not None:
             station.end.kill()
         self.clock.at(self.clock.now + 5, lambda: self._start(station.name, wanted=False))
-        if (
-            self.clock.now > QUIET
-        ):  # its disk did so many operations late only: the others have time after it, too
+        # Its disk did so many operations late only: the others have time after it, too.
+        if self.clock.now > QUIET:
             self._end = max(self._end, self.clock.now + END - QUIET)
             self.clock.at(self.clock.now + 14, self._note_ages)
 
@@ -227,7 +232,8 @@ class PeerFederation:
     def _plan(self, fault: Fault) -> None:
         if fault.kind in ("crash_in_write", "power_site"):
             machine = self.disk.machines[fault.site]
-            machine.killed_at, machine.power = fault.number, fault.kind == "power_site"
+            machine.killed_at = fault.number
+            machine.power = fault.kind == "power_site"
         elif fault.kind == "fail_site":
             self.disk.machines[fault.site].fails_at = fault.number
         elif not fault.number:
@@ -274,7 +280,8 @@ class PeerFederation:
     # --- what must hold
 
     def _check(self, station: Station) -> None:
-        peer, name = station.peer, station.name
+        peer = station.peer
+        name = station.name
         if peer is None:
             return
         if station.wanted:
@@ -351,7 +358,9 @@ class _Script:
     """A network that gives the replies of a trace."""
 
     def __init__(self, rounds: dict[int, RoundTrace]) -> None:
-        self.rounds, self.round, self.next = rounds, 1, 0
+        self.rounds = rounds
+        self.round = 1
+        self.next = 0
 
     def peers(self) -> dict[str, str]:
         return self.rounds[self.round].peers
@@ -389,13 +398,20 @@ def check_undisturbed(federation: PeerFederation, station: Station, peer: Peer) 
     clock = FakeClock(1e9)
     script: Any = _Script(station.rounds)
     again: Any = Peer(
-        settings, federation.method, federation.world, script, _Nowhere(), clock=clock.time
+        settings=settings,
+        method=federation.method,
+        world=federation.world,
+        transport=script,
+        storage=_Nowhere(),
+        clock=clock.time,
     )
     again.client.stopped = FakeEvent(clock)
     while again.memory.age < peer.memory.age:
-        script.round, script.next = again.memory.age + 1, 0
+        script.round = again.memory.age + 1
+        script.next = 0
         again.round()
-    mine, theirs = peer.memory, again.memory
+    mine = peer.memory
+    theirs = again.memory
     np.testing.assert_array_equal(mine.model, theirs.model)
     assert (mine.age, set(mine.trust), dict(mine.votes)) == (
         theirs.age,

@@ -42,7 +42,8 @@ class FakeNetwork:
     """
 
     def __init__(self, schedule: PeerSchedule, clock: FakeClock) -> None:
-        self.schedule, self.clock = schedule, clock
+        self.schedule = schedule
+        self.clock = clock
         self.online: dict[str, FakeEnd] = {}
         self.unreachable: dict[str, float] = {}
         self._numbers = dict.fromkeys(schedule.peers, 0)
@@ -75,20 +76,27 @@ class FakeNetwork:
         if "tamper" in faults:
             fault = faults["tamper"]
             return (
-                tampered(fault, name, reply, text, Random(f"{self.schedule.seed} {fault}")),
+                tampered(
+                    fault=fault,
+                    name=name,
+                    reply=reply,
+                    text=text,
+                    random=Random(f"{self.schedule.seed} {fault}"),
+                ),
             ), None
         if "contradict" in faults:
             return (reply, reply[:-1] + bytes([reply[-1] ^ 1])), None
-        return (
-            reply,
-        ), reply  # one that comes twice is one reply: the transport gives different ones only
+        # One that comes twice is one reply: the transport gives different ones only.
+        return (reply,), reply
 
 
 class FakeEnd:
     """One end of the network."""
 
     def __init__(self, network: FakeNetwork, name: str, session: str) -> None:
-        self.network, self.name, self.session = network, name, session
+        self.network = network
+        self.name = name
+        self.session = session
         self.handler: RequestHandler | None = None
         self.killed = False
         self.sent = 0  # bytes of all replies
@@ -112,7 +120,8 @@ class FakeEnd:
         self, names: Sequence[str], text: str, timeout: float
     ) -> dict[str, tuple[bytes, ...]]:
         self._check()
-        trace, replies = self.trace(), {}
+        trace = self.trace()
+        replies = {}
         for name in names:
             replies[name], sound = self.network.deliver(self.name, name, text)
             trace.sound.setdefault(name, []).extend([] if sound is None else [sound])
@@ -123,7 +132,8 @@ class FakeEnd:
 
     def serve(self, handler: RequestHandler) -> None:
         self.peers()
-        self.handler, self.network.online[self.name] = handler, self
+        self.handler = handler
+        self.network.online[self.name] = self
 
     def close(self) -> None:
         """Leave: nobody lists this end any more."""

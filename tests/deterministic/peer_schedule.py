@@ -10,7 +10,9 @@ from typing import Any
 
 from tests.deterministic.schedule import Fault
 
-QUIET, END = 20.0, 50.0  # seconds after which nothing new happens, and at which peers are stopped
+# Seconds after which nothing new happens, and at which peers are stopped.
+QUIET = 20.0
+END = 50.0
 HOSTILE = ("garbage", "cut", "nan", "shape", "sender", "federation", "another", "dtype")
 METHODS: dict[str, dict[str, Any]] = {
     "panm": {"neighbours": 2, "candidates": 3, "stage_one": 5, "period": 3},
@@ -38,7 +40,10 @@ class PeerSchedule:
         return replace(self, faults=self.faults[:index] + self.faults[index + 1 :])
 
     def __str__(self) -> str:
-        title = f"seed {self.seed}: {len(self.peers)} peers with {self.method}, saved every {self.save_every} rounds"
+        title = (
+            f"seed {self.seed}: {len(self.peers)} peers with {self.method}, "
+            f"saved every {self.save_every} rounds"
+        )
         return "\n".join([title, *(f"  * {fault}" for fault in self.faults)])
 
 

@@ -34,27 +34,39 @@ STORIES = {
     "repeat_reply": "the reply of {site} to request {number} is delivered twice",
     "repeat_request": "{site} gets request {number} twice",
     "crash_before": "the process of {site} crashes before it handles request {number}",
-    "crash_after": "the process of {site} crashes after it has handled request {number}, before it replies",
+    "crash_after": (
+        "the process of {site} crashes after it has handled request {number}, before it replies"
+    ),
     "crash_in_write": "the process of {site} crashes in operation {number} on its disk",
     "power_site": "the power of {site} fails in operation {number} on its disk, for {length:.1f} s",
     "tamper": "{site} replies to request {number} with something else: {what}",
     "kill_site": "at {at:.1f} s {site} is killed; after {length:.1f} s it is back under another id",
     "partition": "at {at:.1f} s {site} cannot be reached for {length:.1f} s",
     "fill_site": "at {at:.1f} s the disk of {site} is full for {length:.1f} s",
-    "twin": "at {at:.1f} s {site} is started a second time; the first is stopped after {length:.1f} s",
+    "twin": (
+        "at {at:.1f} s {site} is started a second time; the first is stopped after {length:.1f} s"
+    ),
     "join": "at {at:.1f} s {site} comes for the first time",
     "leave": "at {at:.1f} s {site} leaves for good",
     "kill_server": "at {at:.1f} s the server is killed; after {length:.1f} s it is started again",
-    "crash_server": "the server is killed in operation {number} on its disk; after {length:.1f} s it is started again",
+    "crash_server": (
+        "the server is killed in operation {number} on its disk; "
+        "after {length:.1f} s it is started again"
+    ),
     "fail_site": "{site} has no space for operation {number} on its disk",
     "fail_server": "the server has no space for operation {number} on its disk",
-    "power_server": "the server's power fails in operation {number} on its disk; it is back after {length:.1f} s",
+    "power_server": (
+        "the server's power fails in operation {number} on its disk; "
+        "it is back after {length:.1f} s"
+    ),
     "fill_server": "at {at:.1f} s the server's disk is full for {length:.1f} s",
     "freeze": "at {at:.1f} s the server's process is stopped for {length:.1f} s",
     "set_clock": "at {at:.1f} s the engine's time of day is set by {length:.0f} s",
     "contradict": "{site} replies to request {number} with two different replies",
     "restart_engine": "at {at:.1f} s the engine loses all messages that are under way",
-    "kill_in_step": "{site} is killed {what} request {number}; after {length:.0f} s it is back under another id",
+    "kill_in_step": (
+        "{site} is killed {what} request {number}; after {length:.0f} s it is back under another id"
+    ),
 }
 # The steps of a request in which a site may be killed.
 BEFORE_REQUEST = "before it fetches"
@@ -151,7 +163,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A federation and its faults. The seed also decides how long nodes work and what a disk loses."""
+    """A federation and its faults.
+    The seed also decides how long nodes work and what a disk loses."""
 
     seed: int
     method: str
@@ -193,8 +206,8 @@ class Schedule:
             settings.append(f"sites train up to {self.slow * self.deadline:.1f} s")
         lines = [
             f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, "
-            f"cohorts of "
-            f"{self.cohort} of the clients of {sites}; the server waits for {self.wait_for}",
+            f"cohorts of {self.cohort} of the clients of {sites}; the server waits for "
+            f"{self.wait_for}",
             ", ".join(settings),
             *(f"  * {fault}" for fault in self.faults),
         ]

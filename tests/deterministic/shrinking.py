@@ -53,7 +53,8 @@ def smallest(drawn: Any, run: Callable[[Any], Any]) -> Any:
         shorter = False
         for index in reversed(range(len(drawn.faults))):
             if violation_of(drawn.without(index), run) is not None:
-                drawn, shorter = drawn.without(index), True
+                drawn = drawn.without(index)
+                shorter = True
     return drawn
 
 

@@ -26,7 +26,9 @@ from fedkin.simulation.workers import check_samples
 from tests.deterministic.counting import CountRequests
 from tests.deterministic.fake_disk import KilledError
 
-FEATURES, HIDDEN, CLASSES = 2, 2, 3
+FEATURES = 2
+HIDDEN = 2
+CLASSES = 3
 SAMPLES = SamplesSection(shape=[FEATURES], classes=CLASSES)
 
 
@@ -51,7 +53,14 @@ def initial(words: bytes) -> np.ndarray:
 @cache
 def handshake(config: str) -> Handshake:
     """A side's description of itself."""
-    own = make_handshake("chaos", __version__, spec(), (FEATURES,), CLASSES, config)
+    own = make_handshake(
+        federation="chaos",
+        version=__version__,
+        spec=spec(),
+        shape=(FEATURES,),
+        classes=CLASSES,
+        config=config,
+    )
     return replace(own, start=model_digest(initial(HANDSHAKE_SEED.tobytes())))
 
 
@@ -60,9 +69,8 @@ def quadratic_clients(numbers: Int[np.ndarray, "c"]) -> FakeWorld:
     slant = 0.3 * np.random.default_rng(0).normal(size=(100, spec().parameters))[numbers]
     target = (np.where(numbers % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
     counts = np.eye(CLASSES, dtype=np.int64)[numbers % CLASSES] * 12
-    angle = (
-        np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]
-    )  # directions of samples: near either of two
+    # Directions of samples: near either of two.
+    angle = np.pi / 2 * (numbers % 2) + 0.01 * slant[:, 0]
     features = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     world = FakeWorld(target, 10 + numbers, LocalTraining(lr=0.5), counts=counts, features=features)
     world.spec = spec()
@@ -80,7 +88,9 @@ class Site:
     """
 
     def __init__(self, name: str, numbers: Int[np.ndarray, "c"], folder: Path) -> None:
-        self.name, self.numbers, self.folder = name, numbers, folder
+        self.name = name
+        self.numbers = numbers
+        self.folder = folder
         self.ids: dict[str, int] = {}  # the first id of its clients, by the name of the run
         self.counted = CountedCalls(len(numbers))
 
@@ -99,15 +109,16 @@ class Site:
         return encode(reply)
 
     def _node(self) -> Node:
-        samples, own = 10 + self.numbers, handshake("")
+        samples = 10 + self.numbers
+        own = handshake("")
         world = quadratic_clients(self.numbers)
         return Node(
-            self.name,
-            lambda spec: own,
-            lambda: own.start,
-            samples,
-            lambda ids: world,
-            NodeDisk(self.folder),
+            name=self.name,
+            handshake=lambda spec: own,
+            start=lambda: own.start,
+            samples=samples,
+            world=lambda ids: world,
+            disk=NodeDisk(self.folder),
         )
 
     def _check_ids(self, header: dict[str, object]) -> None:
@@ -122,7 +133,10 @@ class CountedCalls:
     """Whether work with memory was done once: what clients count is what they were asked."""
 
     def __init__(self, clients: int) -> None:
-        self._counts, self._unknown, self._last, self._run = np.zeros(clients, np.int64), 0, "", ""
+        self._counts = np.zeros(clients, np.int64)
+        self._unknown = 0
+        self._last = ""
+        self._run = ""
 
     def killed(self, header: dict[str, object]) -> None:
         """A process ended in a call: nobody knows whether it was done."""
@@ -141,9 +155,12 @@ class CountedCalls:
             assert ((more >= 1) & (more <= 1 + self._unknown)).all(), (
                 f"calls were done {more} times"
             )
-        self._counts[clients], self._last = calls, key
+        self._counts[clients] = calls
+        self._last = key
 
     def _begin(self, run: str) -> None:
         """Count anew in another run."""
         if run != self._run:
-            self._counts[:], self._run, self._unknown = 0, run, 0
+            self._counts[:] = 0
+            self._run = run
+            self._unknown = 0

@@ -89,7 +89,8 @@ def read(page: Path) -> Document:
 def fences(document: Document) -> Iterator[Region]:
     """All fenced blocks; one of an unknown language is an error."""
     for region in FencedCodeBlockLexer(".*")(document):
-        language, region.parsed = region.lexemes["language"], region.lexemes["source"]
+        language = region.lexemes["language"]
+        region.parsed = region.lexemes["source"]
         assert language in EVALUATORS, (
             f"{document.region_details(region)}: a block of {language or 'no language'}"
         )

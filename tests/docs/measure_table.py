@@ -10,7 +10,8 @@ from fedkin.measures.table import EXTRA, PLACED
 from tests.docs.code_blocks import ROOT
 
 PAGE = ROOT / "docs" / "write-a-measure.md"
-BEGIN, END = "<!-- measures -->\n", "<!-- /measures -->\n"
+BEGIN = "<!-- measures -->\n"
+END = "<!-- /measures -->\n"
 HEAD = "| measure | what it is | unit | better | stands in |\n|---|---|---|---|---|\n"
 _WHERE = {"round": "records", "run": "summary", "both": "records, summary"}
 
@@ -23,7 +24,10 @@ def table() -> str:
 def _row(measure: Measure) -> str:
     better = "" if measure.direction == "neither" else measure.direction
     by = "" if measure.by == measure.name else f" (`--by {measure.by}`)"
-    return f"| `{measure.name}`{by} | {measure.title} | {measure.unit} | {better} | {_WHERE[measure.kept]} |\n"
+    return (
+        f"| `{measure.name}`{by} | {measure.title} | {measure.unit} | {better} | "
+        f"{_WHERE[measure.kept]} |\n"
+    )
 
 
 def stored() -> str:

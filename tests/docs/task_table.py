@@ -13,7 +13,8 @@ from fedkin.core.task_registry import all_tasks
 from tests.docs.code_blocks import ROOT
 
 PAGE = ROOT / "docs" / "write-a-task.md"
-BEGIN, END = "<!-- tasks -->\n", "<!-- /tasks -->\n"
+BEGIN = "<!-- tasks -->\n"
+END = "<!-- /tasks -->\n"
 HEAD = "| task | what travels down | what comes up | memory | charged |\n|---|---|---|---|---|\n"
 
 

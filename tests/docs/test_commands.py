@@ -193,8 +193,14 @@ def test_a_wrong_command_is_found(
 
 
 def test_loops_conditions_and_redirections_are_taken_apart() -> None:
-    text = "for k in 0 1; do fedkin peer --config fed/peer-$k/peer.toml & done\nA=1 mlflow ui > log 2>&1 &  # a comment\n"
-    text += 'until flwr list fedkin > /dev/null 2>&1; do sleep 1; done\n(cd "$site" && exec ray stop \\\n  --force)\n'
+    text = (
+        "for k in 0 1; do fedkin peer --config fed/peer-$k/peer.toml & done\n"
+        "A=1 mlflow ui > log 2>&1 &  # a comment\n"
+    )
+    text += (
+        "until flwr list fedkin > /dev/null 2>&1; do sleep 1; done\n"
+        '(cd "$site" && exec ray stop \\\n  --force)\n'
+    )
     assert list(simple_commands(text)) == [
         ["fedkin", "peer", "--config", "fed/peer-$k/peer.toml"],
         ["mlflow", "ui"],

@@ -26,7 +26,8 @@ from tests.methods import test_conformance as conformance
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 QUIET = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-LEFT_OUT = 5  # blocks in all of docs that are not run: sketches of the design, and programs for Flower to start
+# Blocks in all of docs that are not run: sketches of the design, and programs for Flower to start.
+LEFT_OUT = 5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -92,7 +93,8 @@ def test_it_recovers_the_planted_clusters_and_beats_one_model(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = run_page(ROOT / "docs/write-a-method.md")["run"]
-    ours, plain = run.summary(), run.against["fedavg"].summary()
+    ours = run.summary()
+    plain = run.against["fedavg"].summary()
     assert ours["ari"] == 1 and ours["final_accuracy"] > plain["final_accuracy"] + 0.1
     # 64 probes to each of 20 clients, once, on top of FedAvg's bytes
     assert ours["bytes_down"] - plain["bytes_down"] == 64 * 20 * 4 * run.models.shape[1]

@@ -23,9 +23,8 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     write_kernel_spec(tmp_path / "kernels" / "under-test")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.delenv(
-        "MPLBACKEND", raising=False
-    )  # pictures go into the notebook, as the kernel has it
+    # Pictures go into the notebook, as the kernel has it.
+    monkeypatch.delenv("MPLBACKEND", raising=False)
     return "under-test"
 
 
@@ -43,9 +42,8 @@ def test_it_shows_data_a_table_a_figure_and_a_comparison() -> None:
     nbformat.validate(stored)
     code = [cell for cell in stored.cells if cell.cell_type == "code"]
     assert all(cell.source.strip() for cell in code)
-    assert [cell.execution_count for cell in code] == list(
-        range(1, len(code) + 1)
-    )  # one execution, in order
+    # One execution, in order.
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     outputs = [kind for _, kind, _ in shown(stored)]
     assert outputs.count("picture") >= 2 and "execute_result" in outputs and "error" not in outputs
     assert any("fedavg" in text for _, _, text in shown(stored))
@@ -56,7 +54,8 @@ def test_it_runs_and_shows_what_is_stored(kernel: str, tmp_path: Path) -> None:
     fresh = nbformat.read(NOTEBOOK, as_version=4)
     where = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(fresh, timeout=600, kernel_name=kernel, resources=where).execute()
-    before, after = list(shown(stored)), list(shown(fresh))
+    before = list(shown(stored))
+    after = list(shown(fresh))
     assert [one[:2] for one in before] == [one[:2] for one in after]
     for (cell, kind, was), (_, _, text) in zip(before, after, strict=True):
         if kind != "picture":

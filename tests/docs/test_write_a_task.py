@@ -99,7 +99,12 @@ def known() -> FederatedData:
     x = np.concatenate([axes[[0, 0]], axes[[0, 1, 1]], axes[[0, 1, 2]] + axes[[1, 2, 0]]])
     samples = [np.arange(0, 2), np.arange(2, 5), np.arange(5, 8)]
     return FederatedData(
-        "known", x, np.array([0, 1, 0, 0, 1, 2, 2, 2]), 3, Ragged.of(samples), Ragged.of(samples)
+        name="known",
+        x=x,
+        y=np.array([0, 1, 0, 0, 1, 2, 2, 2]),
+        classes=3,
+        train=Ragged.of(samples),
+        test=Ragged.of(samples),
     )
 
 
@@ -119,7 +124,8 @@ def test_ranks_and_sums_by_hand(page: dict[str, Any]) -> None:
 
 
 def test_memory_is_of_the_client_and_of_the_run(page: dict[str, Any]) -> None:
-    world, task = world_of(known()), page["RankChanged"]()
+    world = world_of(known())
+    task = page["RankChanged"]()
     assert not world.run(task, np.arange(3)).changed.any()
     kept = world.memory()
     assert kept["clients/last_rank"].dtype == np.int64
@@ -133,7 +139,9 @@ def test_memory_is_of_the_client_and_of_the_run(page: dict[str, Any]) -> None:
 
 
 def test_random_numbers_need_a_stream(page: dict[str, Any]) -> None:
-    world, task, stream = world_of(clustered_data()), page["SampledRank"](samples=3), fk.Stream(1)
+    world = world_of(clustered_data())
+    task = page["SampledRank"](samples=3)
+    stream = fk.Stream(1)
     with pytest.raises(TaskError, match="run it with a stream"):
         world.run(task, CLIENTS)
     drawn = world.run(task, CLIENTS, stream).rank
@@ -144,9 +152,11 @@ def test_random_numbers_need_a_stream(page: dict[str, Any]) -> None:
     "scenario", [None, fk.Population(dropout=0.4)], ids=["all reply", "drop-out"]
 )
 def test_two_forms_have_one_meaning(page: dict[str, Any], scenario: fk.Population | None) -> None:
-    data, stream = clustered_data(), fk.Stream(3, round=1)
+    data = clustered_data()
+    stream = fk.Stream(3, round=1)
     models = np.stack([model_of().initial(fk.Stream(seed).words()) for seed in range(3)])
-    clients, index = np.array([4, 1, 1, 0, 5, 4, 2, 3]), np.array([0, 2, 1, 0, 2, 2, 1, 0])
+    clients = np.array([4, 1, 1, 0, 5, 4, 2, 3])
+    index = np.array([0, 2, 1, 0, 2, 2, 1, 0])
     task = page["FastAgreement"](models[0], models, index)
     one, two = (
         world_of(data, population=scenario, compiled=compiled).run(task, clients, stream)
@@ -154,9 +164,8 @@ def test_two_forms_have_one_meaning(page: dict[str, Any], scenario: fk.Populatio
     )
     np.testing.assert_allclose(one.agreement, two.agreement, rtol=1e-6)
     assert (one.arrived == two.arrived).all() and one.arrived.all() == (scenario is None)
-    assert (one.agreement[index == 0] == 1)[
-        one.arrived[index == 0]
-    ].all()  # a model agrees with itself
+    # A model agrees with itself.
+    assert (one.agreement[index == 0] == 1)[one.arrived[index == 0]].all()
 
 
 # --- in a federation
@@ -176,7 +185,8 @@ def examples(page: dict[str, Any]) -> Sequence[tuple[Task, fk.Stream | None]]:
 @pytest.mark.parametrize("groups", GROUPS)
 def test_deployed_tasks_reply_what_simulated_ones_do(page: dict[str, Any], groups: str) -> None:
     """No code of the server knows them."""
-    transport, near = MemoryTransport(), simulated(clustered_data(), model_of(), range(6))
+    transport = MemoryTransport()
+    near = simulated(clustered_data(), model_of(), range(6))
     join_nodes(transport, GROUPS[groups], clustered_data(), model_of())
     far = remote(transport, clustered_data(), model_of())
     for world in (near, far):

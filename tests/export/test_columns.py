@@ -55,7 +55,8 @@ def test_columns_that_do_not_fit_are_refused(table: pd.DataFrame, message: str) 
 
 def test_without_names_columns_keep_their_order() -> None:
     nameless = SimpleNamespace(**{**vars(SAMPLES), "feature_names": None})
-    assert as_samples(TABLE[["dose", "age"]], nameless).tolist() == [[3, 1], [4, 2]]  # type: ignore[arg-type]
+    samples = as_samples(TABLE[["dose", "age"]], nameless)  # type: ignore[arg-type]
+    assert samples.tolist() == [[3, 1], [4, 2]]
 
 
 def test_an_export_knows_the_names_of_its_columns(tmp_path: Any) -> None:

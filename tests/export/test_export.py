@@ -32,7 +32,9 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.hidden, self.out = nn.BatchNorm1d(256), nn.Linear(256, 8), nn.Linear(8, 3)
+        self.norm = nn.BatchNorm1d(256)
+        self.hidden = nn.Linear(256, 8)
+        self.out = nn.Linear(8, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = torch.relu(self.hidden(self.norm(x.flatten(1))))
@@ -47,9 +49,15 @@ def images() -> FederatedData:
     x = rng.random((60, 16, 16, 1), np.float32)
     x[np.arange(60), y] += 1
     rows = np.arange(60).reshape(6, 10)
-    parts = Ragged.of([r[:8] for r in rows]), Ragged.of([r[8:] for r in rows])
     return FederatedData(
-        "images", x, y, 3, *parts, client_names=tuple("abcdef"), label_names=("cat", "dog", "eel")
+        name="images",
+        x=x,
+        y=y,
+        classes=3,
+        train=Ragged.of([r[:8] for r in rows]),
+        test=Ragged.of([r[8:] for r in rows]),
+        client_names=tuple("abcdef"),
+        label_names=("cat", "dog", "eel"),
     )
 
 
@@ -128,7 +136,12 @@ def test_the_twin_of_every_convolutional_network(variant: Any, side: int) -> Non
     rng = np.random.default_rng(1)
     x = rng.random((2, side, side, 2), np.float32)
     data = FederatedData(
-        "x", x, np.arange(2), 2, Ragged.of([np.arange(2)]), Ragged.of([np.arange(2)])
+        name="x",
+        x=x,
+        y=np.arange(2),
+        classes=2,
+        train=Ragged.of([np.arange(2)]),
+        test=Ragged.of([np.arange(2)]),
     )
     model = fk.models.cnn(data, variant=variant, dropout=False)
     vector = (0.05 * rng.standard_normal(model.spec.parameters)).astype(np.float32)
@@ -202,13 +215,17 @@ def test_clients_with_models_of_their_own_have_files_of_their_own(
 @pytest.mark.parametrize("format", ["safetensors", "torch", "onnx"])
 def test_detectors_are_exported_as_one_classifier(format: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    x, y = rng.random((24, 32, 32, 1), np.float32), np.tile([0, 1, 0, 3], 6)
+    x = rng.random((24, 32, 32, 1), np.float32)
+    y = np.tile([0, 1, 0, 3], 6)
     rows = np.arange(24).reshape(4, 6)
-    data = FederatedData("x", x, y, 4, Ragged.of(list(rows)), Ragged.of(list(rows)))
+    data = FederatedData(
+        name="x", x=x, y=y, classes=4, train=Ragged.of(list(rows)), test=Ragged.of(list(rows))
+    )
     method = fk.Athena(assignment=(0, 1, 0, 1))
     run = fk.simulate(method, data, fk.models.detector(data), rounds=1, cohort=4, local=LOCAL)
     exported = export.load(run.export(tmp_path / "e", format).parent)
-    scores, expected = exported.model(cluster=1)(x), run.model_for(1)(x)
+    scores = exported.model(cluster=1)(x)
+    expected = run.model_for(1)(x)
     assert (scores[:, 2] == -np.inf).all() and exported.card["models"][0]["detected"] == [0, 1, 3]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     np.testing.assert_allclose(
@@ -308,7 +325,8 @@ def test_damaged_exports_are_refused(images: FederatedData, tmp_path: Path) -> N
 def test_a_fine_tuned_model_is_exported_by_itself(format: str, tmp_path: Path) -> None:
     data = fk.data.digits(clients=6)
     run = fk.simulate(fk.FedAvg(), data, fk.models.mlp(data, hidden=8), rounds=1, cohort=6)
-    tuned, x = run.fine_tune(3, epochs=1), data.x[:20]
+    tuned = run.fine_tune(3, epochs=1)
+    x = data.x[:20]
     card = export.write_model(tuned, tmp_path / "tuned", format)
     again = export.load(card.parent).model()
     assert np.allclose(again(x), tuned(x), atol=1e-5) and not np.allclose(

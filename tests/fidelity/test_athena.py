@@ -26,7 +26,9 @@ def scored(vector: dict[str, Any], labels: np.ndarray) -> np.ndarray:
     say. Sample i has the scores as its features, and detector c returns feature c."""
     x = np.array(vector["scores"], np.float32)
     rows = Ragged.of(list(np.arange(len(x))[:, None]))
-    data = FederatedData("scores", x, labels.astype(np.int64), 3, rows, rows)
+    data = FederatedData(
+        name="scores", x=x, y=labels.astype(np.int64), classes=3, train=rows, test=rows
+    )
     models = np.concatenate([np.eye(3), np.zeros((3, 1))], axis=1).astype(np.float32)
     clients = np.arange(len(x))
     return evaluate(
@@ -51,7 +53,12 @@ def pairs(seed: int = 0) -> FederatedData:
     x = (3 * np.eye(10)[y] + rng.normal(scale=0.3, size=(len(y), 10))).astype(np.float32)
     rows = np.arange(len(y)).reshape(10, 24)
     return FederatedData(
-        "pairs", x, y, 10, Ragged.of(list(rows[:, 8:])), Ragged.of(list(rows[:, :8]))
+        name="pairs",
+        x=x,
+        y=y,
+        classes=10,
+        train=Ragged.of(list(rows[:, 8:])),
+        test=Ragged.of(list(rows[:, :8])),
     )
 
 

@@ -20,7 +20,9 @@ from fedkin.clustering.density import (
 from fedkin.measures.convergence import convergence_epoch, economy, transmitted_mib
 
 Oracle = Callable[[str], dict[str, Any]]
-EPS = 0.0279  # the middle of 0.0083 and 0.0475, the range of 10 local epochs that suits 2 and 5 classes per client
+# The middle of 0.0083 and 0.0475, the range of 10 local epochs that suits 2 and 5 classes per
+# client.
+EPS = 0.0279
 CASES = ("pairs", "iid")
 
 # Table 1 as it is printed: MiB of ATHENA-FL and of FedAvg with MobileNet, and the economy in per

@@ -76,10 +76,8 @@ def test_ternary_matrix(cold: dict[str, Any], updates: np.ndarray) -> None:
 
 def test_ternary_matrix_from_float32_updates(cold: dict[str, Any], updates: np.ndarray) -> None:
     u = updates.astype(np.float32)
-    result, expected = (
-        ternary_similarity(u, base_directions(u)),
-        np.array(cold["ternary_matrix_n_by_3"]),
-    )
+    result = ternary_similarity(u, base_directions(u))
+    expected = np.array(cold["ternary_matrix_n_by_3"])
     flipped = np.abs(result - expected).max(axis=0) > np.abs(1 - result - expected).max(axis=0)
     np.testing.assert_allclose(np.where(flipped, 1 - result, result), expected, atol=1e-5)
 
@@ -109,10 +107,8 @@ def test_difference_of_a_client_to_the_groups(cold: dict[str, Any], updates: np.
 
 def test_client_cold_start(oracle: Oracle, w0: np.ndarray) -> None:
     case = oracle("flexcfl")["client_cold_start"]
-    groups, update = (
-        np.array(case["group_opt_updates_flat"]),
-        np.array([case["newcomer_update_flat"]]),
-    )
+    groups = np.array(case["group_opt_updates_flat"])
+    update = np.array([case["newcomer_update_flat"]])
     np.testing.assert_allclose(dissimilarity(update, groups), [case["dissimilarity"]], atol=1e-9)
     state = FedGroupState(
         models=(w0 + groups).astype(np.float32),
@@ -134,7 +130,8 @@ def groups_before(oracle: Oracle) -> np.ndarray:
 @pytest.mark.parametrize("case", [0, 1])
 def test_inter_group_aggregation(oracle: Oracle, case: int) -> None:
     expected = oracle("flexcfl")["inter_group_aggregation"]["cases"][case]
-    before, eta = groups_before(oracle), expected["eta"]
+    before = groups_before(oracle)
+    eta = expected["eta"]
     normalised = np.stack([flat(g) for g in expected["code_normalised"]])
     np.testing.assert_allclose(inter_cluster_aggregation(before, eta), normalised, atol=1e-9)
     unnormalised = inter_cluster_aggregation(before, eta, normalize=False)

@@ -26,7 +26,9 @@ def test_a_proximal_step(oracle: Oracle) -> None:
     with the value that leads to w at w_global, and the vector's gradient at w.
     """
     case = {name: np.array(value) for name, value in oracle("others")["fedprox_pgd"].items()}
-    start, w, lr = case["w_global"], case["w"], float(case["lr"])
+    start = case["w_global"]
+    w = case["w"]
+    lr = float(case["lr"])
     first = (start - w) / lr
     slope = (case["grad"] - first) / (w - start)
 
@@ -39,7 +41,12 @@ def test_a_proximal_step(oracle: Oracle) -> None:
     )
     one = Ragged.of([np.arange(4)])
     data = FederatedData(
-        "constant", np.zeros((4, 1), np.float32), np.zeros(4, np.int64), 2, one, one
+        name="constant",
+        x=np.zeros((4, 1), np.float32),
+        y=np.zeros(4, np.int64),
+        classes=2,
+        train=one,
+        test=one,
     )
     work = LocalTraining(steps=2, batch_size=4, lr=lr, mu=float(case["mu"]))
     models = start[None].astype(np.float32)

@@ -24,7 +24,8 @@ from fedkin.methods.fedsim import FedSim, FedSimState
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.gradients import Gradients
 
-FIRST, LATER = Stream(4, 1, "method/round"), Stream(4, 2, "method/round")
+FIRST = Stream(4, 1, "method/round")
+LATER = Stream(4, 2, "method/round")
 
 
 @pytest.fixture
@@ -41,7 +42,8 @@ class Published(FakeWorld):
     """Clients with given gradients; remembers where gradients were taken."""
 
     def given(self, gradients: np.ndarray) -> Published:
-        self.given_gradients, self.asked = gradients.astype(np.float32), []
+        self.given_gradients = gradients.astype(np.float32)
+        self.asked = []
         return self
 
     def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
@@ -126,7 +128,8 @@ def test_global_model(vector: dict[str, Any]) -> None:
 
 
 def test_one_cluster_is_the_mean_by_samples(vector: dict[str, Any]) -> None:
-    solutions, n = np.stack([flat(s) for s in vector["client_solutions"]]), np.array(vector["n_k"])
+    solutions = np.stack([flat(s) for s in vector["client_solutions"]])
+    n = np.array(vector["n_k"])
     state = after(FedSim(clusters=1), world(vector), vector)
     np.testing.assert_allclose(state.models, [n @ solutions / n.sum()], atol=1e-6)
 
@@ -144,7 +147,8 @@ def test_leftover_model(vector: dict[str, Any]) -> None:
 def three_gradients(vector: dict[str, Any]) -> np.ndarray:
     """Every client with the first gradient of its published cluster: no more than three clusters
     can be formed."""
-    gradients, true = np.array(vector["gradients"]), np.array(vector["true"])
+    gradients = np.array(vector["gradients"])
+    true = np.array(vector["true"])
     return np.stack([gradients[np.flatnonzero(true == kind)[0]] for kind in true])
 
 
@@ -196,10 +200,8 @@ def test_the_start_is_dealt_and_the_rest_is_not(vector: dict[str, Any]) -> None:
 
 def test_all_as_coded(vector: dict[str, Any]) -> None:
     """First a round that is dealt, then one with gradients at what was its last cluster model."""
-    method, w = (
-        FedSim(4, as_coded=("leftover_model", "round_robin_start", "configured_count")),
-        world(vector),
-    )
+    method = FedSim(4, as_coded=("leftover_model", "round_robin_start", "configured_count"))
+    w = world(vector)
     first = after(method, w, vector, FIRST)
     assert not w.asked and sorted(np.bincount(first.groups)) == [2, 2, 3, 3]
     w = world(vector, three_gradients(vector))

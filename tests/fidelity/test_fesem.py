@@ -28,7 +28,8 @@ def case(oracle: Oracle) -> dict[str, Any]:
 
 def after(centers: Any, local: Any) -> FeSEMState:
     """A round of clients that come to the given solutions, which they had before."""
-    centers, local = np.array(centers, np.float32), np.array(local, np.float32)
+    centers = np.array(centers, np.float32)
+    local = np.array(local, np.float32)
     w = FakeWorld(local, np.arange(1, len(local) + 1), LocalTraining(lr=1.0))
     state = FeSEMState(centers, np.full(len(local), UNASSIGNED), local)
     return FeSEM(clusters=len(centers)).round(w, state, np.arange(len(local)), Stream(0, 1))
@@ -64,7 +65,8 @@ def test_messages_of_a_run(oracle: Oracle, setting: str) -> None:
     numbers = oracle("others")["communication_fig6"][setting]
     data = federation((2,) * 24)
     w = SimulatedWorld(data, mclr(data))
-    method, cohort = FeSEM(clusters=numbers["m"]), np.arange(numbers["K"])
+    method = FeSEM(clusters=numbers["m"])
+    cohort = np.arange(numbers["K"])
     state = method.place(w, method.init(w, Stream(0)), cohort, Stream(0, 1))
     method.round(w, state, cohort, Stream(0, 1))
     assert numbers["T"] * sum(w.ledger.total()) == numbers["fesem"] * 4 * w.spec.parameters

@@ -52,10 +52,17 @@ def world(w0: np.ndarray, updates: np.ndarray, examples: Any = 1) -> FakeWorld:
 def state_of(
     models: Any, assignment: Any, start: Any = 0.0, directions: Any = None
 ) -> FlexCFLState:
-    models, assignment = np.asarray(models, np.float32), np.asarray(assignment)
+    models = np.asarray(models, np.float32)
+    assignment = np.asarray(assignment)
     directions = np.ones_like(models) if directions is None else np.asarray(directions, np.float32)
     start = np.broadcast_to(np.asarray(start, np.float32), models.shape[1:]).copy()
-    return FlexCFLState(models, assignment, start, directions, assignment >= 0)
+    return FlexCFLState(
+        models=models,
+        assignment=assignment,
+        start=start,
+        directions=directions,
+        informed=assignment >= 0,
+    )
 
 
 def same_partition(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -68,7 +75,8 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("measure", ["edc", "madc"])
 def test_group_cold_start(cold: dict[str, Any], measure: Any) -> None:
-    w0, updates = np.array(cold["w0_flat"]), np.array(cold["update_matrix_n_by_d"])
+    w0 = np.array(cold["w0_flat"])
+    updates = np.array(cold["update_matrix_n_by_d"])
     expected = cold["results"][measure.upper()]
     state = FlexCFL(clusters=cold["m"], measure=measure).init(world(w0, updates), STREAM)
     names = same_partition(state.assignment, np.array(expected["labels"]))
@@ -79,7 +87,8 @@ def test_group_cold_start(cold: dict[str, Any], measure: Any) -> None:
 
 
 def test_client_cold_start(oracle: Oracle, cold: dict[str, Any]) -> None:
-    case, w0 = oracle("flexcfl")["client_cold_start"], np.array(cold["w0_flat"], np.float32)
+    case = oracle("flexcfl")["client_cold_start"]
+    w0 = np.array(cold["w0_flat"], np.float32)
     groups = np.array(case["group_opt_updates_flat"], np.float32)
     w = world(w0, np.array([case["newcomer_update_flat"]]))
     result = w.run(Similarities(w0, groups, w.work), np.array([0]), STREAM).cosine
@@ -106,7 +115,8 @@ def test_inter_group_aggregation_in_a_round(oracle: Oracle, case: int) -> None:
         [flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]]
     )
     before = before.astype(np.float32)
-    w, state = FakeWorld(before, np.ones(3, int)), state_of(before, [0, 1, 2])
+    w = FakeWorld(before, np.ones(3, int))
+    state = state_of(before, [0, 1, 2])
     after = FlexCFL(eta_g=expected["eta"]).round(w, state, np.arange(3), STREAM)
     normalised = expected.get("code_normalised") or expected["after"]
     np.testing.assert_allclose(after.models, np.stack([flat(g) for g in normalised]), atol=1e-5)
@@ -119,7 +129,8 @@ def test_groups_without_clients_take_no_part() -> None:
     """Lengths 5, 10 and 10, eta 2; the third group has nobody: it stays, and the others see only
     each other."""
     before = np.array([[3, 4], [0, 10], [6, 8]], np.float32)
-    w, state = FakeWorld(before[:2], np.ones(2, int)), state_of(before, [0, 1])
+    w = FakeWorld(before[:2], np.ones(2, int))
+    state = state_of(before, [0, 1])
     after = FlexCFL(eta_g=2.0).round(w, state, np.arange(2), STREAM)
     expected = [[3 / 1.2, 6 / 1.2], [1.2 / 1.4, 11.6 / 1.4], [6, 8]]
     np.testing.assert_allclose(after.models, expected, rtol=1e-6)
@@ -141,10 +152,8 @@ def test_shift_detection(oracle: Oracle) -> None:
         np.array([c[f"{model_index}_counts"] for c in detection["cases"]], int)
         for model_index in ("old", "new")
     )
-    w, everybody = (
-        FakeWorld(np.zeros((len(old), 2), np.float32), old.sum(axis=1), counts=old),
-        np.arange(len(old)),
-    )
+    w = FakeWorld(np.zeros((len(old), 2), np.float32), old.sum(axis=1), counts=old)
+    everybody = np.arange(len(old))
     w.counts = new
     result = w.run(Shifted("label_blind", 0.2), everybody).shifted
     np.testing.assert_array_equal(result, [case["shift_detected"] for case in detection["cases"]])
@@ -169,7 +178,11 @@ def test_the_formula_gives_the_papers_ratios(oracle: Oracle, case: str) -> None:
     assert result["flexcfl"] / result["fedavg"] == pytest.approx(given["ratio_flexcfl"])
 
 
-N, K, M, T, ALPHA = 22, 5, 3, 6, 2
+N = 22
+K = 5
+M = 3
+T = 6
+ALPHA = 2
 
 
 @cache
@@ -182,12 +195,12 @@ def federation() -> FederatedData:
     x = (rng.normal(size=(N, 5, 2)) + np.array([[3, 0], [-2, 3], [-2, -3]])[y]).astype(np.float32)
     rows = np.arange(5 * N).reshape(N, 5)
     return FederatedData(
-        "bytes",
-        x.reshape(-1, 2),
-        y.ravel(),
-        3,
-        Ragged.of(list(rows[:, :4])),
-        Ragged.of(list(rows[:, 4:])),
+        name="bytes",
+        x=x.reshape(-1, 2),
+        y=y.ravel(),
+        classes=3,
+        train=Ragged.of(list(rows[:, :4])),
+        test=Ragged.of(list(rows[:, 4:])),
     )
 
 
@@ -213,13 +226,13 @@ def counted(method: Method, **options: Any) -> tuple[float, float, list[dict[str
 
 
 def test_bytes_of_fedavg_and_flexcfl() -> None:
-    expected = messages(N, K, M, T, ALPHA)
+    expected = messages(n=N, k=K, m=M, t=T, alpha=ALPHA)
     assert counted(FedAvg())[:2] == (expected["fedavg"], 0)
     assert counted(FlexCFL(clusters=M, alpha=ALPHA))[:2] == (expected["flexcfl"], 0)
 
 
 def test_bytes_between_servers_are_on_their_own_account() -> None:
-    expected = messages(N, K, M, T, ALPHA)
+    expected = messages(n=N, k=K, m=M, t=T, alpha=ALPHA)
     total, between, _ = counted(FlexCFL(clusters=M, alpha=ALPHA, eta_g=0.1))
     assert total == expected["flexcfl"]
     assert total + between == expected["flexcfl_eta"]
@@ -230,10 +243,10 @@ def test_migrations_cost_nothing() -> None:
     total, _, records = counted(method, shift=SwapAll(probability=0.8))
     assert sum(record["shifts_detected"] for record in records[1:]) > 5
     assert sum(record["migrations"] for record in records) > 0
-    assert total == messages(N, K, M, T, ALPHA)["flexcfl"]
+    assert total == messages(n=N, k=K, m=M, t=T, alpha=ALPHA)["flexcfl"]
 
 
 def test_without_migration_nobody_keeps_directions_it_will_not_use() -> None:
     """The clients of the group cold start need them for migration only (Alg. 3, l. 19)."""
     total, _, _ = counted(FlexCFL(clusters=M, alpha=ALPHA, migration="none"))
-    assert total == messages(N, K, M, T, ALPHA)["flexcfl"] - M * ALPHA * M
+    assert total == messages(n=N, k=K, m=M, t=T, alpha=ALPHA)["flexcfl"] - M * ALPHA * M

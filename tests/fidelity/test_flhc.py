@@ -24,7 +24,8 @@ Oracle = Callable[[str], dict[str, Any]]
 @pytest.mark.parametrize("by", ["distance", "clusters"])
 def test_clusters_of_the_updates(oracle: Oracle, case: int, by: str) -> None:
     vectors = oracle("misc")["flhc"]
-    updates, expected = np.array(vectors["updates"]), vectors["cases"][case]
+    updates = np.array(vectors["updates"])
+    expected = vectors["cases"][case]
     stop = (
         {"distance": expected["distance_threshold"]}
         if by == "distance"
@@ -40,9 +41,8 @@ def test_clusters_of_the_updates(oracle: Oracle, case: int, by: str) -> None:
     )
     assert len(state.models) == expected["n_clusters"]
     pairs = set(zip(state.assignment.tolist(), expected["labels"], strict=True))
-    assert (
-        len(pairs) == expected["n_clusters"]
-    )  # the same partition, whatever the clusters are called
+    # The same partition, whatever the clusters are called.
+    assert len(pairs) == expected["n_clusters"]
     for k in range(len(state.models)):
         np.testing.assert_allclose(
             state.models[k], updates[state.assignment == k].mean(axis=0), atol=1e-6

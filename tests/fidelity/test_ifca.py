@@ -89,8 +89,12 @@ def test_the_first_client_as_coded(oracle: Oracle) -> None:
     """The vector's cohort was drawn in the order 0, 1, 2, as in the first turn of a round robin; of
     later rounds, that are drawn uniformly, client 0 is the first one in a third."""
     case = oracle("flexcfl")["intra_group_aggregation"]
-    options = {"name": "avg_as_coded_first_client_only", "weighting": "first_client"}
-    rounds = [aggregated(case, round=round, **options) for round in range(1, 31)]
+    rounds = [
+        aggregated(
+            case, round=round, name="avg_as_coded_first_client_only", weighting="first_client"
+        )
+        for round in range(1, 31)
+    ]
     equal = [np.allclose(model, expected, atol=1e-5) for model, expected in rounds]
     assert equal[0]
     assert 1 <= sum(equal[1:]) < 29

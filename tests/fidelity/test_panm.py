@@ -12,8 +12,11 @@ import pytest
 from fedkin.methods.decentralized import Neighbourhood, gradient_similarity, loss_similarity
 from fedkin.methods.panm import PANM, PANMLoss
 
-T1, TAU = 100, 10
-STAGE_ONE, MATCHING = 7, 110  # a round of stage one, and one of stage two in which t mod tau = 0
+T1 = 100
+TAU = 10
+# A round of stage one, and one of stage two in which t mod tau = 0.
+STAGE_ONE = 7
+MATCHING = 110
 
 
 @pytest.fixture
@@ -33,7 +36,8 @@ def one_peer(N: int, trust: Any, age: int) -> Neighbourhood:
 
 
 def peer(vector: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
-    model, before = np.array([vector[f"w{name}"]]), np.array([vector[f"w{name}_prev"]])
+    model = np.array([vector[f"w{name}"]])
+    before = np.array([vector[f"w{name}_prev"]])
     return model, model - before
 
 
@@ -43,7 +47,9 @@ def peer(vector: dict[str, Any], name: str) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_similarity_of_gradients(vectors: dict[str, Any], alpha: float, key: str) -> None:
     vector = vectors["similarity"]
-    start, i, j = np.array(vector["w0"]), peer(vector, "i"), peer(vector, "j")
+    start = np.array(vector["w0"])
+    i = peer(vector, "i")
+    j = peer(vector, "j")
     np.testing.assert_allclose(gradient_similarity(alpha, start, i, j), [[vector[key]]], rtol=1e-9)
     np.testing.assert_allclose(gradient_similarity(alpha, start, j, i), [[vector[key]]], rtol=1e-9)
 
@@ -74,9 +80,11 @@ def test_confident_neighbour_initialisation(
     vectors: dict[str, Any], kind: type[PANM], age: int
 ) -> None:
     vector = vectors["cni"]
-    candidates, previous = vector["candidates"], vector["previous_neighbours"]
+    candidates = vector["candidates"]
+    previous = vector["previous_neighbours"]
     method = kind(neighbours=vector["k"], candidates=len(candidates))
-    known, N = one_peer(16, previous, age), 16
+    known = one_peer(16, previous, age)
+    N = 16
     noise = np.where(row(N, candidates), 0.1, 0.9)  # draws just these candidates
     answered = method.select_queries(known, ~row(N, [0]), noise)
     np.testing.assert_array_equal(answered, row(N, [*candidates, *previous]))
@@ -97,12 +105,11 @@ def test_heuristic_neighbour_matching(vectors: dict[str, Any], name: str) -> Non
     """S is the whole bag, members 0, 1, ... of M, and C comes after; peer N - 1 is the one that
     matches."""
     [vector] = [case for case in vectors["hnm"] if case["name"] == name]
-    values, inside = (
-        vector["S_similarities"] + vector["C_similarities"],
-        len(vector["S_similarities"]),
-    )
+    values = vector["S_similarities"] + vector["C_similarities"]
+    inside = len(vector["S_similarities"])
     N = len(values) + 1
-    method, bag = PANM(neighbours=3, candidates=max(inside, len(values) - inside)), range(inside)
+    method = PANM(neighbours=3, candidates=max(inside, len(values) - inside))
+    bag = range(inside)
     asked = method.select_queries(one_peer(N, bag, MATCHING), ~row(N, [N - 1]), np.zeros((1, N)))
     np.testing.assert_array_equal(asked, ~row(N, [N - 1]))
     after = method.match_neighbours(one_peer(N, bag, MATCHING), asked, np.array([[*values, 1.0]]))
@@ -125,7 +132,8 @@ def test_the_bag(vectors: dict[str, Any]) -> None:
     similar[0, [*S, *C]] = 0.1 + 0.01 * np.arange(len(S) + len(C))
     similar[0, H] += 0.7
     noise = np.where(row(N, [*S, *C]), 0.1, 0.9)
-    method, known = PANM(candidates=3), one_peer(N, B, MATCHING)
+    method = PANM(candidates=3)
+    known = one_peer(N, B, MATCHING)
     answered = method.select_queries(known, ~row(N, [0]), noise)
     np.testing.assert_array_equal(answered, row(N, [*S, *C]))
     after = method.match_neighbours(known, answered, similar)

@@ -52,7 +52,8 @@ def test_the_decision_to_cut(case: dict[str, Any], example: int) -> None:
 def test_the_norms_that_decide(case: dict[str, Any]) -> None:
     """The cut comes and goes exactly at the published norms of the mean update and of the longest
     one."""
-    mean, longest = case["mean_update_norm"], case["max_update_norm"]
+    mean = case["mean_update_norm"]
+    longest = case["max_update_norm"]
     for eps1, eps2, cut in (
         (mean + 1e-4, longest - 1e-4, True),
         (mean - 1e-4, longest - 1e-4, False),

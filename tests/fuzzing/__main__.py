@@ -26,7 +26,8 @@ def main(arguments: list[str]) -> int:
         for name, target in targets(Path(folder)).items():
             if options.target and name not in options.target:
                 continue
-            start, before = time.monotonic(), failures
+            start = time.monotonic()
+            before = failures
             for seed in range(options.seed, options.seed + options.cases):
                 if text := failure(target, seed):
                     failures += 1

@@ -25,7 +25,8 @@ def targets(folder: Path, names: tuple[str, ...] = tuple(TARGETS)) -> dict[str, 
 def failure(target: Target, seed: int) -> str:
     """What went wrong in a case, with the end of its traceback; empty where nothing did."""
     log = logging.getLogger("fedkin")
-    before, log.propagate = log.propagate, False
+    before = log.propagate
+    log.propagate = False
     log.addHandler(quiet := logging.NullHandler())
     try:
         with warnings.catch_warnings():

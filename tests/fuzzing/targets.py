@@ -127,9 +127,8 @@ class Configurations(Target):
         try:
             load(path)
         except FedkinError as error:
-            if (
-                not str(error) or len(str(error)) > 8000
-            ):  # more than the longest mistake, and what is said of it
+            # More than the longest mistake, and what is said of it.
+            if not str(error) or len(str(error)) > 8000:
                 raise Fault(f"a message of {len(str(error))} characters") from error
             raise
 
@@ -140,10 +139,8 @@ class Samples(Target):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         rng = np.random.default_rng(0)
-        x, y = (
-            rng.normal(size=(40, 3)).astype(np.float32),
-            np.array(["ill", "well"])[np.arange(40) % 2],
-        )
+        x = rng.normal(size=(40, 3)).astype(np.float32)
+        y = np.array(["ill", "well"])[np.arange(40) % 2]
         table = pd.DataFrame(x, columns=["age", "pulse", "weight"]).assign(
             y=y, client_id=np.arange(40) // 10
         )
@@ -186,10 +183,8 @@ class Messages(Target):
             for name in operations
         ]
         sent = messages.Message("ada", 4, 60, {"model": np.array([1.5, -2.0, 0.25], np.float32)})
-        self.peers, self.request = (
-            messages.encode(sent, "trial"),
-            messages.Request("trial", "ada", messages.MODEL, 3),
-        )
+        self.peers = messages.encode(sent, "trial")
+        self.request = messages.Request("trial", "ada", messages.MODEL, 3)
 
     def case(self, rng: np.random.Generator) -> None:
         if rng.random() < 0.3:
@@ -237,7 +232,8 @@ ARRAYS = [
 
 def damaged_message(rng: np.random.Generator, message: RpcMessage) -> RpcMessage:
     """A message with one to three entries of its header, and arrays, that no server sends."""
-    header, arrays = dict(message.header), dict(message.arrays)
+    header = dict(message.header)
+    arrays = dict(message.arrays)
     for _ in range(rng.integers(1, 4)):
         where = arrays if arrays and rng.random() < 0.4 else header
         name = sorted(where)[int(rng.integers(len(where)))]

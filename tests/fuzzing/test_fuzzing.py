@@ -69,7 +69,8 @@ def test_a_finished_run_without_its_last_checkpoint(
 
 
 def test_a_sites_file_without_a_data_set_or_a_shape(tmp_path: Path) -> None:
-    path, text = tmp_path / "client.toml", configurations.CLIENT
+    path = tmp_path / "client.toml"
+    text = configurations.CLIENT
     path.write_text(text.replace('name = "file"\n', ""))
     with pytest.raises(ConfigError, match=r"data\.name: is required"):
         load_client(path)

@@ -90,7 +90,7 @@ def test_histograms_of_clients_add_up(seed: int, first: int) -> None:
     st.sampled_from([0.5, 2.0, 8.0]),
 )
 def test_against_scipy(seed: int, n: int, a: float, b: float, spread: float) -> None:
-    counts = score_histogram(*drawn(seed, n, a, b, spread))
+    counts = score_histogram(*drawn(seed=seed, n=n, a=a, b=b, spread=spread))
     result = platt_scale(counts)
     if counts.sum(axis=1).all():
         best = minimize(
@@ -126,16 +126,17 @@ def test_the_scale_that_the_samples_were_drawn_with(a: float, b: float) -> None:
 
 def test_narrow_scores_are_flattened_by_the_bins() -> None:
     a, _ = platt_scale(score_histogram(*drawn(1, 400_000, 1, 0, spread=0.5)))
-    assert (
-        0.88 < a < 0.94
-    )  # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin
+    # 0.25 / (0.25 + 0.5^2 / 12) = 0.92 of it: the variance, and that within a bin.
+    assert 0.88 < a < 0.94
 
 
 def test_a_detector_without_an_error_has_a_finite_scale() -> None:
     """All positives at 4.25 and negatives at -4.25: the targets 11/12 and 1/22 are met exactly."""
     counts = np.zeros((2, 64), int)
-    counts[POSITIVE, 40], counts[NEGATIVE, 23] = 10, 20
-    high, low = logit(11 / 12), logit(1 / 22)
+    counts[POSITIVE, 40] = 10
+    counts[NEGATIVE, 23] = 20
+    high = logit(11 / 12)
+    low = logit(1 / 22)
     np.testing.assert_allclose(
         platt_scale(counts), [(high - low) / 8.5, (high + low) / 2], rtol=1e-6
     )
@@ -145,7 +146,8 @@ def test_a_whole_newton_step_would_be_too_long() -> None:
     """A hundred positives at one score and a negative at another: the targets 101/102 and 1/3 are
     met exactly."""
     counts = np.zeros((2, 64), int)
-    counts[POSITIVE, 10], counts[NEGATIVE, 52] = 100, 1
+    counts[POSITIVE, 10] = 100
+    counts[NEGATIVE, 52] = 1
     np.testing.assert_allclose(
         expit(platt_scale(counts) @ [CENTRES[[10, 52]], [1, 1]]), [101 / 102, 1 / 3], rtol=1e-6
     )
@@ -153,7 +155,8 @@ def test_a_whole_newton_step_would_be_too_long() -> None:
 
 def test_many_samples_without_an_error() -> None:
     counts = np.zeros((2, 64), int)
-    counts[POSITIVE, 63], counts[NEGATIVE, 0] = 10**7, 10**7
+    counts[POSITIVE, 63] = 10**7
+    counts[NEGATIVE, 0] = 10**7
     np.testing.assert_allclose(
         platt_scale(counts), [logit((10**7 + 1) / (10**7 + 2)) / 15.75, 0], rtol=1e-3, atol=1e-3
     )
@@ -178,7 +181,10 @@ def test_what_cannot_be_calibrated_stays() -> None:
 
 def test_detectors_are_calibrated_each_on_its_own() -> None:
     counts = np.stack(
-        [score_histogram(*drawn(s, 40 * 10**s, s - 1.0, 1.0, 2.0**s)) for s in range(4)]
+        [
+            score_histogram(*drawn(seed=s, n=40 * 10**s, a=s - 1.0, b=1.0, spread=2.0**s))
+            for s in range(4)
+        ]
     )
     counts[2, NEGATIVE] = 0
     np.testing.assert_allclose(

@@ -18,22 +18,22 @@ from fedkin.measures.classification import (
 
 
 def test_balanced_accuracy_is_the_mean_recall_of_the_classes_that_occur() -> None:
-    y, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 2, 1])
-    assert balanced_accuracy(y, predicted) == pytest.approx(
-        (2 / 3 + 1) / 2
-    )  # 2 is no label: it has no recall
+    y = np.array([0, 0, 0, 1])
+    predicted = np.array([0, 0, 2, 1])
+    # 2 is no label: it has no recall.
+    assert balanced_accuracy(y, predicted) == pytest.approx((2 / 3 + 1) / 2)
 
 
 def test_macro_f1_counts_a_class_that_is_only_predicted() -> None:
-    y, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 2, 1])
+    y = np.array([0, 0, 0, 1])
+    predicted = np.array([0, 0, 2, 1])
     assert macro_f1(y, predicted) == pytest.approx((2 * 1 * (2 / 3) / (1 + 2 / 3) + 1 + 0) / 3)
 
 
 def test_auroc_is_the_share_of_pairs_in_order_over_the_classes_where_it_is_defined() -> None:
     y = np.array([0, 0, 1, 1])
-    of_one = np.array(
-        [0.1, 0.6, 0.5, 0.9]
-    )  # of the pairs (0, 1), (0.1, 0.5), (0.1, 0.9), (0.6, 0.9) are in order
+    # Of the pairs (0, 1), (0.1, 0.5), (0.1, 0.9), (0.6, 0.9) are in order.
+    of_one = np.array([0.1, 0.6, 0.5, 0.9])
     probability = np.stack([1 - of_one, of_one, np.zeros(4)], axis=1)  # nobody has class 2
     assert one_vs_rest_auroc(y, probability) == pytest.approx(3 / 4)
     assert math.isnan(one_vs_rest_auroc(np.zeros(3, int), probability[:3]))

@@ -53,9 +53,8 @@ def test_mean_accuracy_of_several_detectors() -> None:
 def test_mean_epoch_of_several_detectors() -> None:
     accuracy = np.stack([AT_2, AT_5, AT_4])
     assert mean_convergence_epoch(accuracy) == pytest.approx(11 / 3)
-    assert (
-        mean_convergence_epoch(np.stack([AT_2, RISING, AT_5])) == 3.5
-    )  # one that does not converge is left out
+    # One that does not converge is left out.
+    assert mean_convergence_epoch(np.stack([AT_2, RISING, AT_5])) == 3.5
     assert mean_convergence_epoch(np.stack([RISING, RISING])) is None
 
 

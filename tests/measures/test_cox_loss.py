@@ -46,11 +46,9 @@ def test_weighted_by_events_clients_have_the_stratified_loss(oracle: Oracle) -> 
 
 def test_without_ties_both_are_the_same_and_a_shift_of_scores_changes_nothing() -> None:
     rng = np.random.default_rng(0)
-    scores, times, died = (
-        rng.normal(size=20),
-        rng.permutation(20).astype(float),
-        rng.random(20) < 0.5,
-    )
+    scores = rng.normal(size=20)
+    times = rng.permutation(20).astype(float)
+    died = rng.random(20) < 0.5
     breslow = cox_loss(scores, times, died)
     assert breslow == pytest.approx(cox_loss(scores, times, died, "efron"), rel=1e-12)
     assert breslow == pytest.approx(cox_loss(scores + 700, times, died), rel=1e-9)
@@ -62,9 +60,8 @@ def test_lists_and_events_as_numbers_are_what_booleans_are() -> None:
     assert fk.cox_loss([0, 0, 0, 0], [1, 2, 3, 4], [1, 1, 1, 1]) == pytest.approx(by_hand)
     assert fk.cox_loss(np.zeros(4), np.arange(4), [True] * 4) == pytest.approx(by_hand)
 
-    some = fk.cox_loss(
-        [0.5, 0.0, 0.0], [1, 2, 3], [0, 1, 0]
-    )  # positions 0 and 1, if numbers were taken for rows
+    # Positions 0 and 1, if numbers were taken for rows.
+    some = fk.cox_loss([0.5, 0.0, 0.0], [1, 2, 3], [0, 1, 0])
     assert some == pytest.approx(np.log(2))
 
 

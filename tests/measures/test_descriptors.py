@@ -21,7 +21,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
     """Axes up to sign, descriptors from the code's own axes and centre, scaling, and FEROMA's
     weights."""
     for case in oracle("methods2")["flux"]:
-        classes, axes = case["classes"], np.array(case["pca_components"])
+        classes = case["classes"]
+        axes = np.array(case["pca_components"])
         np.testing.assert_allclose(
             np.abs(random_axes(axes.shape[1], classes)), np.abs(axes), atol=1e-9
         )
@@ -72,7 +73,8 @@ def test_axes_are_orthonormal_and_missing_ones_zero() -> None:
 
 
 def test_a_block_is_scaled_as_a_whole() -> None:
-    """One lowest and highest for all columns of a block; a block of one number stays where it is."""
+    """One lowest and highest for all columns of a block;
+    a block of one number stays where it is."""
     descriptors = np.array([[0.0, 4, 7, 7], [2, 3, 7, 7]])
     ranges = value_ranges(descriptors, 2)
     np.testing.assert_array_equal(ranges, [[0, 7], [4, 7]])

@@ -87,9 +87,8 @@ def test_rank_too_low(parameters: int) -> None:
     updates = np.random.default_rng(0).normal(size=(6, parameters)).astype(np.float32)
     result = edc_embedding(updates, 6)
     np.testing.assert_array_equal(result[:, parameters:], 0)
-    np.testing.assert_allclose(
-        np.sum(result**2, axis=1), 1
-    )  # all there is of an update lies in those directions
+    # All there is of an update lies in those directions.
+    np.testing.assert_allclose(np.sum(result**2, axis=1), 1)
 
 
 def test_updates_of_zeros() -> None:

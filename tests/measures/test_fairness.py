@@ -12,9 +12,8 @@ from fedkin.measures.fairness import fairness_measures, jain_index
 
 def test_fairness_of_four_clients() -> None:
     found = fairness_measures(np.array([0.2, 0.4, 0.6, 0.8]))
-    assert found["accuracy_variance"] == pytest.approx(
-        0.05
-    )  # over N; over N - 1 it would be 0.0667
+    # Over N; over N - 1 it would be 0.0667.
+    assert found["accuracy_variance"] == pytest.approx(0.05)
     assert found["accuracy_std"] == pytest.approx(math.sqrt(0.05))
     assert found["bottom_decile"] == 0.2 and found["top_decile"] == 0.8
     assert found["jain_index"] == pytest.approx(4 / 4.8)

@@ -11,7 +11,8 @@ from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 
 def test_term_by_term() -> None:
     rng = np.random.default_rng(0)
-    gradients, sizes = rng.normal(size=(5, 8)) + 1, np.array([3, 1, 4, 1, 5])
+    gradients = rng.normal(size=(5, 8)) + 1
+    sizes = np.array([3, 1, 4, 1, 5])
     shares = sizes / sizes.sum()
     mean = np.sum([share * g for share, g in zip(shares, gradients, strict=True)], axis=0)
     expected = sum(share * (g @ g) for share, g in zip(shares, gradients, strict=True)) / (

@@ -19,7 +19,8 @@ Oracle = Callable[[str], dict[str, Any]]
 
 def slow(similarity: np.ndarray) -> np.ndarray:
     """Eq. 6 term by term."""
-    n, total = len(similarity), np.zeros_like(similarity)
+    n = len(similarity)
+    total = np.zeros_like(similarity)
     for i, j, z in np.ndindex(n, n, n):
         total[i, j] += abs(similarity[i, z] - similarity[j, z]) * (z != i and z != j)
     return total * (1 - np.eye(n)) / (n - 2)

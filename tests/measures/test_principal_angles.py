@@ -36,9 +36,8 @@ def test_oracle(form: str, oracle: Callable[[str], dict[str, Any]]) -> None:
 
 def test_against_scipy() -> None:
     bases = drawn()
-    expected = np.array(
-        [[np.degrees(scipy_angles(a, b)) for b in bases] for a in bases]
-    )  # descending
+    # Descending.
+    expected = np.array([[np.degrees(scipy_angles(a, b)) for b in bases] for a in bases])
     np.testing.assert_allclose(subspace_angles(bases), expected[..., -1], atol=1e-5)
     np.testing.assert_allclose(subspace_angles(bases, "sum"), expected.sum(axis=2), atol=1e-5)
 
@@ -86,7 +85,9 @@ def test_missing_directions_count_as_nothing(form: str) -> None:
     """A client with one direction is compared by it alone; one with none, or without a reply, is
     not compared."""
     bases = np.zeros((4, 3, 2))
-    bases[0], bases[1, :, 0], bases[3] = np.eye(3)[:, :2], [np.sqrt(0.5), 0, np.sqrt(0.5)], np.nan
+    bases[0] = np.eye(3)[:, :2]
+    bases[1, :, 0] = [np.sqrt(0.5), 0, np.sqrt(0.5)]
+    bases[3] = np.nan
     angles = subspace_angles(bases, form)
     np.testing.assert_allclose(angles[:2, :2], [[0, 45], [45, 0]], atol=1e-5)
     assert np.isnan(angles[2:]).all() and np.isnan(angles[:, 2:]).all()
@@ -127,6 +128,7 @@ def test_by_hand() -> None:
     "x", [np.ones((1, 4)), np.ones((6, 4)), np.ones((2, 1)), np.zeros((3, 4)), np.ones((0, 4))]
 )
 def test_directions_that_are_not_there_are_zero(x: np.ndarray) -> None:
-    basis, rank = leading_directions(x, 3), np.linalg.matrix_rank(x) if x.size else 0
+    basis = leading_directions(x, 3)
+    rank = np.linalg.matrix_rank(x) if x.size else 0
     assert basis.shape == (x.shape[1], 3) and not basis[:, rank:].any()
     np.testing.assert_allclose(basis[:, :rank], np.full((x.shape[1], rank), x.shape[1] ** -0.5))

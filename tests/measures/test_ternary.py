@@ -1,4 +1,5 @@
-"""FedGroup's ternary cosine similarity (eq. 7): three directions, and each update's angle to them."""
+"""FedGroup's ternary cosine similarity (eq. 7): three directions,
+and each update's angle to them."""
 
 from __future__ import annotations
 
@@ -78,11 +79,8 @@ def test_only_zero_updates() -> None:
 @given(st.integers(0, 10_000), st.integers(4, 12), st.integers(4, 30))
 def test_against_a_full_decomposition(seed: int, clients: int, parameters: int) -> None:
     updates = np.random.default_rng(seed).normal(size=(clients, parameters))
-    updates[:, :3] *= [
-        40,
-        20,
-        10,
-    ]  # three directions that stand out, as clients of three clusters give
+    # Three directions that stand out, as clients of three clusters give.
+    updates[:, :3] *= [40, 20, 10]
     directions = base_directions(updates.astype(np.float32))
     u, s, _ = np.linalg.svd(updates.T, full_matrices=False)
     cosines = np.abs(np.sum(directions * (u[:, :3] * s[:3]).T, axis=1)) / s[:3] ** 2

@@ -1,4 +1,5 @@
-"""How far labels have moved: FlexCFL's test for a shift, blind to names, and ours, which sees them."""
+"""How far labels have moved: FlexCFL's test for a shift, blind to names, and ours,
+which sees them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ def test_cases_of_the_authors(oracle: Callable[[str], dict[str, Any]]) -> None:
     detection = oracle("flexcfl")["shift_detection"]
     cases = detection["cases"]
     old, new = (np.array([case[f"{which}_counts"] for case in cases]) for which in ("old", "new"))
-    distances, thresholds = label_blind(new, old), shift_threshold(old.sum(axis=1), detection["L"])
+    distances = label_blind(new, old)
+    thresholds = shift_threshold(old.sum(axis=1), detection["L"])
     np.testing.assert_allclose(distances, [case["wasserstein"] for case in cases], atol=1e-12)
     np.testing.assert_allclose(thresholds, [case["threshold"] for case in cases])
     np.testing.assert_array_equal(
@@ -52,7 +54,8 @@ def test_the_aware_is_never_below_the_blind() -> None:
 
 
 def test_unsigned_counts_do_not_wrap() -> None:
-    new, old = np.array([[0, 5]], np.uint8), np.array([[5, 5]], np.uint8)
+    new = np.array([[0, 5]], np.uint8)
+    old = np.array([[5, 5]], np.uint8)
     np.testing.assert_array_equal(label_aware(new, old), [2.5])
     np.testing.assert_array_equal(label_blind(new, old), [2.5])
 
@@ -74,7 +77,8 @@ def test_a_loss_of_exactly_a_fifth_is_no_shift(classes: int) -> None:
 @pytest.mark.parametrize("classes", [10, 19, 62])
 @pytest.mark.parametrize("percent", [29, 35, 58, 70])
 def test_a_loss_of_exactly_another_fraction_is_no_shift(percent: int, classes: int) -> None:
-    """These fractions are no binary numbers: 0.29 x 100 comes out below 29, and 0.7 x 90 below 63."""
+    """These fractions are no binary numbers: 0.29 x 100 comes out below 29,
+    and 0.7 x 90 below 63."""
     sizes = np.arange(1, 2001)
     sizes = sizes[percent * sizes % 100 == 0]
     lost = percent * sizes // 100

@@ -18,9 +18,8 @@ from fedkin.tasks.train import Train
 from tests.methods.test_conformance import arrays
 
 AXES = np.eye(3)[[0, 1, 2, 0, 1, 2]]
-TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(
-    np.float32
-)  # two clients of a cluster per axis
+# Two clients of a cluster per axis.
+TARGET = (AXES * np.array([[8], [8], [8], [10], [10], [10]])).astype(np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60])
 EVERYONE = np.arange(6)
 
@@ -36,10 +35,12 @@ class RecordingWorld(FakeWorld):
 
     def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
         if isinstance(task, Train):
-            name, wanted = "gradient", task.gradient
+            name = "gradient"
+            wanted = task.gradient
             self.asked("train", task.models, clients, wanted)
         elif isinstance(task, Gradients):
-            name, wanted = "gradients", True
+            name = "gradients"
+            wanted = True
             self.asked("gradients", task.models, clients, wanted)
         else:
             return super().run(task, clients, stream)

@@ -36,7 +36,8 @@ class RecordingWorld(FakeWorld):
         if task.work is not None:
             self.calls = [*getattr(self, "calls", []), (clients.tolist(), task.work)]
         if isinstance(task, Shifted):
-            self.tested, self.told = clients.tolist(), reply.shifted
+            self.tested = clients.tolist()
+            self.told = reply.shifted
         return reply
 
 
@@ -68,8 +69,15 @@ def given(
     assignment = np.asarray(assignment, np.int64)
     models = ONE + np.eye(3) if models is None else models
     directions = np.eye(3)[: len(models)] if directions is None else directions
-    models, directions = np.asarray(models, np.float32), np.asarray(directions, np.float32)
-    return FlexCFLState(models, assignment, ONE, directions, np.full(len(assignment), informed))
+    models = np.asarray(models, np.float32)
+    directions = np.asarray(directions, np.float32)
+    return FlexCFLState(
+        models=models,
+        assignment=assignment,
+        start=ONE,
+        directions=directions,
+        informed=np.full(len(assignment), informed),
+    )
 
 
 def swap(w: FakeWorld, a: int, b: int) -> None:
@@ -77,4 +85,6 @@ def swap(w: FakeWorld, a: int, b: int) -> None:
     assert w.counts is not None
     order = np.arange(w.total_clients)
     order[[a, b]] = b, a
-    w.target, w.counts, w.examples = w.target[order], w.counts[order], w.examples[order]
+    w.target = w.target[order]
+    w.counts = w.counts[order]
+    w.examples = w.examples[order]

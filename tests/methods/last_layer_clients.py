@@ -23,12 +23,14 @@ from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.shift import Note
 from fedkin.tasks.train import Train
 
-INIT, ROUND = Stream(3, 0, "init"), Stream(3, 1, "method")
+INIT = Stream(3, 0, "init")
+ROUND = Stream(3, 1, "method")
 NOBODY = np.zeros(0, np.int64)
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world that records its calls, where clients may arrive late: ``late`` {round: number}."""
+    """A fake world that records its calls, where clients may arrive late: ``late`` {round:
+    number}."""
 
     late: Any = None
     noted: Any = None
@@ -87,8 +89,17 @@ def clustered_data(strange: bool = False, seed: int = 1) -> FederatedData:
     if strange:
         x[owner == CLIENTS] *= -20
     rows = np.arange(len(y)).reshape(clients, 12)
-    train, test = Ragged.of(list(rows[:, 4:])), Ragged.of(list(rows[:, :4]))
-    return FederatedData("kinds", x, y, 6, train, test, np.arange(clients) % 3)
+    train = Ragged.of(list(rows[:, 4:]))
+    test = Ragged.of(list(rows[:, :4]))
+    return FederatedData(
+        name="kinds",
+        x=x,
+        y=y,
+        classes=6,
+        train=train,
+        test=test,
+        true_clusters=np.arange(clients) % 3,
+    )
 
 
 def simulated(

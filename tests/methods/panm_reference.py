@@ -29,7 +29,8 @@ from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
 from tests.clustering.test_gaussian_mixture import slow as reference_matching
 
-SEED, CLIENTS = 6, 12
+SEED = 6
+CLIENTS = 12
 TRUE_CLUSTERS = np.arange(CLIENTS) % 3
 EVERYBODY = np.arange(CLIENTS)
 SAME = (TRUE_CLUSTERS[:, None] == TRUE_CLUSTERS) & ~np.eye(CLIENTS, dtype=bool)
@@ -96,7 +97,9 @@ def simulated(**options: Any) -> SimulatedWorld:
     train, test = (
         Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2))
     )
-    data = FederatedData("kinds", x, y, 6, train, test, TRUE_CLUSTERS)
+    data = FederatedData(
+        name="kinds", x=x, y=y, classes=6, train=train, test=test, true_clusters=TRUE_CLUSTERS
+    )
     return SimulatedWorld(
         data, mclr(data), LocalTraining(epochs=2, batch_size=5, lr=0.1), **options
     )
@@ -135,7 +138,8 @@ class Peer:
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    a, b = a.astype(np.float64), b.astype(np.float64)
+    a = a.astype(np.float64)
+    b = b.astype(np.float64)
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
@@ -164,12 +168,15 @@ def rematched(
 def reference_round(
     method: Matching, w: Any, peers: list[Peer], start: np.ndarray, cohort: np.ndarray, s: Stream
 ) -> None:
-    solution, update, examples = {}, {}, {}
+    solution = {}
+    update = {}
+    examples = {}
     for i in cohort.tolist():
         one = np.array([i])
         reply = train(w, peers[i].model[None], one, np.array([0]), stream=s.child("train"))
         if reply.arrived[0]:
-            update[i], examples[i] = reply.update[0], int(reply.examples[0])
+            update[i] = reply.update[0]
+            examples[i] = int(reply.examples[0])
             solution[i] = peers[i].model + update[i]
 
     def alike(i: int, j: int) -> float:
@@ -177,26 +184,34 @@ def reference_round(
             return 1 / float(
                 evaluate(w, solution[j][None], np.array([i]), np.array([0]), split="train").loss[0]
             )
-        g, h = cosine(update[i], update[j]), cosine(solution[i] - start, solution[j] - start)
+        g = cosine(update[i], update[j])
+        h = cosine(solution[i] - start, solution[j] - start)
         return method.alpha * g + (1 - method.alpha) * h
 
     reachable = set(w.clients(s.round).tolist())
-    able = set(solution) - set(
-        getattr(w, "unresponsive", ())
-    )  # the others are inactive, or are not answered
+    # The others are inactive, or are not answered.
+    able = set(solution) - set(getattr(w, "unresponsive", ()))
     of_each = 2 if isinstance(method, PANM) and method.alpha > 0 else 1
     for i in sorted(solution):
-        peer, others = peers[i], reachable - {i}
+        peer = peers[i]
+        others = reachable - {i}
         peer.age += 1
         peer.trust = peer.trust & others
         first = peer.age <= method.stage_one or not peer.trust
-        candidates, asks = draw(s.child("ask"), i, others - peer.trust, method.candidates), set()
+        candidates = draw(s.child("ask"), i, others - peer.trust, method.candidates)
+        asks = set()
         if first:
             asks = candidates | peer.trust
         elif peer.age % method.period == 0:
             asks = candidates | draw(s.child("ask"), i, peer.trust, method.candidates)
         answers = asks & able
-        peer.trust = rematched(method, peer, first, answers, {j: alike(i, j) for j in answers})
+        peer.trust = rematched(
+            method=method,
+            peer=peer,
+            first=first,
+            answers=answers,
+            similar={j: alike(i, j) for j in answers},
+        )
         partners = draw(s.child("partners"), i, peer.trust, method.neighbours)
         later = (partners - asks) & able
         for who, vectors in ((answers, of_each), (later, 1)):
@@ -223,19 +238,20 @@ def compare_with_reference(
     method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None
 ) -> PeerState:
     """Both run, compared after every round; the twin in a world of its own. The last state."""
-    w, own = make(), make()
+    w = make()
+    own = make()
     states = run(method, w, rounds, cohort)
     peers = [Peer(model) for model in states[0].models]
     assert_equal_peers(states[0], peers)
     for t in range(1, rounds + 1):
         own.begin(Stream(SEED, t, "world"))
         reference_round(
-            method,
-            own,
-            peers,
-            states[0].start,
-            own.clients(t) if cohort is None else cohort(t),
-            stream(t),
+            method=method,
+            w=own,
+            peers=peers,
+            start=states[0].start,
+            cohort=own.clients(t) if cohort is None else cohort(t),
+            s=stream(t),
         )
         assert_equal_peers(states[t], peers)
     sent = int(states[-1].vectors[:, 0].sum()) * 4 * w.spec.parameters

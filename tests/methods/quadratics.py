@@ -27,7 +27,10 @@ def quadratic_world(a: Any, b: Any, start: Any, work: LocalTraining) -> Simulate
     """
     x = np.concatenate([np.reshape(a, (len(a), -1)), b], axis=1).astype(np.float32)
     own = Ragged.of([np.array([client]) for client in range(len(x))])
-    data, d = FederatedData("quadratics", x, np.zeros(len(x), np.int64), 2, own, own), len(start)
+    data = FederatedData(
+        name="quadratics", x=x, y=np.zeros(len(x), np.int64), classes=2, train=own, test=own
+    )
+    d = len(start)
 
     def apply(w: Any, x: Any, key: Any) -> Any:
         way = w - x[:, -d:]

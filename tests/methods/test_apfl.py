@@ -17,7 +17,8 @@ from fedkin.simulation.fake_world import FakeWorld
 from tests.methods.quadratics import quadratic_world
 
 STREAM = Stream(7, 1, "round")
-OWN, SHARE = "clients/own_model", "clients/own_share"
+OWN = "clients/own_model"
+SHARE = "clients/own_share"
 
 
 def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
@@ -39,13 +40,13 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
             )
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(2, lr=0.5)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = (
-        np.array([[8.0], [16.0], [4.0]], np.float32),
-        {"work": LocalTraining(2, lr=0.5), **options},
-    )
-    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
+    target = np.array([[8.0], [16.0], [4.0]], np.float32)
+    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), work=work, **options)
 
 
 def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> APFLState:
@@ -84,7 +85,9 @@ def test_the_share_is_cut() -> None:
 
 
 def test_the_global_model_is_fedavgs() -> None:
-    w, fedavg, cohort = world(), FedAvg(), np.arange(3)
+    w = world()
+    fedavg = FedAvg()
+    cohort = np.arange(3)
     plain = fedavg.init(w, STREAM)
     for r in range(3):
         plain = fedavg.round(w, plain, cohort, STREAM.at(r))
@@ -116,7 +119,7 @@ def test_clients_are_tested_with_the_mix() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    w = world(**{how: frozenset({1})})
+    w = world(**{how: frozenset({1})})  # type: ignore[arg-type]
     rounds(w, [[0, 1]])
     np.testing.assert_array_equal(w.memory()[f"{OWN}.kept"], [1, 0, 0])
     np.testing.assert_array_equal(w.memory()[f"{SHARE}.kept"], [1, 0, 0])

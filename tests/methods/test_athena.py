@@ -67,7 +67,8 @@ def test_clusters_may_be_given_and_then_nobody_trains_for_them() -> None:
 
 def test_who_is_given_no_cluster_is_excluded_and_never_asked() -> None:
     """As clients that Hierarchical found suspicious."""
-    w, method = athena_world(), Athena(assignment=(0, 0, 0, 1, -1))
+    w = athena_world()
+    method = Athena(assignment=(0, 0, 0, 1, -1))
     state = started(method, w)
     assert np.flatnonzero(state.excluded()).tolist() == [4]
     assert method.place(w, state, np.array([4]), ROUND).assignment[4] == UNASSIGNED
@@ -243,7 +244,8 @@ def test_a_newcomer_that_gives_no_answer_stays_cold(how: str) -> None:
 
 
 def test_a_suspicious_client_trains_no_detector() -> None:
-    """Client 5 wants its detectors far from anybody's; the class that only it has is in no table."""
+    """Client 5 wants its detectors far from anybody's;
+    the class that only it has is in no table."""
     counts = [[*row, 0] for row in COUNTS.tolist()] + [[0, 0, 0, 5, 5]]
     w = athena_world(counts, [*TARGET, [40, 0]])
     method = Athena(**NEAR, suspicious=10.0)

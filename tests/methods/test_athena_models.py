@@ -63,7 +63,8 @@ def test_every_detector_is_scaled_by_the_scores_of_all_clients() -> None:
     state = round_of(method, w)
     np.testing.assert_array_equal(state.scale, [[1, 0]] * 4)
     after = method.round(w, state, np.arange(5), ROUND.at(2))
-    everybody, one = np.arange(5), np.ones(5, np.int64)
+    everybody = np.arange(5)
+    one = np.ones(5, np.int64)
     tasks = [Detections(after.models, d * one, c * one) for d, c in enumerate(state.positive)]
     counts = [w.run(task, everybody).counts.sum(axis=0) for task in tasks]
     np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
@@ -77,7 +78,8 @@ def test_every_detector_is_scaled_by_the_scores_of_all_clients() -> None:
 
 
 def test_without_calibration_scores_are_as_they_are() -> None:
-    w, method = athena_world(), Athena(assignment=GIVEN)
+    w = athena_world()
+    method = Athena(assignment=GIVEN)
     state = started(method, w)
     for r in range(1, 4):
         state = method.round(w, state, np.arange(5), ROUND.at(r))
@@ -87,14 +89,13 @@ def test_without_calibration_scores_are_as_they_are() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_who_does_not_answer_is_not_counted(how: str) -> None:
-    w, deaf, method = (
-        athena_world(),
-        athena_world(**{how: frozenset({1, 4})}),
-        Athena(assignment=GIVEN, calibrate=1),
-    )
+    w = athena_world()
+    deaf = athena_world(**{how: frozenset({1, 4})})
+    method = Athena(assignment=GIVEN, calibrate=1)
     state = started(method, w)
     after = method.round(deaf, state, NOBODY, ROUND)
-    rest, one = np.array([0, 2, 3]), np.ones(3, np.int64)
+    rest = np.array([0, 2, 3])
+    one = np.ones(3, np.int64)
     tasks = [Detections(state.models, d * one, c * one) for d, c in enumerate(state.positive)]
     counts = [w.run(task, rest).counts.sum(axis=0) for task in tasks]
     np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)

@@ -157,7 +157,8 @@ def test_calibrated_scores_are_a_s_plus_b() -> None:
     w = simulated()
     state = after(Athena(assignment=GIVEN, calibrate=2), w, rounds=3)
     assert (state.scale != [1, 0]).all()
-    raw, assigned = state.models_for(EVERYBODY[:1]), state.models_for(EVERYBODY[:1])
+    raw = state.models_for(EVERYBODY[:1])
+    assigned = state.models_for(EVERYBODY[:1])
     raw = replace(raw, models=state.models)
     x, _ = samples(clustered_data(), 0)
     a, b = state.scale[state.table[0]].T
@@ -175,14 +176,14 @@ def test_calibration_changes_no_training() -> None:
 
 
 def test_calibrated_scores_are_likelier_on_all_clients() -> None:
-    """Platt's scale lowers the cross entropy of each detector on the training samples of everybody."""
+    """Platt's scale lowers the cross entropy of each detector on the training samples of
+    everybody."""
     state = after(Athena(assignment=GIVEN, calibrate=1), simulated(), rounds=2)
-    x, y = (
-        clustered_data().x[clustered_data().train.rows],
-        clustered_data().y[clustered_data().train.rows],
-    )
+    x = clustered_data().x[clustered_data().train.rows]
+    y = clustered_data().y[clustered_data().train.rows]
     for d in range(6):
-        found, (a, b) = numpy_detectors.scores(state.models[d], (6, 1), x), state.scale[d]
+        found = numpy_detectors.scores(state.models[d], (6, 1), x)
+        a, b = state.scale[d]
         losses = [
             np.mean(np.logaddexp(0, s) - (y == state.positive[d]) * s)
             for s in (found, a * found + b)
@@ -256,10 +257,8 @@ def test_other_models_are_refused_before_anything_is_written(tmp_path: Path) -> 
 
 @pytest.mark.simulation
 def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
-    method, data = (
-        Athena(**KMEANS, layer="last_layer", fraction=0.5, calibrate=2, suspicious=2.0),
-        clustered_data(strange=True),
-    )
+    method = Athena(**KMEANS, layer="last_layer", fraction=0.5, calibrate=2, suspicious=2.0)
+    data = clustered_data(strange=True)
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
         settings = {

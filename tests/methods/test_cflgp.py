@@ -28,7 +28,8 @@ EVERYBODY = np.arange(4)
 
 
 def world(target: Any = TARGET, **options: Any) -> FakeWorld:
-    """Quadratic clients: the gradient at w is w - target, and a round of lr 0.5 goes half the way."""
+    """Quadratic clients: the gradient at w is w - target,
+    and a round of lr 0.5 goes half the way."""
     target = np.asarray(target, np.float32)
     start = lambda _: np.zeros(target.shape[1])  # noqa: E731
     return FakeWorld(
@@ -74,7 +75,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 def test_the_mean_as_coded_forgets_the_first_queries(
     oracle: Callable[[str], dict[str, Any]],
 ) -> None:
-    """The profiles of the oracle, from the method: clients whose gradients are those of the case."""
+    """The profiles of the oracle, from the method:
+    clients whose gradients are those of the case."""
     for case in oracle("methods2")["cflgp"]:
         method = CFLGP(clusters=case["K"], period=case["period"], weighting="as_coded")
         gradients = np.array(case["gradients"])
@@ -89,7 +91,8 @@ def test_the_mean_as_coded_forgets_the_first_queries(
 )
 def test_weights_of_queries_by_hand(weighting: Any, expected: list[float]) -> None:
     """t = 0, 2, 4 with K p = 4: floor((t + 1) / 4) + 1 is 1, 1, 2."""
-    method, w = CFLGP(clusters=2, weighting=weighting), world()
+    method = CFLGP(clusters=2, weighting=weighting)
+    w = world()
     state = method.init(w, Stream(1, 0, "init"))
     for query, beta in enumerate(expected):
         np.testing.assert_allclose(method._beta(state, query, np.array([0])), beta)
@@ -98,7 +101,8 @@ def test_weights_of_queries_by_hand(weighting: Any, expected: list[float]) -> No
 
 def test_projections_of_others_are_those_of_the_same_directions() -> None:
     rng = np.random.default_rng(0)
-    known, others = rng.normal(size=(7, 30)), rng.normal(size=(3, 30))
+    known = rng.normal(size=(7, 30))
+    others = rng.normal(size=(3, 30))
     left = np.linalg.svd(known.T, full_matrices=False)[0][:, :4]
     found = spectrum(gram(known))
     np.testing.assert_allclose(
@@ -120,11 +124,13 @@ def test_numbers_of_clusters_that_cannot_be_found() -> None:
 def test_everybody_is_asked_at_the_model_of_cluster_0() -> None:
     """In round 3 the clusters' models differ; the gradients of all are at the first (the code: each
     at its own)."""
-    w, method = world(), CFLGP(clusters=2)
+    w = world()
+    method = CFLGP(clusters=2)
     state = rounds(method, w, 2)
     assert adjusted_rand_score(state.assignment, [0, 0, 1, 1]) == 1
     after = rounds(method, w, 3, state, first=3)
-    first, second = -TARGET, state.models[0] - TARGET
+    first = -TARGET
+    second = state.models[0] - TARGET
     np.testing.assert_allclose(after.profiles, (first + second) / 2, rtol=1e-6)
     np.testing.assert_array_equal(after.criteria[:2], [np.zeros(3), state.models[0]])
     assert (
@@ -134,7 +140,8 @@ def test_everybody_is_asked_at_the_model_of_cluster_0() -> None:
 
 
 def test_queries_come_every_period_and_end() -> None:
-    w, method = world(), CFLGP(clusters=2, period=3, last_query=4)
+    w = world()
+    method = CFLGP(clusters=2, period=3, last_query=4)
     asked = []
     for r in range(1, 9):
         state = rounds(method, w, r, None if r == 1 else state, first=r)
@@ -143,7 +150,8 @@ def test_queries_come_every_period_and_end() -> None:
 
 
 def test_before_the_first_query_there_is_one_model() -> None:
-    w, method = world(), CFLGP(clusters=2, warm_up=2)
+    w = world()
+    method = CFLGP(clusters=2, warm_up=2)
     state = rounds(method, w, 2)
     np.testing.assert_allclose(state.models, [0.75 * TARGET.mean(axis=0)], rtol=1e-6)
     after = rounds(method, w, 3, state, first=3)
@@ -167,8 +175,10 @@ def test_the_number_of_clusters_is_found_and_kept() -> None:
 
 
 def test_a_newcomer_answers_all_queries() -> None:
-    """Its profile is what it would have been; client 3 joins client 2, whose gradients are alike."""
-    w, method = world(), CFLGP(clusters=2)
+    """Its profile is what it would have been; client 3 joins client 2,
+    whose gradients are alike."""
+    w = world()
+    method = CFLGP(clusters=2)
     state = rounds(method, w, 4)
     cold = replace(
         state,

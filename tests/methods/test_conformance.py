@@ -40,41 +40,32 @@ class Case:
     """A method, how it is set up here, and what it promises."""
 
     options: dict[str, Any] = field(default_factory=dict)
-    as_fedavg: dict[str, Any] | None = (
-        None  # settings with which a round is FedAvg's, from the same model
-    )
+    # Settings with which a round is FedAvg's, from the same model.
+    as_fedavg: dict[str, Any] | None = None
     impossible: tuple[dict[str, Any], ...] = ()  # settings that must be refused
     clusters: int = 1
-    resting: dict[str, Any] = field(
-        default_factory=dict
-    )  # settings under which an unselected cluster keeps its model
-    finding: dict[str, Any] = field(
-        default_factory=dict
-    )  # settings under which clusters that are far apart are found
-    grows: bool = (
-        False  # finds its clusters by and by: it starts with fewer than ``clusters`` models
-    )
-    places: bool = (
-        True  # ``place`` gives newcomers a cluster at once; else they get one in their first round
-    )
+    # Settings under which an unselected cluster keeps its model.
+    resting: dict[str, Any] = field(default_factory=dict)
+    # Settings under which clusters that are far apart are found.
+    finding: dict[str, Any] = field(default_factory=dict)
+    # Finds its clusters by and by: it starts with fewer than ``clusters`` models.
+    grows: bool = False
+    # ``place`` gives newcomers a cluster at once; else they get one in their first round.
+    places: bool = True
     models_down: float | Fraction = 1  # messages to each client of a round
     models_up: float | Fraction = 1  # and back
     detects: bool = False  # its models are detectors, and a cluster has several
-    samples: bool = (
-        False  # it clusters by samples: quadratic clients then have their target for a sample
-    )
+    # It clusters by samples: quadratic clients then have their target for a sample.
+    samples: bool = False
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has a model of its own, and asks others
     soft: bool = False  # every client trains all models, of which it has shares
-    by_step: frozenset[str] = (
-        frozenset()
-    )  # arrays of its state that get a column in each step of a stream
-    needs: dict[str, Any] = field(
-        default_factory=dict
-    )  # what it declares with its defaults, where that is not neutral
-    personal: Literal["any", "models", "none"] = (
-        "any"  # parts of each client's own that it can run with
-    )
+    # Arrays of its state that get a column in each step of a stream.
+    by_step: frozenset[str] = frozenset()
+    # What it declares with its defaults, where that is not neutral.
+    needs: dict[str, Any] = field(default_factory=dict)
+    # Parts of each client's own that it can run with.
+    personal: Literal["any", "models", "none"] = "any"
     averages: bool = True  # its models are means, round after round
 
 
@@ -480,7 +471,15 @@ def simulated(name: str, **options: Any) -> SimulatedWorld:
     train, test = (
         Ragged.of([rows[c][part] for c in range(CLIENTS)]) for part in (slice(2, None), slice(0, 2))
     )
-    data = FederatedData("kinds", x, y, 6, train, test, np.arange(CLIENTS) % 3)
+    data = FederatedData(
+        name="kinds",
+        x=x,
+        y=y,
+        classes=6,
+        train=train,
+        test=test,
+        true_clusters=np.arange(CLIENTS) % 3,
+    )
     model = (
         linear() if CASES[name].detects else mlp(data, HIDDEN) if CASES[name].hidden else mclr(data)
     )
@@ -511,7 +510,12 @@ def step(method: Any, world: Any, state: Any, cohort: np.ndarray, seed: int, rou
 def settled(method: Any, world: Any, seed: int = 5) -> Any:
     """A state in which everybody has a cluster, from one round with all clients."""
     return step(
-        method, world, method.init(world, Stream(seed, 0, "init")), np.arange(CLIENTS), seed, 1
+        method=method,
+        world=world,
+        state=method.init(world, Stream(seed, 0, "init")),
+        cohort=np.arange(CLIENTS),
+        seed=seed,
+        round=1,
     )
 
 
@@ -526,7 +530,14 @@ def run(
 ) -> Any:
     state = method.init(world, Stream(seed, 0, "init")) if state is None else state
     for r in range(first, rounds + 1):
-        state = step(method, world, state, cohort_of(world, seed, r, cohort), seed, r)
+        state = step(
+            method=method,
+            world=world,
+            state=state,
+            cohort=cohort_of(world, seed, r, cohort),
+            seed=seed,
+            round=r,
+        )
     return state
 
 
@@ -553,7 +564,8 @@ def assert_same(a: Any, b: Any) -> None:
 
 
 def assert_sound(state: Any, name: str, world: Any) -> None:
-    clusters, case = state.clusters, CASES[name]
+    clusters = state.clusters
+    case = CASES[name]
     assert clusters >= 1 if case.grows or case.peers else clusters == case.clusters
     assert (
         state.models.shape == (len(state.models), world.spec.parameters)
@@ -574,9 +586,8 @@ def loss_of(world: Any, state: Any) -> float:
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
         return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())
-    if isinstance(world, FakeWorld) and hasattr(
-        state, "membership"
-    ):  # whose one class has no probability
+    # Whose one class has no probability.
+    if isinstance(world, FakeWorld) and hasattr(state, "membership"):
         return float(
             (state.membership * world.run(Losses(state.models), everybody).losses)
             .sum(axis=1)
@@ -591,7 +602,8 @@ def loss_of(world: Any, state: Any) -> float:
     if isinstance(world, FakeWorld):
         wanted = world.target[client] + state.positive[detector][:, None]
         return float(np.mean((state.models[detector] - wanted) ** 2))
-    work, stream = replace(world.work, positive=state.positive[detector]), Stream(5, 0, "loss")
+    work = replace(world.work, positive=state.positive[detector])
+    stream = Stream(5, 0, "loss")
     return float(
         train(world, state.models, client, detector, work=work, stream=stream).first_loss.mean()
     )
@@ -604,10 +616,11 @@ def models_elsewhere(state: Any, cluster: int) -> np.ndarray:
 
 each_method = pytest.mark.parametrize("name", CASES)
 each_clustered = pytest.mark.parametrize("name", CLUSTERED)
+# The other world is quick, and has the formulas.
 IN_SIMULATION = {
     "simulated": pytest.mark.simulation,
     "fake": (),
-}  # the other world is quick, and has the formulas
+}
 each_world = pytest.mark.parametrize(
     "world", [pytest.param(w, id=n, marks=IN_SIMULATION[n]) for n, w in WORLDS.items()]
 )
@@ -629,7 +642,8 @@ def test_it_is_a_frozen_dataclass_with_defaults(name: str) -> None:
 @each_world
 @each_method
 def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., Any]) -> None:
-    method, w = make(name), world(name)
+    method = make(name)
+    w = world(name)
     state = method.init(w, Stream(5, 0, "init"))
 
     def shapes(state: Any) -> dict[str, Any]:  # models may become more, never fewer
@@ -645,13 +659,16 @@ def test_states_are_sound_and_keep_their_shapes(name: str, world: Callable[..., 
         assert_sound(state, name, w)
         assert shapes(state) == shapes(before) and len(state.models) >= len(before.models)
         before = state
-        state = step(method, w, state, cohort_of(w, 5, r), 5, r)
+        state = step(
+            method=method, world=w, state=state, cohort=cohort_of(w, 5, r), seed=5, round=r
+        )
 
 
 @each_world
 @each_method
 def test_training_helps(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(name), make(name)
+    w = world(name)
+    method = make(name)
     before = loss_of(w, method.init(w, Stream(5, 0, "init")))  # while clients remember nothing
     assert loss_of(w, run(method, w, rounds=8)) < before
 
@@ -665,7 +682,8 @@ def test_the_same_seed_gives_the_same_bits(name: str, world: Callable[..., Any])
 @each_world
 @each_method
 def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) -> None:
-    a, b = run(make(name), world(name), seed=5), run(make(name), world(name), seed=6)
+    a = run(make(name), world(name), seed=5)
+    b = run(make(name), world(name), seed=6)
     assert a.models.tobytes() != b.models.tobytes()
 
 
@@ -674,7 +692,8 @@ def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) ->
 def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
     """The state and what clients keep are all there is: as plain arrays, in a fresh world, it goes
     on as if never stopped."""
-    before, after = world(name), world(name)
+    before = world(name)
+    after = world(name)
     half = run(make(name), before, rounds=2)
     after.recall(before.memory())
     file = io.BytesIO()
@@ -687,7 +706,8 @@ def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
 @each_world
 @each_method
 def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(name), make(name)
+    w = world(name)
+    method = make(name)
     state = method.init(w, Stream(5, 0, "init"))
     for array in arrays(state).values():
         array.flags.writeable = False
@@ -697,9 +717,11 @@ def test_states_are_never_changed_in_place(name: str, world: Callable[..., Any])
 @each_world
 @each_method
 def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(name), make(name)
+    w = world(name)
+    method = make(name)
     state = settled(method, w)
-    cohort, kept = cohort_of(w, 5, 2), w.memory()
+    cohort = cohort_of(w, 5, 2)
+    kept = w.memory()
     forward = method.round(w, state, cohort, Stream(5, 2, "method"))
     w.recall(kept)
     backward = method.round(w, state, cohort[::-1].copy(), Stream(5, 2, "method"))
@@ -710,7 +732,8 @@ def test_the_order_of_clients_does_not_matter(name: str, world: Callable[..., An
 @each_method
 def test_the_names_of_clients_do_not_matter(name: str) -> None:
     """Clients renumbered: the same models, and everybody in the cluster she was in."""
-    w, method = fake(name), make(name)
+    w = fake(name)
+    method = make(name)
     state = settled(method, w)
     new = np.random.default_rng(2).permutation(CLIENTS)  # old client i is now client new[i]
     old = np.argsort(new)
@@ -739,19 +762,25 @@ def test_the_names_of_clients_do_not_matter(name: str) -> None:
     "name", [name for name, case in CASES.items() if case.as_fedavg is not None]
 )
 def test_one_cluster_is_fedavg(name: str, world: Callable[..., Any]) -> None:
-    w, fedavg, method = world(name), FedAvg(), make(name, **(CASES[name].as_fedavg or {}))
+    w = world(name)
+    fedavg = FedAvg()
+    method = make(name, **(CASES[name].as_fedavg or {}))
     plain = fedavg.init(w, Stream(5, 0, "init"))
     state = replace(method.init(w, Stream(5, 0, "init")), models=plain.models)
     for r in range(1, 4):
         cohort = cohort_of(w, 5, r)
-        plain, state = (step(m, w, s, cohort, 5, r) for m, s in ((fedavg, plain), (method, state)))
+        plain, state = (
+            step(method=m, world=w, state=s, cohort=cohort, seed=5, round=r)
+            for m, s in ((fedavg, plain), (method, state))
+        )
     np.testing.assert_allclose(state.models, plain.models, rtol=1e-5, atol=1e-6)
 
 
 @each_world
 @each_clustered
 def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(name), make(name, **CASES[name].resting)
+    w = world(name)
+    method = make(name, **CASES[name].resting)
     state = settled(method, w)
     only = int(state.assignment[0])
     cohort = np.flatnonzero(state.assignment == only)
@@ -783,7 +812,8 @@ LOST = frozenset({1, 4, 5, 11, 18})
 @each_method
 def test_a_round_uses_what_came(name: str, how: str) -> None:
     """With some replies lost, a round is what it would have been without those clients."""
-    method, whole = make(name), fake(name)
+    method = make(name)
+    whole = fake(name)
     state = settled(method, whole)
     everybody = np.arange(CLIENTS)
     lossy = fake(name, **{how: LOST})
@@ -815,7 +845,7 @@ def test_a_round_without_any_reply_changes_no_model(name: str, how: str) -> None
     method = make(name, **CASES[name].resting)
     state = method.init(fake(name), Stream(5, 0, "init"))
     deaf = fake(name, **{how: frozenset(range(CLIENTS))})
-    after = step(method, deaf, state, np.arange(CLIENTS), 5, 1)
+    after = step(method=method, world=deaf, state=state, cohort=np.arange(CLIENTS), seed=5, round=1)
     assert after.models.tobytes() == state.models.tobytes()
 
 
@@ -854,7 +884,8 @@ def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
 @each_world
 @each_clustered
 def test_newcomers_are_placed_and_change_no_model(name: str, world: Callable[..., Any]) -> None:
-    w, method = world(name), make(name)
+    w = world(name)
+    method = make(name)
     state = settled(method, w)
     cold = state.assignment.copy()
     cold[[2, 3, 10]] = UNASSIGNED
@@ -884,7 +915,8 @@ def test_clients_that_arrive_later(name: str) -> None:
 
 @each_method
 def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
-    w, method = simulated(name), make(name)
+    w = simulated(name)
+    method = make(name)
     state = settled(method, w)
     before = w.ledger.total()
     method.round(w, state, cohort_of(w, 5, 2), Stream(5, 2, "method"))

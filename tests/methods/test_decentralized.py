@@ -66,9 +66,8 @@ def test_noise_of_nobody() -> None:
 def test_lowest_by_hand() -> None:
     values = np.array([[0.5, 0.1, 0.9, 0.3], [0.2, 0.2, 0.1, 0.2], [0.4, 0.3, 0.2, 0.1]])
     mask = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [0, 0, 1, 0]], bool)
-    expected = np.array(
-        [[1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], bool
-    )  # equals: the first; fewer: all
+    # Equals: the first; fewer: all.
+    expected = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 0]], bool)
     np.testing.assert_array_equal(lowest(values, mask, 2), expected)
     np.testing.assert_array_equal(lowest(-values, mask, 1), np.eye(4, dtype=bool)[[2, 0, 2]])
 
@@ -76,7 +75,8 @@ def test_lowest_by_hand() -> None:
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(1, 8), st.integers(1, 10))
 def test_lowest_is_sorting(seed: int, n: int, N: int, count: int) -> None:
     rng = np.random.default_rng(seed)
-    values, mask = rng.integers(-3, 4, size=(n, N)).astype(float), rng.random((n, N)) < 0.6
+    values = rng.integers(-3, 4, size=(n, N)).astype(float)
+    mask = rng.random((n, N)) < 0.6
     result = lowest(values, mask, count)
     assert result.shape == (n, N) and result.dtype == bool
     for i in range(n):
@@ -102,7 +102,8 @@ def test_ranks_by_hand() -> None:
 
 def test_who_is_not_under_the_mask_has_no_place() -> None:
     """None that is below any number of places, were it larger than the row."""
-    values, nobody = np.array([[0.1, np.nan, 0.3]]), np.zeros((1, 3), bool)
+    values = np.array([[0.1, np.nan, 0.3]])
+    nobody = np.zeros((1, 3), bool)
     for count in (-2, 0, 1, 3, 1000):
         assert not (ranks(values, nobody) < count).any()
         assert (ranks(values, np.array([[False, False, True]])) < count).tolist() == [
@@ -114,7 +115,9 @@ def test_who_is_not_under_the_mask_has_no_place() -> None:
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(1, 8))
 def test_ranks_count_who_comes_before(seed: int, n: int, N: int) -> None:
     rng = np.random.default_rng(seed)
-    values, mask = rng.integers(0, 5, size=(n, N)) / 4, rng.random((n, N)) < 0.6  # with equals
+    # With equals.
+    values = rng.integers(0, 5, size=(n, N)) / 4
+    mask = rng.random((n, N)) < 0.6
     result = ranks(np.where(mask, values, np.nan), mask)
     for i, j in zip(*np.nonzero(mask), strict=True):
         before = [k for k in range(N) if mask[i, k] and (values[i, k], k) < (values[i, j], j)]
@@ -152,10 +155,8 @@ def test_similarity_by_hand() -> None:
     """w_0 = (1, 1). i: h = (1, 0), g = (0, 2). j: h = (1, 1), g = (0, -1): .25 * -1 + .75 /
     sqrt(2)."""
     start = np.ones(2)
-    i, j = (
-        (np.array([[2.0, 1.0]]), np.array([[0.0, 2.0]])),
-        (np.array([[2.0, 2.0]]), np.array([[0.0, -1.0]])),
-    )
+    i = (np.array([[2.0, 1.0]]), np.array([[0.0, 2.0]]))
+    j = (np.array([[2.0, 2.0]]), np.array([[0.0, -1.0]]))
     np.testing.assert_allclose(
         gradient_similarity(0.25, start, i, j), [[-0.25 + 0.75 / np.sqrt(2)]]
     )
@@ -164,8 +165,11 @@ def test_similarity_by_hand() -> None:
 
 def test_zeros_are_like_nothing() -> None:
     """A peer that has not moved, in this round or at all: its cosine counts 0, not NaN."""
-    start, zero, one = np.ones(2), np.zeros((1, 2)), np.array([[3.0, 1.0]])
-    still, going = (np.ones((1, 2)), zero), (one, np.array([[1.0, 0.0]]))
+    start = np.ones(2)
+    zero = np.zeros((1, 2))
+    one = np.array([[3.0, 1.0]])
+    still = (np.ones((1, 2)), zero)
+    going = (one, np.array([[1.0, 0.0]]))
     assert (
         gradient_similarity(0.5, start, still, going)
         == gradient_similarity(0.5, start, going, still)
@@ -176,7 +180,9 @@ def test_zeros_are_like_nothing() -> None:
 
 def test_similarity_does_not_see_lengths() -> None:
     rng = np.random.default_rng(1)
-    start, models, updates = rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=(4, 6))
+    start = rng.normal(size=6)
+    models = rng.normal(size=(4, 6))
+    updates = rng.normal(size=(4, 6))
     scale = np.array([[1e-9], [1e9], [3.0], [0.5]])
     longer = start + scale * (models - start), scale[::-1] * updates
     result = gradient_similarity(0.5, start, (models, updates), longer)
@@ -192,8 +198,10 @@ def test_short_and_long_updates_in_single_precision(scale: float) -> None:
     """
     rng = np.random.default_rng(2)
     unit = rng.normal(size=(4, 6))
-    models, updates = np.zeros((4, 6), np.float32), (scale * unit).astype(np.float32)
-    together, start = (models, updates), np.zeros(6, np.float32)
+    models = np.zeros((4, 6), np.float32)
+    updates = (scale * unit).astype(np.float32)
+    together = (models, updates)
+    start = np.zeros(6, np.float32)
     expected = [[slow_cosine(a, b) for b in unit] for a in unit]
     np.testing.assert_allclose(
         gradient_similarity(1, start, together, together), expected, atol=1e-5
@@ -228,10 +236,8 @@ def test_average_models_by_hand() -> None:
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 9))
 def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
     rng = np.random.default_rng(seed)
-    models, weights = (
-        rng.normal(size=(m, 4)).astype(np.float32),
-        rng.integers(0, 60, size=(n, m)) + 0.0,
-    )
+    models = rng.normal(size=(m, 4)).astype(np.float32)
+    weights = rng.integers(0, 60, size=(n, m)) + 0.0
     weights[np.arange(n), rng.integers(m, size=n)] += 1
     expected = [np.average(models.astype(np.float64), axis=0, weights=row) for row in weights]
     np.testing.assert_allclose(average_models(models, weights), expected, atol=1e-5)
@@ -246,26 +252,35 @@ def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
 def test_query_by_hand() -> None:
     """Peers 2 and 0 ask; peer 3 is silent. An answer of two vectors of three numbers is 24 bytes,
     down and up."""
-    w, asked = world(silent=frozenset({3})), np.array([[1, 1, 0, 1], [0, 0, 1, 1]], bool)
-    answered, state = query(w, initial_state(), np.array([2, 0]), asked, 2)
+    w = world(silent=frozenset({3}))
+    asked = np.array([[1, 1, 0, 1], [0, 0, 1, 1]], bool)
+    answered, state = query(
+        world=w, state=initial_state(), peers=np.array([2, 0]), queried=asked, vectors=2
+    )
     np.testing.assert_array_equal(answered, [[1, 1, 0, 0], [0, 0, 1, 0]])
     np.testing.assert_array_equal(state.messages, [[1, 1], [0, 1], [2, 1], [0, 0]])  # got and given
     np.testing.assert_array_equal(state.vectors, 2 * state.messages)
     assert w.ledger.down == w.ledger.up == {"ask": 3 * 2 * 3 * 4}
-    _, state = query(w, state, np.array([1]), np.array([[1, 0, 0, 0]], bool), 1)
+    _, state = query(
+        world=w, state=state, peers=np.array([1]), queried=np.array([[1, 0, 0, 0]], bool), vectors=1
+    )
     np.testing.assert_array_equal(state.messages, [[1, 2], [1, 1], [2, 1], [0, 0]])
     np.testing.assert_array_equal(state.vectors, [[2, 3], [1, 2], [4, 2], [0, 0]])
     assert w.ledger.total() == (7 * 3 * 4, 7 * 3 * 4)
 
 
 def test_nobody_asks() -> None:
-    w, before = world(), initial_state()
-    answered, state = query(w, before, np.arange(4), np.zeros((4, 4), bool), 2)
+    w = world()
+    before = initial_state()
+    answered, state = query(
+        world=w, state=before, peers=np.arange(4), queried=np.zeros((4, 4), bool), vectors=2
+    )
     assert not answered.any() and not state.messages.any() and w.ledger.total() == (0, 0)
 
 
 def test_update_peers_changes_the_peers_of_the_round_only() -> None:
-    before, peers = initial_state(), np.array([3, 1])
+    before = initial_state()
+    peers = np.array([3, 1])
     trust = np.array([[0, 1, 0, 0], [0, 0, 0, 1]], bool)
     neighbourhood = Neighbourhood(trust, 2 * trust.astype(np.int32), np.array([9, 5]))
     models = np.arange(12, dtype=np.float32).reshape(4, 3)

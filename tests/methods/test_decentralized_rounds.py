@@ -17,12 +17,14 @@ class Asking(PeerMethod):
     neighbours = 9
 
     def __init__(self, similarity_of: str = "nothing", alpha: float = 0.0) -> None:
-        self.similarity_of, self.alpha = similarity_of, alpha  # type: ignore[misc]
+        self.similarity_of = similarity_of  # type: ignore[misc]
+        self.alpha = alpha
 
     def select_queries(
         self, neighbourhood: Neighbourhood, reachable: np.ndarray, noise: np.ndarray
     ) -> np.ndarray:
-        self.neighbourhood, self.reachable = neighbourhood, reachable
+        self.neighbourhood = neighbourhood
+        self.reachable = reachable
         return reachable
 
     def match_neighbours(

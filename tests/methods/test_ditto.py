@@ -33,13 +33,13 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
             np.testing.assert_allclose(world.memory()[MEMORY], expected["v"], atol=3e-6)
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(2, lr=0.5)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = (
-        np.array([[8.0], [16.0], [4.0]], np.float32),
-        {"work": LocalTraining(2, lr=0.5), **options},
-    )
-    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
+    target = np.array([[8.0], [16.0], [4.0]], np.float32)
+    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), work=work, **options)
 
 
 def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> DittoState:
@@ -67,7 +67,9 @@ def test_the_pull_is_to_what_was_received_in_this_round() -> None:
 
 
 def test_the_global_model_is_fedavgs() -> None:
-    w, fedavg, cohort = world(), FedAvg(), np.arange(3)
+    w = world()
+    fedavg = FedAvg()
+    cohort = np.arange(3)
     plain = fedavg.init(w, STREAM)
     for r in range(3):
         plain = fedavg.round(w, plain, cohort, STREAM.at(r))
@@ -103,7 +105,7 @@ def test_clients_are_tested_with_their_own_models() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    w = world(**{how: frozenset({1})})
+    w = world(**{how: frozenset({1})})  # type: ignore[arg-type]
     rounds(w, [[0, 1]])
     np.testing.assert_array_equal(w.memory()[f"{MEMORY}.kept"], [1, 0, 0])
 

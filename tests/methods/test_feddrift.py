@@ -58,9 +58,8 @@ def test_a_drifted_client_is_alone_and_then_shares_its_model() -> None:
     assert owner[:, 2].tolist() == [0, new, new, 0]  # the next client finds a model of its concept
     assert found.state.release.tolist() == [0, 2, 0, 0]
     assert np.array_equal(found.state.ends, np.tile([60, 120, 180], (4, 1)))
-    assert (
-        found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8
-    )  # one of four is inverted
+    # One of four is inverted.
+    assert found.records[12]["accuracy"] > 0.85 and found.records[4]["accuracy"] < 0.8
     assert found.records[12]["ari"] == 1.0
 
 
@@ -145,7 +144,9 @@ def test_a_newcomer_takes_the_best_model() -> None:
 
 def test_accuracy_between_models_is_over_all_that_they_own() -> None:
     correct = np.zeros((2, 2, 3), int)
-    correct[0, 0], correct[0, 1], correct[1, 0] = (8, 4, 0), (1, 9, 0), (5, 3, 0)
+    correct[0, 0] = (8, 4, 0)
+    correct[0, 1] = (1, 9, 0)
+    correct[1, 0] = (5, 3, 0)
     history = History(correct, np.array([[10, 10], [5, 0]]), np.array([0, 1]))
     owner = np.array([[0, 1], [0, -1]])
     np.testing.assert_allclose(

@@ -43,10 +43,11 @@ def logistic(features: int) -> Model:
 
 def of_oracle(case: dict[str, Any]) -> tuple[SimulatedWorld, MixtureState]:
     """The clients of a case, and its components before the round."""
-    x, y = np.concatenate(case["X"]).astype(np.float32), np.concatenate(case["Y"])
+    x = np.concatenate(case["X"]).astype(np.float32)
+    y = np.concatenate(case["Y"])
     sizes = np.array([len(own) for own in case["Y"]])
     rows = Ragged(np.arange(len(y)), np.concatenate([[0], np.cumsum(sizes)]))
-    data = FederatedData("oracle", x, y, 2, rows, rows)
+    data = FederatedData(name="oracle", x=x, y=y, classes=2, train=rows, test=rows)
     work = LocalTraining(case["local_epochs"], batch_size=100, lr=case["lr"])
     components = np.column_stack([case["W0"], case["b0"]]).astype(np.float32)
     total = len(sizes)
@@ -98,9 +99,8 @@ def test_clients_that_were_not_selected_count_with_the_models_as_they_are(oracle
     np.testing.assert_allclose(
         of_all.models - state.models, (alone.models - state.models) / 3, atol=1e-6
     )
-    np.testing.assert_array_equal(
-        of_all.membership[[0, 2]], state.membership[[0, 2]]
-    )  # theirs stay as they were
+    # Theirs stay as they were.
+    np.testing.assert_array_equal(of_all.membership[[0, 2]], state.membership[[0, 2]])
     assert of_all.samples.tolist() == [0, 5, 0]
 
 
@@ -114,9 +114,8 @@ def test_the_weights_of_a_sample_are_of_the_old_membership_and_a_weight_of_zero_
     after = FedEM(2).round(world, state, np.arange(2), STREAM)
     q = 0.9 * np.exp(-0.5) / (0.9 * np.exp(-0.5) + 0.1 * np.exp(-4.5))  # losses |w - target|^2 / 2
     np.testing.assert_allclose(after.membership, [[q, 1 - q], [0, 1]], atol=1e-12)
-    steps = 0.5 * np.array(
-        [[q * -1, (1 - q) * -3], [0, 1]]
-    )  # lr q (target - w), by client and component
+    # Lr q (target - w), by client and component.
+    steps = 0.5 * np.array([[q * -1, (1 - q) * -3], [0, 1]])
     np.testing.assert_allclose(
         after.models[:, 0], models[:, 0] + np.array([1, 3]) @ steps / 4, atol=1e-6
     )
@@ -138,10 +137,11 @@ def test_a_newcomer_gets_its_weights_by_one_e_step_and_trains_nothing() -> None:
 def test_probabilities_are_mixed_and_not_scores() -> None:
     x = np.ones((1, 1), np.float32)
     rows = Ragged.of([np.array([0])])
-    data = FederatedData("one sample", x, np.zeros(1, np.int64), 2, rows, rows)
-    models = np.array(
-        [[9.0, 0.0], [-1.0, 0.0]], np.float32
-    )  # scores of class 1: 9 and -1, whose mean is 4
+    data = FederatedData(
+        name="one sample", x=x, y=np.zeros(1, np.int64), classes=2, train=rows, test=rows
+    )
+    # Scores of class 1: 9 and -1, whose mean is 4.
+    models = np.array([[9.0, 0.0], [-1.0, 0.0]], np.float32)
     reply = SimulatedWorld(data, logistic(1)).run(
         EvaluateMixture(models, np.array([[0.4, 0.6]])), np.array([0])
     )
@@ -251,7 +251,8 @@ def test_a_newcomer_is_placed_by_its_largest_weight() -> None:
 def test_a_newcomer_is_served_all_models_mixed_by_its_own_shares() -> None:
     """Not the largest component alone: probabilities of FedEM and FedRC, parameters of FedSoft."""
     data = small()
-    model, local = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=32, lr=1.0)
+    model = fk.models.mclr(data)
+    local = fk.SGD(epochs=1, batch_size=32, lr=1.0)
     for method in (FedEM(2), fk.FedRC(2), fk.FedSoft(2)):
         run = fk.simulate(
             method,
@@ -271,9 +272,8 @@ def test_a_newcomer_is_served_all_models_mixed_by_its_own_shares() -> None:
         alone = [run.trained._shared(k) for k in range(2)]
         scores = [np.asarray(one(x), np.float64) for one in alone]
         if isinstance(method, fk.FedSoft):
-            expected = softmax(
-                pi[0] * scores[0] + pi[1] * scores[1], axis=1
-            )  # scores are linear in the parameters
+            # Scores are linear in the parameters.
+            expected = softmax(pi[0] * scores[0] + pi[1] * scores[1], axis=1)
         else:
             expected = pi[0] * softmax(scores[0], axis=1) + pi[1] * softmax(scores[1], axis=1)
         np.testing.assert_allclose(placement.model.predict(x, proba=True), expected, atol=1e-5)

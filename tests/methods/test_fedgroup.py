@@ -239,7 +239,8 @@ def test_random_centres_depend_on_the_stream() -> None:
 def test_random_assignment_moves_only_those_outside_the_cold_start() -> None:
     """RAC: every round a selected client is put into a random group, unless it was in the group
     cold start."""
-    w, method = world(many()), FedGroup(clusters=3, alpha=4, newcomers="random")
+    w = world(many())
+    method = FedGroup(clusters=3, alpha=4, newcomers="random")
     state = settled(method, w)
     held = state.pretrained
     seen = [state.assignment]
@@ -306,7 +307,8 @@ def test_refuses_what_cannot_be(method: type[FedGroup], options: dict[str, Any])
 
 @pytest.mark.parametrize("name", ["centers", "newcomers"])
 def test_refuses_an_unknown_choice(name: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back."""
+    """The tests' own type checks would refuse it first,
+    so the field is changed behind their back."""
     method = FedGroup()
     object.__setattr__(method, name, "anywhere")
     with pytest.raises(FedkinError, match=r"anywhere"):

@@ -50,16 +50,20 @@ class _Regression(_Quadratic):
     """A trainer of y = h b.x by gradient steps on half the mean square, as in the oracle."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, lr: float) -> None:
-        self.x, self.y, self.lr = x, y, lr
+        self.x = x
+        self.y = y
+        self.lr = lr
 
     def train(self, call: TrainCall) -> LocalUpdates:
         updates = []
         trained = np.ones(call.models.shape[1]) if call.trained is None else call.trained
         starts = call.models[call.model_index].astype(np.float64)
         for client, start in zip(call.clients, starts, strict=True):
-            model, x = start.copy(), self.x[client]
+            model = start.copy()
+            x = self.x[client]
             for _step in range(int(call.num_steps.max())):
-                body, h = model[:3], model[3]
+                body = model[:3]
+                h = model[3]
                 error = h * x @ body - self.y[client]
                 gradient = np.append(h * x.T @ error, (x @ body) @ error) / len(error)
                 model = model - self.lr * trained * gradient
@@ -71,12 +75,14 @@ class _Regression(_Quadratic):
 @pytest.mark.parametrize("name", ["fedper", "fedrep"])
 def test_oracle(name: str, oracle: Callable[[str], dict[str, Any]]) -> None:
     for case in oracle("methods2")["personalisation"]:
-        x, y = np.array(case["fedrep"]["X"]), np.array(case["fedrep"]["Y"])
+        x = np.array(case["fedrep"]["X"])
+        y = np.array(case["fedrep"]["Y"])
         start = np.append(case["w0"], 1.0)
         w = FakeWorld(
             np.zeros((3, 4), np.float32), np.full(3, x.shape[1]), start=lambda _, start=start: start
         )
-        w.spec, w._trainer = replace(w.spec, head=slice(3, 4)), _Regression(x, y, case["lr"])
+        w.spec = replace(w.spec, head=slice(3, 4))
+        w._trainer = _Regression(x, y, case["lr"])
         method = FedPer() if name == "fedper" else FedRep(head_epochs=case["fedrep"]["head_steps"])
         state = method.init(w, STREAM)
         for r, expected in enumerate(case[name]["trace"]):
@@ -108,7 +114,8 @@ def test_in_the_end_heads_are_the_clients_own_and_the_body_is_the_mean() -> None
 
 def test_the_body_is_fedavgs_where_the_head_does_not_touch_it() -> None:
     """Of quadratic clients, whose numbers are independent."""
-    w, fedavg = world(), FedAvg()
+    w = world()
+    fedavg = FedAvg()
     plain = fedavg.init(w, STREAM)
     for r in range(3):
         plain = fedavg.round(w, plain, COHORT, STREAM.at(r))
@@ -160,11 +167,17 @@ def test_heads_help_clients_with_opposite_labels() -> None:
     """Half of the clients have the labels the other way round: one model cannot serve both, a head
     each can."""
     rng = np.random.default_rng(0)
-    x, clients = rng.normal(size=(12 * 60, 2)).astype(np.float32), np.repeat(np.arange(12), 60)
+    x = rng.normal(size=(12 * 60, 2)).astype(np.float32)
+    clients = np.repeat(np.arange(12), 60)
     y = (x[:, 0] > 0).astype(np.int64) ^ (clients % 2)
     rows = np.arange(len(x)).reshape(12, 60)
     data = FederatedData(
-        "opposite", x, y, 2, Ragged.of(list(rows[:, :40])), Ragged.of(list(rows[:, 40:]))
+        name="opposite",
+        x=x,
+        y=y,
+        classes=2,
+        train=Ragged.of(list(rows[:, :40])),
+        test=Ragged.of(list(rows[:, 40:])),
     )
     options: dict[str, Any] = {"rounds": 15, "cohort": 12, "local": fk.SGD(epochs=2, lr=0.1)}
     own, one = (
@@ -238,10 +251,13 @@ def test_the_head_is_trained_before_the_body() -> None:
     """In a network: the head with the body as it came, then the body with the new head."""
     data = federation()
     w = fk.SimulatedWorld(data, mlp(data, hidden=4), LocalTraining(epochs=2, batch_size=10, lr=0.1))
-    method, client = FedRep(head_epochs=3), np.array([4])
+    method = FedRep(head_epochs=3)
+    client = np.array([4])
     state = method.init(w, STREAM)
-    after, head = method.round(w, state, client, STREAM), w.spec.head
-    own, start = w.memory()["clients/personal_head"][4], state.start
+    after = method.round(w, state, client, STREAM)
+    head = w.spec.head
+    own = w.memory()["clients/personal_head"][4]
+    start = state.start
     trainer: Any = w._trainer
     trained = np.zeros(len(start), bool)
     trained[head] = True

@@ -22,10 +22,14 @@ STREAM = Stream(3, 1, "method")
 
 def test_weights_and_label_shares_are_those_of_the_authors_code(oracle: Oracle) -> None:
     for case in oracle("methods2")["fedrc"]:
-        clusters, classes = case["K"], case["classes"]
+        clusters = case["K"]
+        classes = case["classes"]
         labels = [np.array(own) for own in case["labels"]]
-        sizes, every = np.array([len(own) for own in labels]), np.concatenate(labels)
-        omega, shares = np.full((len(labels), clusters), 1 / clusters), None  # a constant C cancels
+        sizes = np.array([len(own) for own in labels])
+        every = np.concatenate(labels)
+        # A constant C cancels.
+        omega = np.full((len(labels), clusters), 1 / clusters)
+        shares = None
         for given in case["rounds"]:
             losses = np.concatenate([np.array(own) for own in given["losses_K_by_samples"]], axis=1)
             weights = sample_weights(losses, np.repeat(omega, sizes, axis=0).T, shares, every)
@@ -46,21 +50,20 @@ def test_an_absent_label_is_floored_and_keeps_weights_finite() -> None:
     shares = label_shares(np.array([[3.0, 0.0], [1.0, 1.0]]))
     np.testing.assert_allclose(shares, [[1 - 1e-8 / 3, 1e-8 / 3], [0.5, 0.5]], rtol=1e-6)
     weights = sample_weights(np.zeros((2, 1)), np.full((2, 1), 0.5), shares, np.array([1]))
-    assert (
-        np.isfinite(weights).all() and weights[0, 0] > 0.99
-    )  # the rare label counts more: C divides
+    # The rare label counts more: C divides.
+    assert np.isfinite(weights).all() and weights[0, 0] > 0.99
 
 
 def state(world: FakeWorld, models: np.ndarray, shares: np.ndarray) -> FedRCState:
     total = world.total_clients
     even = np.full((total, len(models)), 0.5)
     return FedRCState(
-        models,
-        np.zeros(total, np.int64),
-        even,
-        np.zeros(total, np.int64),
-        shares,
-        np.zeros(1, np.int64),
+        models=models,
+        assignment=np.zeros(total, np.int64),
+        membership=even,
+        samples=np.zeros(total, np.int64),
+        shares=shares,
+        hard=np.zeros(1, np.int64),
     )
 
 
@@ -71,7 +74,8 @@ def test_a_round_uses_the_shares_of_the_last_one_and_the_mean_is_over_the_cohort
         LocalTraining(1, lr=1.0),
         counts=np.array([[1, 0], [0, 1], [1, 0]]),
     )
-    models, shares = np.array([[1.0], [1.5]], np.float32), np.array([[0.8, 0.2], [0.5, 0.5]])
+    models = np.array([[1.0], [1.5]], np.float32)
+    shares = np.array([[0.8, 0.2], [0.5, 0.5]])
     after = FedRC(2).round(world, state(world, models, shares), np.array([0, 1]), STREAM)
     unlike = 0.5 * np.exp(-0.5 * np.array([1.0, 2.25])) / shares.T  # of label 0, of label 1
     g = unlike / unlike.sum(axis=1, keepdims=True)
@@ -85,7 +89,8 @@ def test_a_round_uses_the_shares_of_the_last_one_and_the_mean_is_over_the_cohort
 
 def test_newcomers_are_weighed_with_the_present_shares() -> None:
     world = FakeWorld(np.zeros((1, 1), np.float32), np.ones(1, np.int64), counts=np.array([[1, 0]]))
-    models, shares = np.array([[1.0], [1.0]], np.float32), np.array([[0.8, 0.2], [0.2, 0.8]])
+    models = np.array([[1.0], [1.0]], np.float32)
+    shares = np.array([[0.8, 0.2], [0.2, 0.8]])
     after = FedRC(2).place(world, state(world, models, shares), np.array([0]), STREAM)
     np.testing.assert_allclose(after.membership, [[0.2, 0.8]], atol=1e-12)
     assert after.assignment[0] == 1 and after.models is models

@@ -52,7 +52,8 @@ def test_each_kind_counts_alike() -> None:
 
 
 def test_two_clusters_of_different_size() -> None:
-    """Without clients of the third cluster: (4, 5) of the first and client 1 alone of the second."""
+    """Without clients of the third cluster: (4,
+    5) of the first and client 1 alone of the second."""
     state = round_of(FedSim(clusters=2), world(), np.array([0, 1, 3]))
     np.testing.assert_allclose(state.models, [[4.8 / 2, 4 / 2, 0]], rtol=1e-6)
     np.testing.assert_array_equal(state.groups[[2, 4, 5]], -1)
@@ -62,7 +63,8 @@ def test_two_clusters_of_different_size() -> None:
 def test_it_starts_as_fedavg_does() -> None:
     w = world()
     w.start = None
-    state, plain = FedSim().init(w, Stream(5, 0, "init")), FedAvg().init(w, Stream(5, 0, "init"))
+    state = FedSim().init(w, Stream(5, 0, "init"))
+    plain = FedAvg().init(w, Stream(5, 0, "init"))
     np.testing.assert_array_equal(state.models, plain.models)
     np.testing.assert_array_equal(state.assignment, plain.assignment)
     np.testing.assert_array_equal(state.groups, -1)
@@ -78,7 +80,8 @@ def test_newcomers_change_nothing() -> None:
 
 
 def test_gradients_come_with_the_solutions() -> None:
-    w, method = world(), FedSim(clusters=3)
+    w = world()
+    method = FedSim(clusters=3)
     state = given(w)
     for r in (1, 2, 3):
         state = method.round(w, state, EVERYONE, STREAM.at(r))
@@ -112,7 +115,8 @@ def test_gradients_are_taken_at_the_global_model() -> None:
 def test_as_coded_gradients_are_taken_at_the_last_cluster_model() -> None:
     """At 2 they are parted into (-4, -1, 1) and 4, and a later round asks at the last cluster model
     of this one."""
-    w, method = line(), FedSim(clusters=2, as_coded=("leftover_model",))
+    w = line()
+    method = FedSim(clusters=2, as_coded=("leftover_model",))
     state = method.round(w, given(w, 0, 2), np.arange(4), STREAM)
     np.testing.assert_allclose(state.models, [[(-4 / 3 + 4) / 2]], rtol=1e-6)
     last = 4 if state.groups[3] == 1 else -4 / 3
@@ -127,7 +131,8 @@ def test_as_coded_gradients_are_taken_at_the_last_cluster_model() -> None:
 
 
 def test_as_coded_the_first_gradients_are_taken_at_the_start() -> None:
-    w, method = world(), FedSim(clusters=3, as_coded=("leftover_model",))
+    w = world()
+    method = FedSim(clusters=3, as_coded=("leftover_model",))
     w.start = None
     state = method.init(w, Stream(5, 0, "init"))
     method.round(w, state, EVERYONE, STREAM.at(1))
@@ -248,7 +253,8 @@ def test_configured_count_shrinks_the_model_where_fewer_form() -> None:
 
 
 def test_configured_count_does_nothing_where_all_form() -> None:
-    plain, coded = FedSim(clusters=3), FedSim(clusters=3, as_coded=("configured_count",))
+    plain = FedSim(clusters=3)
+    coded = FedSim(clusters=3, as_coded=("configured_count",))
     assert same(round_of(plain, world()), round_of(coded, world()))
 
 
@@ -260,8 +266,7 @@ def test_configured_count_does_nothing_where_all_form() -> None:
 )
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_nobody_answers(how: str, method: FedSim) -> None:
-    lost: dict[str, Any] = {how: frozenset(range(6))}
-    w = world(**lost)
+    w = world(**{how: frozenset(range(6))})  # type: ignore[arg-type]
     before = given(w, 1.5, 2.5)
     for cohort in (EVERYONE, EVERYONE[:0]):
         for r in (1, 2):
@@ -295,7 +300,8 @@ def test_garbage_is_excluded() -> None:
 
 
 def test_groups_are_those_of_the_last_cohort() -> None:
-    w, method = world(), FedSim(clusters=2)
+    w = world()
+    method = FedSim(clusters=2)
     state = method.round(w, given(w), np.array([0, 1, 3]), STREAM.at(1))
     state = method.round(w, state, np.array([2, 4, 5]), STREAM.at(2))
     np.testing.assert_array_equal(state.groups[[0, 1, 3]], -1)

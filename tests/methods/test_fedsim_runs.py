@@ -41,15 +41,16 @@ STREAM = Stream(3, 2, "method/round")
 
 
 def assert_fedavg(make: Callable[[], Any], cohort: int, method: FedSim) -> None:
-    w, other, plain = make(), make(), FedAvg()
-    state, expected = method.init(w, Stream(5, 0, "init")), plain.init(other, Stream(5, 0, "init"))
+    w = make()
+    other = make()
+    plain = FedAvg()
+    state = method.init(w, Stream(5, 0, "init"))
+    expected = plain.init(other, Stream(5, 0, "init"))
     for r in range(1, 6):
         stream = Stream(5, r, "method")
         drawn = np.sort(stream.child("cohort").rng().choice(w.total_clients, cohort, replace=False))
-        state, expected = (
-            method.round(w, state, drawn, stream),
-            plain.round(other, expected, drawn, stream),
-        )
+        state = method.round(w, state, drawn, stream)
+        expected = plain.round(other, expected, drawn, stream)
         assert state.models.tobytes() == expected.models.tobytes(), f"round {r}"
     assert expected.models.tobytes() != plain.init(other, Stream(5, 0, "init")).models.tobytes()
 
@@ -102,16 +103,21 @@ def test_one_cluster_is_fedavg_in_the_simulator_as(method: FedSim) -> None:
 
 @pytest.mark.parametrize("work", LOCAL.values(), ids=LOCAL.keys())
 def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
-    """The gradients from NumPy, the clusters from scikit-learn, the means from equations 13 and 14."""
-    w, method = simulated(work), FedSim(clusters=3)
+    """The gradients from NumPy, the clusters from scikit-learn,
+    the means from equations 13 and 14."""
+    w = simulated(work)
+    method = FedSim(clusters=3)
     state = method.init(w, Stream(5, 0, "init"))
-    everybody, nobody = np.arange(DATA.clients), np.zeros(DATA.clients, np.int64)
+    everybody = np.arange(DATA.clients)
+    nobody = np.zeros(DATA.clients, np.int64)
     updates = train(simulated(work), state.models, everybody, nobody, stream=STREAM.child("train"))
     compute = numpy_reference.loss_and_gradient
     gradients = [compute(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
     scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
-    labels = KMeans(3, n_init=50, random_state=0).fit_predict(scores)  # pyright: ignore[reportArgumentType]
-    solutions, n = state.models + updates.update.astype(float), DATA.train.sizes
+    kmeans = KMeans(3, n_init=50, random_state=0)  # pyright: ignore[reportArgumentType]
+    labels = kmeans.fit_predict(scores)
+    solutions = state.models + updates.update.astype(float)
+    n = DATA.train.sizes
     cluster_means = [
         n[labels == k] @ solutions[labels == k] / n[labels == k].sum() for k in range(3)
     ]
@@ -241,7 +247,8 @@ def test_a_configuration_and_python_come_to_the_same() -> None:
         "local": {"epochs": 1, "lr": 0.1},
         "run": {"rounds": 2, "cohort": 3},
     }
-    configured, data = execute(from_dict(raw), out=None), fk.data.digits(clients=8)
+    configured = execute(from_dict(raw), out=None)
+    data = fk.data.digits(clients=8)
     called = fk.simulate(
         FedSim(2, as_coded=QUIRKS),
         data,
@@ -270,7 +277,10 @@ def test_a_configuration_that_cannot_be(options: dict[str, Any], words: str) -> 
 
 
 def test_more_clusters_than_a_cohort() -> None:
-    words = r"cohort of at least 5 clients \(clusters = 5\).* is 4: set run\.cohort=5 or (method\.)?clusters=4"
+    words = (
+        r"cohort of at least 5 clients \(clusters = 5\).* is 4: "
+        r"set run\.cohort=5 or (method\.)?clusters=4"
+    )
     settings: dict[str, Any] = {"rounds": 1, "cohort": 4, "local": LOCAL["sgd"]}
     with pytest.raises(ConfigError, match=words):
         fk.simulate(FedSim(clusters=5), DATA, mclr(DATA), **simulate_arguments(settings))

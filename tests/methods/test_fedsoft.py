@@ -29,9 +29,10 @@ MEMORY = "clients/own_model"
 
 
 def oracle_world(case: dict[str, Any], compiled: bool = True) -> SimulatedWorld:
-    x, y = np.concatenate(case["X"]).astype(np.float32), np.concatenate(case["Y"])
+    x = np.concatenate(case["X"]).astype(np.float32)
+    y = np.concatenate(case["Y"])
     rows = Ragged(np.arange(len(y)), np.concatenate([[0], np.cumsum(case["sizes"])]))
-    data = FederatedData("oracle", x, y, 3, rows, rows)
+    data = FederatedData(name="oracle", x=x, y=y, classes=3, train=rows, test=rows)
     shape = np.shape(case["cluster_W"])[1:]
     model = fk.as_model((lambda key: jax.random.normal(key, shape), lambda w, x, key: x @ w.T))
     return SimulatedWorld(data, model, LocalTraining(lr=0.1), compiled=compiled)
@@ -41,7 +42,8 @@ def oracle_world(case: dict[str, Any], compiled: bool = True) -> SimulatedWorld:
 def test_importance_and_selection_are_those_of_the_oracle(oracle: Oracle, compiled: bool) -> None:
     for case in oracle("methods2")["fedsoft"]:
         centers = np.reshape(case["cluster_W"], (len(case["cluster_W"]), -1)).astype(np.float32)
-        world, everyone = oracle_world(case, compiled), np.arange(len(case["sizes"]))
+        world = oracle_world(case, compiled)
+        everyone = np.arange(len(case["sizes"]))
         importance = world.run(Importance(centers, case["smoother"]), everyone).importance
         np.testing.assert_allclose(importance, case["importance_u"], atol=case["tolerance"])
         v = selection_probabilities(importance, np.array(case["sizes"]))
@@ -59,7 +61,8 @@ def test_pull_and_means_are_those_of_the_oracle(oracle: Oracle) -> None:
     """The pull to the mean of the centres is the sum of the pulls to each."""
     for case in oracle("methods2")["fedsoft"]:
         centers = np.reshape(case["cluster_W"], (len(case["cluster_W"]), -1)).astype(np.float32)
-        u, w = np.array(case["importance_u"]), np.array(case["client_models"])
+        u = np.array(case["importance_u"])
+        w = np.array(case["client_models"])
         pull = (case["lam"] * u.sum(axis=1))[:, None] * (w - mixed(centers, u))
         np.testing.assert_allclose(pull, case["proximal_gradient"], atol=case["tolerance"])
         v = np.array(case["selection_probability_v"])
@@ -70,7 +73,8 @@ def test_pull_and_means_are_those_of_the_oracle(oracle: Oracle) -> None:
 def test_drawn_clients_count_alike(oracle: Oracle) -> None:
     """Each centre is the plain mean of two clients, drawn apart; the oracle's are among those."""
     case = oracle("methods2")["fedsoft"][0]
-    w, v = np.array(case["client_models"], np.float32), np.array(case["selection_probability_v"])
+    w = np.array(case["client_models"], np.float32)
+    v = np.array(case["selection_probability_v"])
     pairs = {pair: w[list(pair)].mean(axis=0) for pair in combinations(range(len(w)), 2)}
     for k, chosen in enumerate(case["selected"]):
         np.testing.assert_allclose(pairs[tuple(chosen)], case["selected_aggregation"][k], atol=1e-6)
@@ -83,18 +87,19 @@ def test_drawn_clients_count_alike(oracle: Oracle) -> None:
         ]
         assert all(len(found) == 1 for found in near)
         drawn.append(near)
+    # v of 1e-4.
     assert not any(
         1 in near[1][0] and 0 not in near[1][0] and 2 not in near[1][0] for near in drawn
-    )  # v of 1e-4
-
-
-def world(**options: Any) -> FakeWorld:
-    """Gradients are w - target: client 0 is near the second centre, and client 1 near the first."""
-    target, given = (
-        np.array([[8.0], [-2.0], [9.0]], np.float32),
-        {"work": LocalTraining(1, lr=0.25), **options},
     )
-    return FakeWorld(target, np.array([1, 3, 4]), **given)
+
+
+WORK = LocalTraining(1, lr=0.25)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
+    """Gradients are w - target: client 0 is near the second centre, and client 1 near the first."""
+    target = np.array([[8.0], [-2.0], [9.0]], np.float32)
+    return FakeWorld(target, np.array([1, 3, 4]), work=work, **options)
 
 
 def state(*centers: float) -> FedSoftState:
@@ -106,21 +111,23 @@ def test_two_rounds_by_hand() -> None:
     """u = (floor, 1): client 0 begins at the anchor 10/1.0001 = 9.999, and steps 0.25 (9.999 - 8)
     to 9.49925. Then the pull is 1.0001 (w - 9.999), and it goes on from its own model: 9.49925 -
     0.25 (1.49925 - 0.4998) = 9.2494; from the anchor again it would end at 9.499."""
-    w, method, cohort = world(), FedSoft(2, strength=1.0), np.array([0])
+    w = world()
+    method = FedSoft(2, strength=1.0)
+    cohort = np.array([0])
     method.round(w, state(0.0, 10.0), cohort, STREAM)
     np.testing.assert_allclose(w.memory()[MEMORY][0], [9.49925], atol=1e-4)
     after = method.round(w, state(0.0, 10.0), cohort, STREAM.at(2))
     np.testing.assert_allclose(w.memory()[MEMORY][0], [9.2494], atol=1e-4)
-    np.testing.assert_allclose(
-        after.models, [[9.2494], [9.2494]], atol=1e-4
-    )  # the only client: v = 1 for both
+    # The only client: v = 1 for both.
+    np.testing.assert_allclose(after.models, [[9.2494], [9.2494]], atol=1e-4)
     np.testing.assert_allclose(after.importance[0], [1e-4, 1])
     assert after.assignment.tolist() == [1, 0, 0]
 
 
 def test_centres_are_means_by_importance_and_samples() -> None:
     """Clients 0 and 2, of 1 and 4 samples, fit the second centre; client 1, of 3, the first."""
-    w, method = world(work=LocalTraining(1, lr=1e-9)), FedSoft(2, strength=0.0)
+    w = world(work=LocalTraining(1, lr=1e-9))
+    method = FedSoft(2, strength=0.0)
     own = np.array([[6.0], [-4.0], [11.0]], np.float32)
     w.recall({MEMORY: own, f"{MEMORY}.kept": np.ones(3, np.int8)})
     after = method.round(w, state(0.0, 10.0), np.arange(3), STREAM)
@@ -132,7 +139,9 @@ def test_centres_are_means_by_importance_and_samples() -> None:
 
 
 def test_importance_is_measured_when_it_is_due() -> None:
-    w, method, cohort = world(), FedSoft(2, every=2), np.array([0, 1])
+    w = world()
+    method = FedSoft(2, every=2)
+    cohort = np.array([0, 1])
     known = replace(state(0.0, 10.0), importance=np.array([[0.5, 0.5], [0, 0], [0, 0]]))
     second = method.round(w, known, cohort, STREAM.at(2))  # only of client 1, which has none yet
     np.testing.assert_allclose(second.importance[:2], [[0.5, 0.5], [1, 1e-4]])

@@ -52,20 +52,24 @@ def test_mixes_are_by_the_weights_of_the_authors_code(
     """Profiles of eight clients and where they have moved; models that name their client, of
     unequal sizes."""
     for case in oracle("methods2")["flux"]:
-        profiles, current = np.array(case["scaled"]), np.array(case["feroma_current_profiles"])
+        profiles = np.array(case["scaled"])
+        current = np.array(case["feroma_current_profiles"])
         n = len(profiles)
-        sizes, theta = 1 + np.arange(n), np.eye(n, dtype=np.float32)
+        sizes = 1 + np.arange(n)
+        theta = np.eye(n, dtype=np.float32)
         models = np.concatenate([np.zeros((1, n), np.float32), theta])
-        unused, informed = (np.array(np.nan), theta[0], np.zeros((2, 1))), np.ones(n, bool)
+        informed = np.ones(n, bool)
         state = FEROMAState(
-            models,
-            np.arange(n),
-            *unused,
-            profiles,
-            sizes,
-            1 + np.arange(n),
-            informed,
-            np.array(True),
+            models=models,
+            assignment=np.arange(n),
+            accuracy=np.array(np.nan),
+            extractor=theta[0],
+            ranges=np.zeros((2, 1)),
+            profiles=profiles,
+            examples=sizes,
+            solution=1 + np.arange(n),
+            informed=informed,
+            mixing=np.array(True),
         )
         expected = np.array(case["feroma_weights"]) * sizes
         expected /= expected.sum(axis=1, keepdims=True)
@@ -75,7 +79,8 @@ def test_mixes_are_by_the_weights_of_the_authors_code(
 def test_a_client_without_a_solution_is_in_no_mix(data: FederatedData) -> None:
     """Clients 0 and 1 have solutions; client 5 gets a mix of them, by hand from its profile and
     their numbers."""
-    w, method = world(data), FEROMA(latest=0)
+    w = world(data)
+    method = FEROMA(latest=0)
     state = rounds(method, w, [[0, 1]])
     np.testing.assert_array_equal(state.assignment, [1, 2, 0, 0, 0, 0])
     np.testing.assert_array_equal(state.examples > 0, [True, True, False, False, False, False])
@@ -104,7 +109,8 @@ def test_who_has_changed_goes_on_from_solutions_of_data_like_its_new_ones(
     data: FederatedData,
 ) -> None:
     """Client 0 gets the samples of a client of another cluster, and its solution."""
-    method, truth = FEROMA(latest=0), data.true_clusters
+    method = FEROMA(latest=0)
+    truth = data.true_clusters
     state = rounds(method, world(data), [ALL, ALL])
     assert truth is not None
     other = int(np.flatnonzero(truth != truth[0])[0])
@@ -115,8 +121,11 @@ def test_who_has_changed_goes_on_from_solutions_of_data_like_its_new_ones(
 
 
 def test_the_first_phase_is_fedavg(data: FederatedData) -> None:
-    method, w, plain = FEROMA(latest=2, accuracy=2.0), world(data), FedAvg()
-    state, expected = rounds(method, w, [ALL, ALL]), plain.init(w, Stream(1, 0, "init"))
+    method = FEROMA(latest=2, accuracy=2.0)
+    w = world(data)
+    plain = FedAvg()
+    state = rounds(method, w, [ALL, ALL])
+    expected = plain.init(w, Stream(1, 0, "init"))
     for r in (1, 2):
         expected = plain.round(w, expected, ALL, Stream(1, r, "method"))
     np.testing.assert_array_equal(state.models, expected.models)
@@ -128,7 +137,8 @@ def test_the_first_phase_is_fedavg(data: FederatedData) -> None:
 
 @pytest.mark.parametrize(("accuracy", "mixing"), [(0.79, False), (0.8, True), (0.81, True)])
 def test_the_accuracy_ends_it(data: FederatedData, accuracy: float, mixing: bool) -> None:
-    w, method = world(data), FEROMA(latest=99)
+    w = world(data)
+    method = FEROMA(latest=99)
     state = replace(method.init(w, Stream(1, 0, "init")), accuracy=np.array(accuracy))
     assert bool(method.round(w, state, ALL, Stream(1, 3, "method")).mixing) == mixing
 
@@ -154,7 +164,8 @@ def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arr
     """Client 5 comes in round 3, in which the mixing begins, or later: there it is served the joint
     model until it has trained, here it is placed by its profile, before it trains and without
     labels."""
-    method, late = FEROMA(latest=2, accuracy=2.0), Population(arrivals={arrival: 1})
+    method = FEROMA(latest=2, accuracy=2.0)
+    late = Population(arrivals={arrival: 1})
     w = SimulatedWorld(data, mlp(data, 64), LOCAL, population=late)
     state = rounds(method, w, [ALL[:5]] * 4)
     assert state.assignment.tolist() == [1, 2, 3, 4, 5, 0 if arrival == 3 else UNASSIGNED]
@@ -167,16 +178,16 @@ def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arr
         data.true_clusters[placed.assignment[5] - 1] == data.true_clusters[5]
         and placed.assignment[5] != 6
     )
-    assert (
-        sum(w.ledger.down.values()) - down == 4 * w.spec.parameters
-    )  # the model that describes, and no solution
+    # The model that describes, and no solution.
+    assert sum(w.ledger.down.values()) - down == 4 * w.spec.parameters
     assert method.round(w, placed, ALL, Stream(1, 5, "method")).assignment[5] == 6
 
 
 def test_newcomers_past_the_last_round_are_placed(data: FederatedData) -> None:
     """The loop asks ``place`` for all clients without a cluster: none of those that come has the
     joint model."""
-    plan, late = Plan(4, 5, 1), Population(arrivals={5: 1})
+    plan = Plan(4, 5, 1)
+    late = Population(arrivals={5: 1})
     ended = loop.run(
         SimulatedWorld(data, mlp(data, 64), LOCAL, population=late), FEROMA(latest=2), plan
     )
@@ -184,14 +195,16 @@ def test_newcomers_past_the_last_round_are_placed(data: FederatedData) -> None:
 
 
 def test_the_model_that_describes_is_sent_once(data: FederatedData) -> None:
-    w, method = world(data), FEROMA(latest=0)
+    w = world(data)
+    method = FEROMA(latest=0)
     rounds(method, w, [ALL[:4], ALL, ALL])
     sent = {"describing_model": 6, "score_moments": 0, "train": 4 + 6 + 6}
     assert w.ledger.down == {name: count * 4 * w.spec.parameters for name, count in sent.items()}
 
 
 def test_who_is_not_in_the_cohort_keeps_its_solution(data: FederatedData) -> None:
-    method, w = FEROMA(latest=0), world(data)
+    method = FEROMA(latest=0)
+    w = world(data)
     state = rounds(method, w, [ALL])
     after = method.round(w, state, np.array([1, 2]), Stream(1, 2, "method"))
     np.testing.assert_array_equal(after.models[[0, 1, 4, 5, 6]], state.models[[0, 1, 4, 5, 6]])
@@ -201,10 +214,8 @@ def test_who_is_not_in_the_cohort_keeps_its_solution(data: FederatedData) -> Non
 def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
     """In the round in which the mixing begins they have the joint model; later their last solution
     and its profile."""
-    w, method = (
-        SimulatedWorld(data, mlp(data, 16), LOCAL, population=Population(dropout=0.5)),
-        FEROMA(latest=0),
-    )
+    w = SimulatedWorld(data, mlp(data, 16), LOCAL, population=Population(dropout=0.5))
+    method = FEROMA(latest=0)
     state = method.init(w, Stream(1, 0, "init"))
     for r in (1, 2, 3):
         w.begin(Stream(1, r, "scenario"))
@@ -224,8 +235,10 @@ def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
 
 
 def test_there_are_as_many_models_as_clients_that_have_trained(data: FederatedData) -> None:
-    """The first comes first: clients 4 and 5 have models 1 and 2, and the next mix is of these two."""
-    method, w = FEROMA(latest=0), world(data)
+    """The first comes first: clients 4 and 5 have models 1 and 2,
+    and the next mix is of these two."""
+    method = FEROMA(latest=0)
+    w = world(data)
     state = rounds(method, w, [[4, 5]])
     assert state.solution.tolist() == [0, 0, 0, 0, 1, 2] and len(state.models) == 3
     near = (

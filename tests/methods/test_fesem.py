@@ -51,8 +51,10 @@ def test_all_newcomers_are_nearest_to_one_cluster() -> None:
 
 
 def test_a_collapse_lasts_where_steps_are_small() -> None:
-    """Updates far shorter than the way between random models never lead anybody to another cluster."""
-    w, method = simulated(), FeSEM(clusters=3)
+    """Updates far shorter than the way between random models never lead anybody to another
+    cluster."""
+    w = simulated()
+    method = FeSEM(clusters=3)
     state = method.init(w, Stream(3))
     for r in range(1, 6):
         state = method.round(w, state, np.arange(r % 2, CLIENTS, 2), Stream(3, r))
@@ -158,7 +160,8 @@ def test_the_head_needs_a_last_layer() -> None:
 
 
 def test_the_head_in_the_simulator() -> None:
-    w, method = simulated(), FeSEM(clusters=2, part="head")
+    w = simulated()
+    method = FeSEM(clusters=2, part="head")
     state = method.round(w, method.init(w, Stream(3)), np.arange(CLIENTS), STREAM)
     assert state.local.shape == (CLIENTS, 3 * 3) and state.local.dtype == np.float32
     kernel = state.models[:, w.spec.slices[list(w.spec.slices)[-2]]]
@@ -169,12 +172,12 @@ def test_the_head_in_the_simulator() -> None:
 def test_a_state_of_arrays_goes_on_as_the_one_that_was_stored() -> None:
     """A checkpoint has an array of the solutions; equal ones are shared again, and a round copies
     none of the rest."""
-    w, method = simulated(), FeSEM(clusters=2)
+    w = simulated()
+    method = FeSEM(clusters=2)
     state = method.round(w, method.init(w, Stream(3)), np.arange(4), STREAM)
     loaded = replace(state, local=np.asarray(state.local))
-    assert (
-        len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5
-    )  # of four clients that trained, and the start
+    # Of four clients that trained, and the start.
+    assert len(loaded.solutions.distinct(np.arange(CLIENTS))[0]) == 5
     one, other = (method.round(w, s, np.arange(2, 7), Stream(3, 3)) for s in (state, loaded))
     assert np.asarray(one.local).tobytes() == np.asarray(other.local).tobytes()
     assert one.models.tobytes() == other.models.tobytes()
@@ -216,7 +219,8 @@ def test_nonfinite_data_stay_with_their_client(migration: Any) -> None:
 
 @pytest.mark.parametrize("cohort", [[], [4]])
 def test_a_cohort_of_one_or_none_in_the_simulator(cohort: Any) -> None:
-    w, method = simulated(), FeSEM(clusters=2)
+    w = simulated()
+    method = FeSEM(clusters=2)
     state = method.init(w, Stream(3))
     result = method.round(w, state, np.array(cohort, np.int64), STREAM)
     assert np.sum(np.any(result.models != state.models, axis=1)) == len(cohort)

@@ -32,7 +32,8 @@ from tests.methods.fesem_clients import (
 
 
 def test_a_newcomer_holds_the_model_of_the_cluster_it_was_given() -> None:
-    """By loss: targets (40, 0), (0, 2) and (8, 2) are nearest to the third, first and second model."""
+    """By loss: targets (40, 0), (0, 2) and (8, 2) are nearest to the third,
+    first and second model."""
     method = FeSEM(newcomers="loss")
     placed = method.place(world(), given(), np.array([0, 1, 2]), STREAM)
     np.testing.assert_array_equal(placed.assignment, [2, 0, 1, UNASSIGNED, UNASSIGNED])
@@ -101,9 +102,13 @@ def test_only_a_first_cluster_notes_what_the_data_are() -> None:
 
 
 def test_with_migration_the_models_are_the_same() -> None:
-    """What a client's data are has nothing to do with its cluster, so migration changes no model."""
-    plain, moving = FeSEM(), FeSEMMig()
-    a, b, w = given([2] * 5), given([2] * 5), shifting()
+    """What a client's data are has nothing to do with its cluster,
+    so migration changes no model."""
+    plain = FeSEM()
+    moving = FeSEMMig()
+    a = given([2] * 5)
+    b = given([2] * 5)
+    w = shifting()
     for cohort in ([0, 3], [1, 2, 4], [0, 1], [3, 4]):
         a = plain.round(shifting(), a, np.array(cohort), STREAM)
         b = moving.round(w, b, np.array(cohort), STREAM)
@@ -139,9 +144,8 @@ def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
     w = simulated()
     state = method.place(w, method.init(w, Stream(3)), np.arange(CLIENTS), STREAM)
     kept = w.memory()
-    w.recall(
-        kept | {"clients/noted_labels": np.full_like(kept["clients/noted_labels"], 9)}
-    )  # everybody has shifted
+    # Everybody has shifted.
+    w.recall(kept | {"clients/noted_labels": np.full_like(kept["clients/noted_labels"], 9)})
     for r in (1, 2, 3):
         state = method.round(w, state, np.arange(r, r + 5), Stream(3, r))
     assert w.ledger.total() == (3 * 5 * 4 * w.spec.parameters,) * 2
@@ -185,10 +189,11 @@ def test_refuses_more_clusters_than_clients() -> None:
 
 def test_states_are_left_alone() -> None:
     before = replace(given([2] * 5), models=MODELS.copy(), local=LOCAL.copy())
+    # The rows of ``local`` are read-only as they are.
     for array in (
         before.models,
         before.assignment,
-    ):  # the rows of ``local`` are read-only as they are
+    ):
         array.flags.writeable = False
     FeSEM(migration="label_blind", eta_g=0.1).round(shifting(), before, EVERYBODY, STREAM)
     FeSEM(newcomers="loss").place(world(), before, EVERYBODY, STREAM)

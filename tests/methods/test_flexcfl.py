@@ -54,7 +54,8 @@ def test_madc_is_clustered_by_complete_linkage() -> None:
     part otherwise."""
     updates = np.random.default_rng(3).normal(size=(10, 3)).astype(np.float32)
     unit = updates / np.linalg.norm(updates, axis=1, keepdims=True)
-    s, n = unit @ unit.T, len(updates)
+    s = unit @ unit.T
+    n = len(updates)
     pairs = [
         sum(abs(s[i, z] - s[j, z]) for z in range(n) if z not in (i, j))
         for i, j in combinations(range(n), 2)
@@ -103,13 +104,18 @@ def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
     cases += [("loss", "label_blind", 0), ("random", "label_blind", 0)]
     for newcomers, migration, sent in cases:
         w = world()
-        state = FlexCFL(newcomers=newcomers, migration=migration).init(w, STREAM)  # pyright: ignore[reportArgumentType]
+        method = FlexCFL(
+            newcomers=newcomers,  # pyright: ignore[reportArgumentType]
+            migration=migration,  # pyright: ignore[reportArgumentType]
+        )
+        state = method.init(w, STREAM)
         assert w.ledger.down.get("send", 0) == sent
         assert state.informed.all() == state.informed.any() == bool(sent)
 
 
 def test_answers_without_a_direction_are_left_out() -> None:
-    """Clients 6 and 7 answer zeros and NaN, client 8 nothing; the groups are those of the others."""
+    """Clients 6 and 7 answer zeros and NaN, client 8 nothing;
+    the groups are those of the others."""
     w = world(
         np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]),
         garbage=frozenset({7}),
@@ -135,10 +141,13 @@ def test_fewer_sound_answers_than_clusters() -> None:
 
 
 def test_clients_of_one_class_each_are_found_by_their_class() -> None:
-    label, rows = np.arange(9) % 3, np.arange(45).reshape(9, 5)
+    label = np.arange(9) % 3
+    rows = np.arange(45).reshape(9, 5)
     x = np.random.default_rng(0).normal(size=(45, 2)).astype(np.float32) + 1
     whole = Ragged.of(list(rows))
-    data = FederatedData("one class", x, np.repeat(label, 5), 3, whole, whole)
+    data = FederatedData(
+        name="one class", x=x, y=np.repeat(label, 5), classes=3, train=whole, test=whole
+    )
     state = FlexCFL().init(SimulatedWorld(data, mclr(data), LocalTraining(lr=0.1)), STREAM)
     np.testing.assert_array_equal(state.assignment, state.assignment[:3][label])
     assert sorted(state.assignment[:3]) == [0, 1, 2]
@@ -200,9 +209,8 @@ def test_random_assignment_asks_nothing_and_sends_nothing() -> None:
     after = FlexCFL(newcomers="random").place(
         w, given([UNASSIGNED] * 60, informed=False), np.arange(60), STREAM
     )
-    assert (
-        np.bincount(after.assignment, minlength=3).min() > 5
-    )  # 20 expected, standard deviation 3.7
+    # 20 expected, standard deviation 3.7.
+    assert np.bincount(after.assignment, minlength=3).min() > 5
     assert not hasattr(w, "calls") and w.ledger.total() == (0, 0)
 
 
@@ -224,7 +232,8 @@ def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["measure", "migration", "centers", "newcomers", "normalize"])
 def test_refuses_an_unknown_choice(name: str) -> None:
-    """The tests' own type checks would refuse it first, so the field is changed behind their back."""
+    """The tests' own type checks would refuse it first,
+    so the field is changed behind their back."""
     method = FlexCFL()
     object.__setattr__(method, name, "anything")
     with pytest.raises(FedkinError, match=f"{name} must be one of .*'anything'"):

@@ -30,7 +30,8 @@ from tests.methods.flexcfl_clients import (
 def test_two_migrations_in_one_round_selected_or_not() -> None:
     """Clients 0 and 1 have exchanged their data; only client 1 is selected, and trains its new
     cluster's model."""
-    w, state = world(), given(TRUE_CLUSTERS)
+    w = world()
+    state = given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([1, 2]), ROUND)
     np.testing.assert_array_equal(after.assignment, [1, 0, 2, 0, 1, 2])
@@ -40,7 +41,8 @@ def test_two_migrations_in_one_round_selected_or_not() -> None:
 
 
 def test_who_has_migrated_is_not_flagged_again() -> None:
-    w, state = world(), given(TRUE_CLUSTERS)
+    w = world()
+    state = given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([2]), ROUND)
     np.testing.assert_array_equal(w.told, [True, True, False, False, False, False])
@@ -49,7 +51,8 @@ def test_who_has_migrated_is_not_flagged_again() -> None:
 
 
 def test_one_that_gives_no_answer_keeps_its_cluster_and_is_flagged_again() -> None:
-    w, state = world(silent=frozenset({0})), given(TRUE_CLUSTERS)
+    w = world(silent=frozenset({0}))
+    state = given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.array([2]), ROUND)
     np.testing.assert_array_equal(after.assignment, [0, 0, 2, 0, 1, 2])
@@ -63,7 +66,8 @@ def test_one_that_gives_no_answer_keeps_its_cluster_and_is_flagged_again() -> No
     ("migration", "expected"), [("none", 0), ("label_blind", 0), ("label_aware", 1)]
 )
 def test_a_renaming_of_classes_is_seen_by_the_aware_only(migration: Any, expected: int) -> None:
-    w, state = world(), given(TRUE_CLUSTERS)
+    w = world()
+    state = given(TRUE_CLUSTERS)
     assert w.counts is not None
     w.counts = w.counts[:, [2, 0, 1]]
     w.target = w.target[[1, 0, 2, 3, 4, 5]]
@@ -76,10 +80,8 @@ def test_the_threshold_is_the_methods() -> None:
     for threshold, cluster in ((0.3, 0), (0.29, 1)):
         w = world()
         assert w.counts is not None
-        w.counts, w.target = (
-            w.counts - 3 * np.eye(6, 3, dtype=int) * (np.arange(6) == 0)[:, None],
-            w.target[[1, *range(1, 6)]],
-        )
+        w.counts = w.counts - 3 * np.eye(6, 3, dtype=int) * (np.arange(6) == 0)[:, None]
+        w.target = w.target[[1, *range(1, 6)]]
         after = FlexCFL(threshold=threshold).round(w, given(TRUE_CLUSTERS), np.array([2]), ROUND)
         assert after.assignment[0] == cluster
 
@@ -120,9 +122,11 @@ def test_a_migrated_client_is_sent_nothing_and_sends_no_update() -> None:
 
 def test_a_cluster_that_empties_keeps_its_model_and_is_left_alone() -> None:
     """Clients 0 and 3 were all that cluster 0 had; they now want what cluster 1 wants."""
-    w, state = world(), given(TRUE_CLUSTERS)
+    w = world()
+    state = given(TRUE_CLUSTERS)
     assert w.counts is not None
-    w.target, w.counts = w.target[[1, 1, 2, 4, 4, 5]], w.counts[[1, 1, 2, 4, 4, 5]]
+    w.target = w.target[[1, 1, 2, 4, 4, 5]]
+    w.counts = w.counts[[1, 1, 2, 4, 4, 5]]
     after = FlexCFL(eta_g=0.5).round(w, state, np.arange(6), ROUND)
     np.testing.assert_array_equal(after.assignment, [1, 1, 2, 1, 1, 2])
     np.testing.assert_array_equal(after.models[0], state.models[0])
@@ -147,7 +151,8 @@ def test_a_cohort_of_one_and_a_cold_one_in_it() -> None:
 
 
 def test_in_an_empty_round_data_may_still_move() -> None:
-    w, state = world(), given(TRUE_CLUSTERS)
+    w = world()
+    state = given(TRUE_CLUSTERS)
     swap(w, 0, 1)
     after = FlexCFL().round(w, state, np.zeros(0, np.int64), ROUND)
     np.testing.assert_array_equal(after.models, state.models)
@@ -155,7 +160,8 @@ def test_in_an_empty_round_data_may_still_move() -> None:
 
 
 def test_states_are_left_alone() -> None:
-    w, before = world(), given(TRUE_CLUSTERS)
+    w = world()
+    before = given(TRUE_CLUSTERS)
     kept = replace(before, models=before.models.copy(), assignment=before.assignment.copy())
     swap(w, 0, 1)
     FlexCFL(eta_g=0.1).round(w, before, np.arange(6), ROUND)

@@ -76,7 +76,8 @@ def test_in_it_everybody_is_clustered_whatever_the_cohort(cohort: list[int]) -> 
 
 
 def test_clusters_start_from_the_joint_model() -> None:
-    """Joint model (2, 0) after client 0 alone; then updates are (3, 0), (-1, 4), (4, 0), (-1, 5)."""
+    """Joint model (2, 0) after client 0 alone; then updates are (3, 0), (-1, 4), (4, 0), (-1,
+    5)."""
     state = rounds(FLHC(clusters=2, cluster_round=2), world(), [0], NOBODY, state=None)
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
     joint = np.array([4, 0])
@@ -186,7 +187,8 @@ def test_a_distance_needs_one_answer() -> None:
 
 
 def test_after_it_a_cohort_of_one_an_empty_one_and_a_silent_one() -> None:
-    method, before = FLHC(clusters=2, cluster_round=1), clustered(world(), clusters=2)
+    method = FLHC(clusters=2, cluster_round=1)
+    before = clustered(world(), clusters=2)
     for w, cohort in ((world(), []), (world(silent=frozenset({1, 2})), [1, 2])):
         assert (
             rounds(method, w, cohort, state=before, first=2).models.tobytes()
@@ -240,13 +242,11 @@ def test_ward_is_for_l2(metric: Any) -> None:
 def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
     """2KT messages, with N = 10 in place of K = 3 in one of T = 4 rounds."""
     rng = np.random.default_rng(0)
-    x, y, owner = (
-        rng.normal(size=(60, 4)).astype(np.float32),
-        rng.integers(0, 3, 60),
-        np.arange(60) % 10,
-    )
+    x = rng.normal(size=(60, 4)).astype(np.float32)
+    y = rng.integers(0, 3, 60)
+    owner = np.arange(60) % 10
     rows = Ragged.of([np.flatnonzero(owner == c) for c in range(10)])
-    data = FederatedData("small", x, y, 3, rows, rows)
+    data = FederatedData(name="small", x=x, y=y, classes=3, train=rows, test=rows)
     w = SimulatedWorld(data, mclr(data), LocalTraining(lr=0.1))
     rounds(FLHC(cluster_round=2), w, *[[1, 4, 8]] * 4)
     messages = 3 * 3 + 10
@@ -258,7 +258,15 @@ def test_as_many_clusters_as_the_silhouette_says() -> None:
     to another."""
     angles = np.deg2rad([0, 3, 90, 93, 180, 183, 1, 91])
     updates = 4 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    cut = {"distance": "silhouette", "metric": "cosine", "linkage": "average"}
-    assert labels(updates, **cut) == [0, 0, 1, 1, 2, 2, 0, 1]
+    assert labels(updates, distance="silhouette", metric="cosine", linkage="average") == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        0,
+        1,
+    ]
     with pytest.raises(MethodError, match="distance 'silhouette' needs metric 'cosine', got 'l2'"):
         FLHC(distance="silhouette")

@@ -1,4 +1,5 @@
-"""FLUX: the code's clusters from its descriptors, when they are made, and newcomers without labels."""
+"""FLUX: the code's clusters from its descriptors, when they are made,
+and newcomers without labels."""
 
 from __future__ import annotations
 

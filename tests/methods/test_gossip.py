@@ -105,12 +105,14 @@ def test_neighbours_must_be_a_count(kind: Any, value: Any) -> None:
 
 def test_gossip_with_everybody_is_fedavg() -> None:
     """The mean by examples over all and itself, whoever one is."""
-    state, plain = run(Gossip(neighbours=6), world(), 3), run(FedAvg(), world(), 3)
+    state = run(Gossip(neighbours=6), world(), 3)
+    plain = run(FedAvg(), world(), 3)
     np.testing.assert_allclose(state.models, np.tile(plain.models, (7, 1)), rtol=1e-5)
 
 
 def test_more_neighbours_than_there_are() -> None:
-    few, all_ = run(Gossip(neighbours=99), world(), 2), run(Gossip(neighbours=6), world(), 2)
+    few = run(Gossip(neighbours=99), world(), 2)
+    all_ = run(Gossip(neighbours=6), world(), 2)
     np.testing.assert_array_equal(few.models, all_.models)
 
 
@@ -127,7 +129,8 @@ def test_gossip_averages_with_whom_it_asked() -> None:
 
 
 def test_gossip_meets_everybody_in_time() -> None:
-    """Others in every round: of 120 rounds of 2 of 6, each pair met in a third (40, deviation 5)."""
+    """Others in every round: of 120 rounds of 2 of 6, each pair met in a third (40,
+    deviation 5)."""
     w = world()
     run(Gossip(neighbours=2), w, 120)
     met = contacts(w)
@@ -163,10 +166,13 @@ def test_gossip_does_not_know_who_is_inactive() -> None:
     six), and give no answer. Nobody comes in their place: the mean is of those that are left."""
     w = world(silent=frozenset({2}), garbage=frozenset({4}))
     state = run(Gossip(neighbours=3), w, 1, np.array([0, 1, 2, 3, 4, 6]))
-    active, got, given = np.array([0, 1, 3, 6]), np.zeros(7, int), np.zeros(7, int)
+    active = np.array([0, 1, 3, 6])
+    got = np.zeros(7, int)
+    given = np.zeros(7, int)
     for i in active.tolist():
         partners = np.intersect1d(drawn(1, i, np.setdiff1d(EVERYBODY, [i]), 3), active)
-        got[i], given[partners] = len(partners), given[partners] + 1
+        got[i] = len(partners)
+        given[partners] = given[partners] + 1
         together = np.append(partners, i)
         mean = np.average(TARGET[together] / 2, axis=0, weights=EXAMPLES[together])
         np.testing.assert_allclose(state.models[i], mean, rtol=1e-6)
@@ -179,7 +185,8 @@ def test_gossip_does_not_know_who_is_inactive() -> None:
 
 def test_gossip_with_those_that_can_be_reached() -> None:
     """2 has left and 5 has not come yet: k = 4 are all the others, and no question is wasted."""
-    w, there = world(), np.array([0, 1, 3, 4, 6])
+    w = world()
+    there = np.array([0, 1, 3, 4, 6])
     w.here = there
     state = run(Gossip(neighbours=4), w, 1, there)
     mean = np.average(TARGET[there] / 2, axis=0, weights=EXAMPLES[there])
@@ -242,13 +249,12 @@ def test_the_oracle_knows_when_the_truth_moves() -> None:
 def test_the_oracle_does_not_know_who_is_inactive() -> None:
     """k = 2 of 0's cluster 2, 4 and 6: 2 is not in the cohort, and its place is not filled; in the
     next it is."""
-    w, method = world(), Oracle(neighbours=2)
+    w = world()
+    method = Oracle(neighbours=2)
     sizes = []
     for seed in range(6):
-        state, s = (
-            method.init(w, Stream(seed, 0, "method/init")),
-            Stream(seed, 1, "method").child("round"),
-        )
+        state = method.init(w, Stream(seed, 0, "method/init"))
+        s = Stream(seed, 1, "method").child("round")
         state = method.round(w, state, np.setdiff1d(EVERYBODY, [2]), s)
         noise = s.child("partners").client(0).random(7)
         partners = np.setdiff1d(np.array([2, 4, 6])[np.argsort(noise[[2, 4, 6]])][:2], [2])
@@ -263,7 +269,8 @@ def test_the_oracle_does_not_know_who_is_inactive() -> None:
 
 def test_the_oracle_forgets_who_has_left() -> None:
     """2 is gone: k = 2 of 0's cluster are 4 and 6 in every round."""
-    w, there = world(), np.setdiff1d(EVERYBODY, [2])
+    w = world()
+    there = np.setdiff1d(EVERYBODY, [2])
     w.here = there
     state = run(Oracle(neighbours=2), w, 3, there)
     np.testing.assert_array_equal(state.messages[[0, 4, 6]], 6)

@@ -133,8 +133,10 @@ def test_half_of_each_cluster_trains() -> None:
     points = (
         np.repeat([[0, 0], [50, 0], [90, 0]], [8, 3, 1], axis=0) + np.arange(12)[:, None] * 0.01
     )
-    w, method = world(points), Hierarchical(**NEAR, fraction=0.5)
-    state, seen = started(method, w), []
+    w = world(points)
+    method = Hierarchical(**NEAR, fraction=0.5)
+    state = started(method, w)
+    seen = []
     for r in range(1, 30):
         w.calls = []
         method.round(w, state, np.arange(12), ROUND.at(r))
@@ -147,7 +149,8 @@ def test_half_of_each_cluster_trains() -> None:
 
 def test_a_fraction_is_of_those_in_the_cohort() -> None:
     points = np.repeat([[0, 0], [50, 0]], [8, 4], axis=0) + np.arange(12)[:, None] * 0.01
-    w, method = world(points), Hierarchical(**NEAR, fraction=0.5)
+    w = world(points)
+    method = Hierarchical(**NEAR, fraction=0.5)
     state = started(method, w)
     w.calls = []
     method.round(w, state, np.array([0, 2, 4, 6, 9]), ROUND)

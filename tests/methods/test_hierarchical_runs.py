@@ -96,7 +96,8 @@ def test_true_clusters_are_found(options: Any) -> None:
 
 
 def test_own_hyper_parameters_change_that_cluster_alone() -> None:
-    plain, own = Hierarchical(**KMEANS), Hierarchical(**KMEANS, own={1: {"lr": 0.01, "epochs": 3}})
+    plain = Hierarchical(**KMEANS)
+    own = Hierarchical(**KMEANS, own={1: {"lr": 0.01, "epochs": 3}})
     one = plain.round(simulated(), started(plain, simulated()), np.arange(CLIENTS), ROUND)
     other = own.round(simulated(), started(own, simulated()), np.arange(CLIENTS), ROUND)
     np.testing.assert_array_equal(one.assignment, other.assignment)

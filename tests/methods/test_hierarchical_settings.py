@@ -82,7 +82,8 @@ def test_a_narrow_head_is_never_worse_on_its_own_classes() -> None:
     for the right one."""
     wide = Hierarchical(**KMEANS)
     method, w = narrow()
-    one, other = started(wide, w), started(method, w)
+    one = started(wide, w)
+    other = started(method, w)
     np.testing.assert_array_equal(one.assignment, other.assignment)
     everybody = np.arange(CLIENTS)
     correct = [
@@ -93,7 +94,8 @@ def test_a_narrow_head_is_never_worse_on_its_own_classes() -> None:
 
 def test_a_narrow_head_sends_as_many_bytes() -> None:
     method, w = narrow()
-    wide, v = Hierarchical(**KMEANS), simulated()
+    wide = Hierarchical(**KMEANS)
+    v = simulated()
     method.round(w, started(method, w), np.arange(CLIENTS), ROUND)
     wide.round(v, started(wide, v), np.arange(CLIENTS), ROUND)
     assert (w.ledger.down, w.ledger.up) == (v.ledger.down, v.ledger.up)
@@ -113,9 +115,8 @@ def test_a_newcomer_with_another_class_is_let_into_the_head() -> None:
     ever."""
     data = clustered_data()
     y = data.y.copy()
-    y[data.train[8]] = np.where(
-        y[data.train[8]] == 4, 0, y[data.train[8]]
-    )  # half of a cluster, half of another
+    # Half of a cluster, half of another.
+    y[data.train[8]] = np.where(y[data.train[8]] == 4, 0, y[data.train[8]])
     data = replace(data, y=y)
     w = SimulatedWorld(data, mclr(data), SGD, population=Population(arrivals={1: 1}))
     method = Hierarchical(**KMEANS, narrow=True)
@@ -146,10 +147,8 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path) -> None:
     data = clustered_data(strange=True)
 
     def go(rounds: int, out: Path | None = None, resume: bool = False) -> Any:
-        scenario, settings = (
-            Population(arrivals={3: 2}),
-            {"cohort": 7, "local": SGD, "checkpoint_every": 1},
-        )
+        scenario = Population(arrivals={3: 2})
+        settings = {"cohort": 7, "local": SGD, "checkpoint_every": 1}
         more = {"rounds": rounds, "scenario": scenario, "out": out, "resume": resume}
         return fk.simulate(method, data, mclr(data), **simulate_arguments(settings | more))
 

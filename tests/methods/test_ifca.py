@@ -98,7 +98,8 @@ def test_the_mean_by_examples() -> None:
 def test_the_first_client_as_coded() -> None:
     """In each cluster one of its clients' solutions, (1,0), (0,1), (.5,.5) and (8,2), (9,0), in
     every round another."""
-    state, method = given(), IFCA(weighting="first_client")
+    state = given()
+    method = IFCA(weighting="first_client")
     models = [
         method.round(world(), state, EVERYBODY, STREAM.at(r)).models.tolist() for r in range(1, 40)
     ]
@@ -171,7 +172,8 @@ def test_gradient_averaging_in_the_simulator() -> None:
     """The same as asking for gradients and stepping by hand, though the run's work is mini-batches
     of Adam."""
     w = simulated(LocalTraining(epochs=3, batch_size=4, lr=0.05, optimizer="adam"))
-    state, everybody = IFCA(clusters=2).init(w, Stream(3)), np.arange(CLIENTS)
+    state = IFCA(clusters=2).init(w, Stream(3))
+    everybody = np.arange(CLIENTS)
     model_index = np.argmin(w.run(Losses(state.models), everybody).losses, axis=1)
     gradient = w.run(Gradients(state.models, model_index), everybody).gradients
     expected = state.models.astype(float)
@@ -194,9 +196,8 @@ def test_a_shared_base_is_one_from_the_start() -> None:
     assert len(set(models[:, 0].tolist())) == 1 and len(set(models[:, 1].tolist())) == 3
 
 
-BASED = np.array(
-    [[4, 0], [4, 8], [4, 40]], np.float32
-)  # a base of one number, 4, and heads 0, 8, 40
+# A base of one number, 4, and heads 0, 8, 40.
+BASED = np.array([[4, 0], [4, 8], [4, 40]], np.float32)
 BASED_TARGET = np.array([[6, 0], [0, 2], [4, 1], [8, 8], [4, 10]], np.float32)
 
 
@@ -217,7 +218,8 @@ def test_a_shared_base_needs_a_last_layer() -> None:
 
 
 def test_a_base_is_shared_in_the_simulator() -> None:
-    w, method = simulated(), IFCA(clusters=2, shared_base=True)
+    w = simulated()
+    method = IFCA(clusters=2, shared_base=True)
     before = method.init(w, Stream(3))
     result = method.round(w, before, np.arange(CLIENTS), STREAM).models
     assert w.spec.head is not None
@@ -261,7 +263,8 @@ def test_a_client_without_a_finite_loss_is_left_out(migration: Any) -> None:
 
 @pytest.mark.parametrize("cohort", [[], [4]])
 def test_a_cohort_of_one_or_none_in_the_simulator(cohort: Any) -> None:
-    w, method = simulated(), IFCA(clusters=2)
+    w = simulated()
+    method = IFCA(clusters=2)
     state = method.init(w, Stream(3))
     result = method.round(w, state, np.array(cohort, np.int64), STREAM)
     assert np.sum(np.any(result.models != state.models, axis=1)) == len(cohort)

@@ -31,7 +31,8 @@ from tests.methods.test_conformance import arrays
 
 
 def test_newcomers_choose_in_the_round_itself() -> None:
-    w, state = world(), given()
+    w = world()
+    state = given()
     placed = IFCA().place(w, state, EVERYBODY, STREAM)
     np.testing.assert_array_equal(placed.assignment, [UNASSIGNED] * 5)
     assert not w.asked and not w.trained
@@ -81,7 +82,8 @@ def test_shifted_clients_choose_anew_selected_or_not(
 
 
 def test_only_shifted_clients_are_asked_and_only_once() -> None:
-    w, method = shifting(), IFCAMig()
+    w = shifting()
+    method = IFCAMig()
     state = method.round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     method.round(w, state, np.zeros(0, np.int64), STREAM)
     assert [clients for clients in w.asked if clients] == [[1, 4]]
@@ -99,7 +101,8 @@ def test_only_a_first_choice_notes_what_the_data_are() -> None:
 
 
 def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_same_again() -> None:
-    w, method = shifting(), IFCAMig()
+    w = shifting()
+    method = IFCAMig()
     w.silent = frozenset({1})
     state = method.round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     np.testing.assert_array_equal(state.assignment, [2, 2, 2, 2, 1])
@@ -136,11 +139,14 @@ def test_clusters_that_have_clients_share() -> None:
 
 
 def messages(w: SimulatedWorld) -> tuple[float, float]:
-    return tuple(count / (4 * w.spec.parameters) for count in w.ledger.total())  # type: ignore[return-value]
+    down, up = w.ledger.total()
+    model = 4 * w.spec.parameters
+    return down / model, up / model
 
 
 def test_all_models_go_down_and_one_comes_up() -> None:
-    w, method = simulated(), IFCA(clusters=4)
+    w = simulated()
+    method = IFCA(clusters=4)
     state = method.init(w, Stream(3))
     for r in (1, 2, 3):
         state = method.round(w, state, np.arange(r, r + 5), Stream(3, r))
@@ -148,7 +154,8 @@ def test_all_models_go_down_and_one_comes_up() -> None:
 
 
 def test_migration_costs_all_models_once_for_each_that_shifted() -> None:
-    w, method = simulated(), IFCAMig(clusters=4)
+    w = simulated()
+    method = IFCAMig(clusters=4)
     state = method.round(w, method.init(w, Stream(3)), np.arange(CLIENTS), Stream(3, 1))
     before = messages(w)
     kept = w.memory()

@@ -45,7 +45,9 @@ ZEROS = np.zeros(3, np.float32)
 def layers(
     w: Any, layer: str = "bias", clients: Any = EVERYONE, epochs: int = 2
 ) -> tuple[list, list]:
-    who, points = last_layer_updates(w, ZEROS, np.asarray(clients), layer, epochs, STREAM)
+    who, points = last_layer_updates(
+        world=w, start=ZEROS, clients=np.asarray(clients), layer=layer, epochs=epochs, stream=STREAM
+    )
     return who.tolist(), points.tolist()
 
 

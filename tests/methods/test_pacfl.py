@@ -90,7 +90,8 @@ def test_angles_of_vectors_that_are_not_orthonormal() -> None:
     """Vectors of two labels that nearly agree: scipy makes its own bases; the plain product is no
     cosine."""
     rng = np.random.default_rng(0)
-    labels, samples = np.arange(40) % 2, rng.random((2, 40, 12)) + 1
+    labels = np.arange(40) % 2
+    samples = rng.random((2, 40, 12)) + 1
     bases = side_by_side(np.stack([directions_by_label(x, labels, 3, 2) for x in samples]))
     assert bases.shape == (2, 12, 6) and not bases[:, :, 4:].any()  # the third label has no samples
     expected = np.degrees(scipy_angles(bases[0, :, :4], bases[1, :, :4]))
@@ -102,7 +103,8 @@ def test_angles_of_vectors_that_are_not_orthonormal() -> None:
 
 def test_labels_stand_side_by_side_in_their_order() -> None:
     """A client of labels 0 and 2 has these two, and then nothing."""
-    samples, labels = np.diag([1.0, 2.0, 3.0]), np.array([2, 0, 2])
+    samples = np.diag([1.0, 2.0, 3.0])
+    labels = np.array([2, 0, 2])
     bases = side_by_side(directions_by_label(samples, labels, 3, 2)[None])[0]
     np.testing.assert_allclose(bases[:, :3], [[0, 0, 1], [1, 0, 0], [0, 1, 0]], atol=1e-12)
     assert not bases[:, 3:].any()
@@ -117,7 +119,15 @@ def test_a_basis_of_dependent_vectors_has_fewer() -> None:
 def test_text_is_refused() -> None:
     words = np.ones((2, 5), np.int64)
     rows = Ragged.of([np.arange(2)])
-    text = FederatedData("text", words, np.zeros(2, np.int64), 2, rows, rows, vocabulary=("a", "b"))
+    text = FederatedData(
+        name="text",
+        x=words,
+        y=np.zeros(2, np.int64),
+        classes=2,
+        train=rows,
+        test=rows,
+        vocabulary=("a", "b"),
+    )
     world = SimulatedWorld(text, fk.models.rnn(text))
     with pytest.raises(TaskError, match="word numbers"):
         world.run(LabelSubspaces(1), np.array([0]))
@@ -134,7 +144,9 @@ def world_of(directions: Any, **options: Any) -> SimulatedWorld:
     x = np.stack([first, 2 * first, np.tile([0, 0, 1.0], (len(angle), 1))], axis=1).reshape(-1, 3)
     rows = Ragged.of(list(np.arange(len(x)).reshape(-1, 3)))
     y = np.tile([0, 0, 1], len(angle))
-    data = FederatedData("directions", x.astype(np.float32), y, 2, rows, rows)
+    data = FederatedData(
+        name="directions", x=x.astype(np.float32), y=y, classes=2, train=rows, test=rows
+    )
     return SimulatedWorld(data, mclr(data), fk.SGD(epochs=1, batch_size=3, lr=0.1), **options)
 
 
@@ -155,7 +167,8 @@ def settled(w: SimulatedWorld, method: PACFL, clients: list[int]) -> PACFLState:
     """The state of a federation in which these clients were there first."""
     state = method.init(w, STREAM)
     absent = np.setdiff1d(np.arange(w.total_clients), clients)
-    bases, angles = state.bases.copy(), state.angles.copy()
+    bases = state.bases.copy()
+    angles = state.angles.copy()
     bases[absent] = angles[absent] = angles[:, absent] = np.nan
     empty = replace(state, models=state.models[:0], assignment=np.full(w.total_clients, UNASSIGNED))
     empty = replace(empty, bases=bases, angles=angles)
@@ -204,10 +217,11 @@ def test_a_cluster_that_is_cut_off_goes_on_from_its_models() -> None:
 def test_subspaces_are_sent_once() -> None:
     w = world_of([0, 4, 60])
     state = METHOD.init(w, STREAM)
+    # d = 3 numbers of one vector for each of two labels.
     assert w.ledger.total() == (
         0,
         3 * 3 * 2 * 4,
-    )  # d = 3 numbers of one vector for each of two labels
+    )
     METHOD.round(w, state, np.arange(3), Stream(1, 1, "method"))
     assert w.ledger.total() == (
         3 * 4 * w.spec.parameters,

@@ -14,12 +14,11 @@ from fedkin.methods.decentralized import Neighbourhood
 from fedkin.methods.panm import PANM, Matching, PANMLoss
 
 SMALL = PANM(neighbours=2, candidates=3, stage_one=5, period=4)
-EARLY, LAST, QUIET, MATCHING = (
-    1,
-    5,
-    6,
-    8,
-)  # rounds: of stage one, its last, one of stage two, one with HNM
+# rounds: of stage one, its last, one of stage two, one with HNM.
+EARLY = 1
+LAST = 5
+QUIET = 6
+MATCHING = 8
 both = pytest.mark.parametrize("kind", [PANM, PANMLoss])
 
 
@@ -169,7 +168,8 @@ def test_a_small_bag_is_asked_whole() -> None:
 
 
 def test_candidates_are_of_those_there() -> None:
-    """1 and 8 have not come yet, or have left; C = 2, 3 are all outside the bag that can be asked."""
+    """1 and 8 have not come yet, or have left; C = 2,
+    3 are all outside the bag that can be asked."""
     result = SMALL.select_queries(
         one_peer(9, [4, 5, 6, 7], MATCHING), others(9, 1, 8), noise(9, 8, 1, 4, 7, 5)
     )

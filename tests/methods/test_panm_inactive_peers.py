@@ -24,7 +24,8 @@ def test_inactive_neighbours_keep_their_places_by_hand(method: Matching) -> None
     both are inactive, so no place is free, not even for 9, which is of its cluster, and 0 trains
     alone; nothing is forgotten. Round 3: 6 is inactive, and 3 and 9 are there for the other place.
     """
-    wide, w = replace(method, candidates=11, stage_one=9), fake(noise=0.0)
+    wide = replace(method, candidates=11, stage_one=9)
+    w = fake(noise=0.0)
     cohorts = [np.array(c) for c in ([0, 1, 3, 4, 6], [0, 1, 2, 9], [0, 1, 3, 9])]
     states = run(wide, w, 3, lambda t: cohorts[t - 1])
     assert [np.flatnonzero(s.trust[0]).tolist() for s in states[:3]] == [[], [3, 6], [3, 6]]
@@ -33,12 +34,13 @@ def test_inactive_neighbours_keep_their_places_by_hand(method: Matching) -> None
         and states[3].trust[0, 6]
         and states[3].trust[0, [3, 9]].sum() == 1
     )
+    # 11 asked, these answer.
     assert [int(s.messages[0, 0]) for s in states] == [
         0,
         4,
         4 + 3,
         4 + 3 + 3,
-    ]  # 11 asked, these answer
+    ]
     np.testing.assert_allclose(
         states[2].models[0], states[1].models[0] + 0.3 * (w.target[0] - states[1].models[0])
     )

@@ -27,7 +27,8 @@ from tests.methods.panm_reference import (
 from tests.methods.test_conformance import arrays, assert_same
 
 METHOD = PANM(neighbours=2, candidates=4, stage_one=4, period=2)
-GRADIENT, LOSS = METHOD, PANMLoss(neighbours=2, candidates=4, stage_one=4, period=2)
+GRADIENT = METHOD
+LOSS = PANMLoss(neighbours=2, candidates=4, stage_one=4, period=2)
 each_method = pytest.mark.parametrize("method", [GRADIENT, LOSS], ids=["gradient", "loss"])
 
 
@@ -70,10 +71,12 @@ def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> No
 
     def make() -> UnresponsivePeers:
         w = fake()
-        w.mute, w.since = (4,), 9
+        w.mute = (4,)
+        w.since = 9
         return w
 
-    after, before = compare_with_reference(method, make, 10), run(method, make(), 8)[-1]
+    after = compare_with_reference(method, make, 10)
+    before = run(method, make(), 8)[-1]
     trusted = before.trust[:, 4]
     assert trusted.sum() >= 2 and np.all(after.trust[trusted, 4])
     assert after.messages[4, 1] == before.messages[4, 1]
@@ -211,7 +214,8 @@ def test_without_any_direction_bags_stay() -> None:
     around."""
     w = fake(noise=0.0, lr=1.0)
     before = run(GRADIENT, w, 4)[-1]
-    state, last = before, replace(METHOD, alpha=1)
+    state = before
+    last = replace(METHOD, alpha=1)
     for t in range(5, 11):
         state = last.round(w, state, EVERYBODY, stream(t))
     np.testing.assert_array_equal(state.trust, before.trust)

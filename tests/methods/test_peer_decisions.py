@@ -59,7 +59,8 @@ def test_each_peer_decides_for_itself(method: Any, seed: int) -> None:
     after = method.match_neighbours(known, answered, similar)
     chosen = method.select_partners(after, reachable, random)
     for i in range(len(reachable)):
-        alone, own = only(known, i), slice(i, i + 1)
+        alone = only(known, i)
+        own = slice(i, i + 1)
         np.testing.assert_array_equal(
             method.select_queries(alone, reachable[own], random[own]), asked[own]
         )

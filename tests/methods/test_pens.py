@@ -180,7 +180,8 @@ def world(here: Callable[[int], np.ndarray] = Passing.here, **options: Any) -> P
 def run(
     method: PENS, w: FakeWorld, rounds: int, cohort: Any = None, seed: int = 3
 ) -> list[PeerState]:
-    """States before the first round and after each; ``cohort`` says who is active of those there."""
+    """States before the first round and after each;
+    ``cohort`` says who is active of those there."""
     states = [method.init(w, Stream(seed, 0, "method/init"))]
     for t in range(1, rounds + 1):
         active = w.clients(t) if cohort is None else np.asarray(cohort(t))
@@ -229,9 +230,8 @@ def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
     do not."""
     method = PENS(sampled=2, top=1, stage_one=3)
     states = run(method, world(lambda t: EVERYBODY if t >= 4 else EVERYBODY[:5]), 7)
-    np.testing.assert_array_equal(
-        states[3].messages[:5, 0], 2 * 3
-    )  # it was not asked before it was there
+    # It was not asked before it was there.
+    np.testing.assert_array_equal(states[3].messages[:5, 0], 2 * 3)
     assert not states[3].votes[5].any() and not states[3].votes[:, 5].any()
     assert [s.votes[5].sum() for s in states[3:]] == [0, 1, 2, 3, 3]
     for s in states[4:]:
@@ -264,7 +264,8 @@ def test_active_peers_reply_and_get_votes() -> None:
 
 def test_few_trials_may_be_wasted() -> None:
     """n_s = 2 of the five others, of which three are inactive: no other is tried in their place."""
-    asked, method = [], PENS(sampled=2, top=1, stage_one=9)
+    asked = []
+    method = PENS(sampled=2, top=1, stage_one=9)
     states = run(method, world(), 8, lambda t: EVERYBODY[:3])
     for t, (before, after) in enumerate(zip(states, states[1:], strict=False), 1):
         noise = Stream(3, t, "method").child("round").child("ask").client(0).random(6)
@@ -277,8 +278,10 @@ def test_few_trials_may_be_wasted() -> None:
 
 def without_2_and_4() -> tuple[PeerState, PeerState]:
     """The first round of stage two, in which 0's cluster have left; the states before and after."""
-    w, method = world(), PENS(sampled=5, top=2, stage_one=2)
-    before, reachable = run(method, w, 2)[-1], np.array([0, 1, 3, 5])
+    w = world()
+    method = PENS(sampled=5, top=2, stage_one=2)
+    before = run(method, w, 2)[-1]
+    reachable = np.array([0, 1, 3, 5])
     assert members(before.trust[:1]) == [2, 4]
     w.here = lambda round: reachable
     return before, method.round(w, before, reachable, Stream(3, 3, "method").child("round"))
@@ -301,7 +304,8 @@ def test_who_has_left_is_trusted_no_more() -> None:
 
 def test_inactive_neighbours_stay_neighbours() -> None:
     """The same two are not in the cohort: 0 trains alone in this round, and trusts them on."""
-    w, method = world(), PENS(sampled=5, top=2, stage_one=2)
+    w = world()
+    method = PENS(sampled=5, top=2, stage_one=2)
     before = run(method, w, 2)[-1]
     after = method.round(w, before, np.array([0, 1, 3, 5]), Stream(3, 3, "method").child("round"))
     np.testing.assert_allclose(after.models[0], (before.models[0] + TARGET[0]) / 2, rtol=1e-6)
@@ -310,7 +314,8 @@ def test_inactive_neighbours_stay_neighbours() -> None:
 
 
 def test_states_are_left_alone() -> None:
-    w, before = world(), run(SMALL, world(), 2)[-1]
+    w = world()
+    before = run(SMALL, world(), 2)[-1]
     copy = replace(
         before,
         **{name: getattr(before, name).copy() for name in ("models", "trust", "votes", "age")},

@@ -64,7 +64,8 @@ def test_every_method_says_what_goes_with_it() -> None:
 )
 def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) -> None:
     """Models, what clients keep, scores and bytes, to the last bit."""
-    one, other = world("fedavg"), world("fedavg")
+    one = world("fedavg")
+    other = world("fedavg")
     published = conformance.run(conformance.make(alone), one)
     option = conformance.run(made("fedavg", personal), other)
     np.testing.assert_array_equal(option.models, published.models)
@@ -82,7 +83,8 @@ def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) 
 @pytest.mark.parametrize("name", WITH_HEADS)
 def test_heads_stay_on_clients(name: str) -> None:
     """All models keep the first head, in every round; heads differ, and bodies learn."""
-    w, method = world(name), made(name, PersonalHead(1))
+    w = world(name)
+    method = made(name, PersonalHead(1))
     first = method.init(w, Stream(5, 0, "init"))
     state = conformance.run(method, w, state=first)
     head = w.spec.head
@@ -93,7 +95,8 @@ def test_heads_stay_on_clients(name: str) -> None:
     heads = memory["clients/personal_head"][memory["clients/personal_head.kept"].astype(bool)]
     assert len(np.unique(heads, axis=0)) == len(heads) > 8
     assert (state.models[0] != first.models[0]).any()
-    own, shared = score(w, state, 9), score(w, replace(state, extras={}), 9)
+    own = score(w, state, 9)
+    shared = score(w, replace(state, extras={}), 9)
     assert own.scores.loss.mean() < shared.scores.loss.mean()
 
 
@@ -138,7 +141,8 @@ def test_fedprox_pulls_the_shared_model_only() -> None:
 
 
 def test_a_client_that_moves_keeps_its_head() -> None:
-    w, method = world("flexcfl"), made("flexcfl", PersonalHead(1))
+    w = world("flexcfl")
+    method = made("flexcfl", PersonalHead(1))
     state = conformance.run(method, w)
     before = w.memory()["clients/personal_head"].copy()
     w.reassigned(np.flatnonzero(state.assignment != UNASSIGNED))
@@ -154,7 +158,9 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(
         method = made("flexcfl", personal, *optimizers)
         state = conformance.run(method, w)
         folder = tmp_path / str(number)
-        checkpoint.save(folder, Checkpoint(3, state, {}, {}, 1.0), "run")
+        checkpoint.save(
+            folder, Checkpoint(round=3, state=state, down={}, up={}, seconds=1.0), "run"
+        )
         read = checkpoint.newest(folder)[0].state
         conformance.assert_same(read, state)
         assert type(read) is FlexCFLState and read.extras.keys() == state.extras.keys()

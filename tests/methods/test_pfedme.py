@@ -34,17 +34,24 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
             np.testing.assert_allclose(world.memory()[OWN], expected["theta"], atol=1e-6)
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(1, lr=0.25)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = (
-        np.array([[8.0], [16.0], [4.0]], np.float32),
-        {"work": LocalTraining(1, lr=0.25), **options},
-    )
-    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), **given)
+    target = np.array([[8.0], [16.0], [4.0]], np.float32)
+    return FakeWorld(target, np.array([1, 3, 6]), start=lambda _: np.zeros(1), work=work, **options)
 
 
-def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> PFedMeState:
-    method = PFedMe(**{"strength": 2.0, "own_steps": 2, "own_lr": 0.25, **options})
+def rounds(
+    w: FakeWorld,
+    cohorts: list[list[int]],
+    strength: float = 2.0,
+    own_steps: int = 2,
+    own_lr: float = 0.25,
+    **options: Any,
+) -> PFedMeState:
+    method = PFedMe(strength=strength, own_steps=own_steps, own_lr=own_lr, **options)
     state = method.init(w, STREAM)
     for r, cohort in enumerate(cohorts):
         state = method.round(w, state, np.array(cohort), STREAM.at(r))
@@ -61,7 +68,8 @@ def test_a_step_by_hand() -> None:
 
 
 def test_the_servers_step() -> None:
-    """The means of two clients' ways 1.25 and 2.5, one and three samples: 2.1875, and twice that."""
+    """The means of two clients' ways 1.25 and 2.5, one and three samples: 2.1875,
+    and twice that."""
     np.testing.assert_allclose(rounds(world(), [[0, 1]]).models, [[2.1875]])
     np.testing.assert_allclose(rounds(world(), [[0, 1]], beta=2.0).models, [[4.375]])
 
@@ -82,7 +90,7 @@ def test_clients_are_tested_with_the_minimisers() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    w = world(**{how: frozenset({1})})
+    w = world(**{how: frozenset({1})})  # type: ignore[arg-type]
     rounds(w, [[0, 1]])
     np.testing.assert_array_equal(w.memory()[f"{OWN}.kept"], [1, 0, 0])
 

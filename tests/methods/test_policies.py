@@ -99,7 +99,12 @@ def test_one_that_gives_no_answer_has_no_lowest_loss() -> None:
 def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
     directions = np.array(directions, np.float32)
     return policies.cluster_by_direction(
-        w, ZERO, directions, np.arange(len(w.target)), STREAM, **options
+        world=w,
+        start=ZERO,
+        directions=directions,
+        clients=np.arange(len(w.target)),
+        stream=STREAM,
+        **options,
     ).cluster
 
 
@@ -137,7 +142,8 @@ def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
 
 
 def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
-    w, before = world(), state([1, UNASSIGNED, 0, 0])
+    w = world()
+    before = state([1, UNASSIGNED, 0, 0])
     after = policies.assign(w, before, np.array([3, 0, 1]), np.array([1, UNASSIGNED, UNASSIGNED]))
     np.testing.assert_array_equal(after.assignment, [1, UNASSIGNED, 0, 1])
     np.testing.assert_array_equal(before.assignment, [1, UNASSIGNED, 0, 0])
@@ -146,7 +152,8 @@ def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
 
 def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
     """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
-    w, before = world(), state([1, UNASSIGNED, 0, UNASSIGNED])
+    w = world()
+    before = state([1, UNASSIGNED, 0, UNASSIGNED])
     after = policies.update_assignment(
         w, before, np.array([0, 1, 2, 3]), np.array([0, 1, 1, UNASSIGNED])
     )
@@ -157,17 +164,24 @@ def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
 
 def test_placed_by_loss() -> None:
     w = world()
-    after = policies.place_by_policy(w, state(), "loss", np.array([1, 3]), STREAM)
+    after = policies.place_by_policy(
+        world=w, state=state(), policy="loss", clients=np.array([1, 3]), stream=STREAM
+    )
     np.testing.assert_array_equal(after.assignment, [UNASSIGNED, 1, UNASSIGNED, 1])
     assert w.noted == [1, 3]
 
 
 def test_placed_at_random_is_even_and_follows_the_stream() -> None:
-    n, models = 3000, np.zeros((3, 2))
+    n = 3000
+    models = np.zeros((3, 2))
     w = world(np.ones((n, 2)))
     seats = [
         policies.place_by_policy(
-            w, state([UNASSIGNED] * n, models), "random", np.arange(n), s
+            world=w,
+            state=state([UNASSIGNED] * n, models),
+            policy="random",
+            clients=np.arange(n),
+            stream=s,
         ).assignment
         for s in (STREAM, STREAM, STREAM.at(2))
     ]
@@ -184,7 +198,9 @@ def test_placed_by_direction_measures_from_the_start() -> None:
     start = np.array([10, 10], np.float32)
     w = world([[30, 14], [14, 13], [11, 10], [9, 11]])
     before = state(models=[[11, 10], [20, 20]])
-    after = policies.place_by_policy(w, before, "direction", EVERYONE, STREAM, start)
+    after = policies.place_by_policy(
+        world=w, state=before, policy="direction", clients=EVERYONE, stream=STREAM, start=start
+    )
     np.testing.assert_array_equal(after.assignment, [0, 1, 0, 1])
     assert w.ledger.down == {"send": 4 * 2 * 2 * 4}, "two directions to each of four clients"
     np.testing.assert_array_equal(after.models, before.models)
@@ -194,7 +210,9 @@ def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> 
     """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
     w = world([[4, 0], [-4, 0]])
     before = state([UNASSIGNED, UNASSIGNED], models=[[1, 0], [0, 0]])
-    after = policies.place_by_policy(w, before, "direction", np.arange(2), STREAM, ZERO)
+    after = policies.place_by_policy(
+        world=w, state=before, policy="direction", clients=np.arange(2), stream=STREAM, start=ZERO
+    )
     np.testing.assert_array_equal(after.assignment, [0, 1])
 
 
@@ -213,12 +231,24 @@ def test_only_warm_clients_that_shifted_are_placed_again() -> None:
         assert stream.round == STREAM.round and stream != STREAM
         return replace(state, assignment=np.where(np.isin(EVERYONE, moved), 1, state.assignment))
 
-    after = policies.migrate(w, state([0, UNASSIGNED, 0, 0]), Settings(), place, STREAM)
+    after = policies.migrate(
+        world=w, state=state([0, UNASSIGNED, 0, 0]), method=Settings(), place=place, stream=STREAM
+    )
     assert asked == [[0]]
     np.testing.assert_array_equal(after.assignment, [1, UNASSIGNED, 0, 0])
     before = state([0, UNASSIGNED, 0, 0])
-    assert policies.migrate(w, before, Settings(migration="none"), place, STREAM) is before
-    assert policies.migrate(w, before, Settings(threshold=0.9), place, STREAM) is before
+    assert (
+        policies.migrate(
+            world=w, state=before, method=Settings(migration="none"), place=place, stream=STREAM
+        )
+        is before
+    )
+    assert (
+        policies.migrate(
+            world=w, state=before, method=Settings(threshold=0.9), place=place, stream=STREAM
+        )
+        is before
+    )
     assert asked == [[0]]
 
 
@@ -228,9 +258,16 @@ def test_only_warm_clients_that_shifted_are_placed_again() -> None:
 def trained(model_index: Any, arrived: Any = True, examples: int = 5) -> TrainingReply:
     n = len(model_index)
     arrived = np.broadcast_to(np.asarray(arrived), n)
-    update, loss = np.zeros((n, 2), np.float32), np.ones(n)
+    update = np.zeros((n, 2), np.float32)
+    loss = np.ones(n)
     return TrainingReply(
-        update, np.asarray(model_index), np.full(n, examples), loss, loss, arrived, ~arrived
+        update=update,
+        model_index=np.asarray(model_index),
+        examples=np.full(n, examples),
+        loss=loss,
+        first_loss=loss,
+        arrived=arrived,
+        nonfinite=~arrived,
     )
 
 
@@ -242,7 +279,10 @@ def first_of(
     clients = np.arange(len(model_index)) if clients is None else clients
     later = [STREAM.at(r) for r in range(1000, 1000 + rounds)]  # after the turns of a round robin
     weights = [
-        policies.aggregation_weights("first_client", reply, clients, world(), at) for at in later
+        policies.aggregation_weights(
+            weighting="first_client", reply=reply, clients=clients, world=world(), stream=at
+        )
+        for at in later
     ]
     assert set(np.unique(weights)) <= {0, 1}
     return np.sum(weights, axis=0)
@@ -285,10 +325,17 @@ def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(
 ) -> None:
     """The authors' rounds r < N / K take clients [rK, rK + K) in the order of ids (FACTS 2.4),
     whatever the seed."""
-    reply, ten = trained(np.zeros(4, np.int64)), world(np.zeros((10, 2)))
+    reply = trained(np.zeros(4, np.int64))
+    ten = world(np.zeros((10, 2)))
     for seed in range(20):
         stream = Stream(seed).at(round)
-        weight = policies.aggregation_weights("first_client", reply, np.array(clients), ten, stream)
+        weight = policies.aggregation_weights(
+            weighting="first_client",
+            reply=reply,
+            clients=np.array(clients),
+            world=ten,
+            stream=stream,
+        )
         assert np.array(clients)[weight == 1].tolist() == [first]
 
 
@@ -296,10 +343,15 @@ def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(
     ("round", "clients"), [(4, [2, 3, 4, 5]), (2, [3, 4, 5, 6])]
 )  # after the turns; not its turn
 def test_a_cohort_out_of_turn_was_drawn_in_any_order(round: int, clients: list[int]) -> None:
-    reply, ten = trained(np.zeros(4, np.int64)), world(np.zeros((10, 2)))
+    reply = trained(np.zeros(4, np.int64))
+    ten = world(np.zeros((10, 2)))
     weights = [
         policies.aggregation_weights(
-            "first_client", reply, np.array(clients), ten, Stream(seed).at(round)
+            weighting="first_client",
+            reply=reply,
+            clients=np.array(clients),
+            world=ten,
+            stream=Stream(seed).at(round),
         )
         for seed in range(60)
     ]
@@ -309,7 +361,9 @@ def test_a_cohort_out_of_turn_was_drawn_in_any_order(round: int, clients: list[i
 @pytest.mark.parametrize(("weighting", "weight"), [("simple", 1), ("examples", 5)])
 def test_other_weights_of_clients_that_replied(weighting: str, weight: int) -> None:
     reply = trained(np.zeros(3, np.int64), [True, False, True])
-    weights = policies.aggregation_weights(weighting, reply, np.arange(3), world(), STREAM)
+    weights = policies.aggregation_weights(
+        weighting=weighting, reply=reply, clients=np.arange(3), world=world(), stream=STREAM
+    )
     np.testing.assert_array_equal(weights, [weight, 0, weight])
 
 
@@ -317,7 +371,8 @@ def test_other_weights_of_clients_that_replied(weighting: str, weight: int) -> N
 
 
 def test_sharing_nothing_does_nothing() -> None:
-    w, before = world(), state([0, 1, 0, 1])
+    w = world()
+    before = state([0, 1, 0, 1])
     assert policies.aggregate_between_clusters(w, before, 0.0) is before
     assert not w.ledger.down and not w.ledger.up
 
@@ -327,7 +382,8 @@ def test_sharing_is_among_clusters_with_clients_and_between_servers(
     normalize: bool, divisor: Any
 ) -> None:
     """eta 2 and lengths 5 and 10; the third cluster has nobody."""
-    w, before = world(), state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
+    w = world()
+    before = state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
     after = policies.aggregate_between_clusters(w, before, 2.0, normalize)
     np.testing.assert_allclose(
         after.models[:2], np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6
@@ -338,7 +394,8 @@ def test_sharing_is_among_clusters_with_clients_and_between_servers(
 
 @pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "nobody"])
 def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
-    w, before = world(), state(assignment, models=[[3, 4], [0.1, 0.7]])
+    w = world()
+    before = state(assignment, models=[[3, 4], [0.1, 0.7]])
     assert policies.aggregate_between_clusters(w, before, 5.0) is before
     assert not w.ledger.up
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
 NAMES = ("moments", "sketch")  # of the first sum, and of the others
-CLIENTS, TRUE = 300, np.arange(300) % 3
+CLIENTS = 300
+TRUE = np.arange(300) % 3
 PRIVACY = ClientDP(
     noise_multiplier=1.0, delta=1e-4, start_noise=5.0, testing_only_seeded_noise=True
 )
@@ -56,7 +58,9 @@ def privacy(
     method: Any = METHOD, settings: ClientDP = PRIVACY, seed: int | None = 0, sums: int = 3
 ) -> ActivePrivacy:
     """Privacy as a run of ten rounds has it."""
-    mechanism = settings.mechanism(CLIENTS, 30, 10, "poisson", sums)
+    mechanism = settings.mechanism(
+        clients=CLIENTS, cohort=30, rounds=10, selection="poisson", start_sums=sums
+    )
     return ActivePrivacy(method, mechanism, Journal(), planned_rounds=10, seed=seed)
 
 
@@ -118,12 +122,15 @@ class Loud(WorldProxy):
 def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) -> None:
     """The honest reply of client 3 has length 1 already: with it in place of the loud one, sums are
     the same."""
-    quiet, asked = (
-        replace(PRIVACY, start_noise=0.0),
-        (np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1),
+    quiet = replace(PRIVACY, start_noise=0.0)
+    sketched = partial(
+        SketchSums if sums else SketchMoments,
+        np.zeros(30, np.float32),
+        LocalTraining(2, lr=0.3),
+        32,
+        1,
     )
-    directions = np.eye(32)[:3]
-    task = SketchSums(*asked, directions=directions) if sums else SketchMoments(*asked)
+    task = sketched(directions=np.eye(32)[:3]) if sums else sketched()
     released = []
     for around in (Loud(world(frozenset())), world(frozenset([4]))):
         own = privacy(settings=quiet)._world(around, 0)
@@ -175,18 +182,26 @@ def test_a_cold_start_composes_with_the_rounds() -> None:
 def test_the_budget_includes_the_cold_start() -> None:
     """By default its sums have four times the noise of the rounds, whatever that is."""
     asked = ClientDP(epsilon=3.0, delta=1e-3)
-    plain, with_start = (asked.mechanism(1000, 50, 100, "poisson", sums) for sums in (0, 3))
+    plain, with_start = (
+        asked.mechanism(clients=1000, cohort=50, rounds=100, selection="poisson", start_sums=sums)
+        for sums in (0, 3)
+    )
     assert with_start.noise_multiplier > plain.noise_multiplier
     assert with_start.start_noise == 4 * with_start.noise_multiplier
     assert 2.9 < with_start.epsilon(100) <= 3.0 and plain.epsilon(100) == pytest.approx(
         3.0, rel=0.01
     )
     stopped = ClientDP(noise_multiplier=1.0, epsilon=2.3, delta=1e-3)
-    limits = [stopped.mechanism(1000, 50, 100, "poisson", sums).limit for sums in (0, 3)]
+    limits = [
+        stopped.mechanism(
+            clients=1000, cohort=50, rounds=100, selection="poisson", start_sums=sums
+        ).limit
+        for sums in (0, 3)
+    ]
     assert limits[0] == 100 and 0 < (limits[1] or 0) < 100
     with pytest.raises(ConfigError, match="after a cold start of 3 noisy sums"):
         ClientDP(noise_multiplier=1.0, epsilon=1.0, delta=1e-3).mechanism(
-            1000, 50, 100, "poisson", 3
+            clients=1000, cohort=50, rounds=100, selection="poisson", start_sums=3
         )
 
 
@@ -198,12 +213,18 @@ def test_a_cold_start_above_the_budget_is_refused(noise: float | None, start_noi
     with pytest.raises(
         ConfigError, match=r"the cold start alone costs .* raise privacy.start_noise"
     ):
-        asked.mechanism(1000, 50, 100, "poisson", 3)
-    assert asked.mechanism(1000, 50, 1, "poisson", 0).start_sums == 0
+        asked.mechanism(clients=1000, cohort=50, rounds=100, selection="poisson", start_sums=3)
+    assert (
+        asked.mechanism(
+            clients=1000, cohort=50, rounds=1, selection="poisson", start_sums=0
+        ).start_sums
+        == 0
+    )
 
 
 def test_a_cold_start_that_was_done_again_is_charged_again_and_never_above_the_budget() -> None:
-    active, budget = privacy(settings=replace(PRIVACY, epsilon=3.0)), 3.0
+    active = privacy(settings=replace(PRIVACY, epsilon=3.0))
+    budget = 3.0
     method = private(active)
     assert method.options.exhausted() == ""
     for _ in range(2):
@@ -232,7 +253,8 @@ def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
     settings = ClientDP(
         noise_multiplier=5.0, epsilon=(two + three) / 2, delta=1e-3, start_noise=5.0
     )
-    data, out = federation(), tmp_path / "run"
+    data = federation()
+    out = tmp_path / "run"
     plan: dict[str, Any] = {
         "rounds": 1,
         "cohort": 4,
@@ -329,7 +351,9 @@ def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(
 
 def test_the_part_of_a_folder_that_may_be_released(tmp_path: Path) -> None:
     """Models and statement; whatever the clients' test samples are, they are the same bits."""
-    data, parts, scores = federation(), [], []
+    data = federation()
+    parts = []
+    scores = []
     plan: dict[str, Any] = {
         "rounds": 3,
         "cohort": 4,

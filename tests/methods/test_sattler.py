@@ -7,6 +7,7 @@ published description of the authors' code.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,12 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods.sattler import SattlerCFL, SattlerState
 from fedkin.simulation.fake_world import FakeWorld
 
+# A cut wherever there is one to make.
 EVERY_TIME: dict[str, Any] = {
     "eps1": 9.0,
     "eps2": 0.5,
     "first_split": 0,
-}  # a cut wherever there is one to make
+}
 APART = [[1, 0], [-1, 0], [1, 0.1], [-1, 0.1]]
 
 
@@ -58,7 +60,8 @@ def one_round(
 
 def cut_into(updates: Any, **options: Any) -> list[int]:
     """The assignment after one round with everybody."""
-    return one_round(SattlerCFL(**{**EVERY_TIME, **options}), world(updates)).assignment.tolist()
+    method = replace(SattlerCFL(**EVERY_TIME), **options)
+    return one_round(method, world(updates)).assignment.tolist()
 
 
 # --- when to cut
@@ -256,9 +259,8 @@ def test_a_round_without_reply_or_with_a_cold_cohort_changes_nothing(
 
 def test_newcomers_by_direction_go_where_the_models_have_gone() -> None:
     w = world([[1, 0], [-1, 0]])
-    before = initial_state(
-        w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]]
-    )  # by loss client 1 would go to the second
+    # By loss client 1 would go to the second.
+    before = initial_state(w, [UNASSIGNED, UNASSIGNED], [[-4, 0], [0.1, 0]])
     placed = SattlerCFL(newcomers="direction").place(
         w, before, np.array([0, 1]), Stream(1, 30, "place")
     )

@@ -25,10 +25,8 @@ STREAM = Stream(7, 1, "round")
 def test_oracle(option: Any, oracle: Callable[[str], dict[str, Any]]) -> None:
     for case in oracle("methods2")["scaffold"]:
         work = LocalTraining(steps=case["local_steps"], lr=case["lr"])
-        world, method = (
-            quadratic_world(case["A"], case["b"], case["x0"], work),
-            SCAFFOLD(option, case["server_lr"]),
-        )
+        world = quadratic_world(case["A"], case["b"], case["x0"], work)
+        method = SCAFFOLD(option, case["server_lr"])
         state = method.init(world, STREAM)
         for r, expected in enumerate(case["trace"][f"option_{option}"]):
             state = method.round(world, state, np.sort(expected["cohort"]), STREAM.at(r))
@@ -39,13 +37,13 @@ def test_oracle(option: Any, oracle: Callable[[str], dict[str, Any]]) -> None:
             )
 
 
-def world(**options: Any) -> FakeWorld:
+WORK = LocalTraining(lr=0.5)
+
+
+def world(work: LocalTraining = WORK, **options: Any) -> FakeWorld:
     """Gradients are w - target."""
-    target, given = (
-        np.array([[2.0], [6.0], [4.0]], np.float32),
-        {"work": LocalTraining(lr=0.5), **options},
-    )
-    return FakeWorld(target, np.array([1, 9, 5]), start=lambda _: np.zeros(1), **given)
+    target = np.array([[2.0], [6.0], [4.0]], np.float32)
+    return FakeWorld(target, np.array([1, 9, 5]), start=lambda _: np.zeros(1), work=work, **options)
 
 
 def rounds(w: FakeWorld, cohorts: list[list[int]], **options: Any) -> ScaffoldState:
@@ -83,7 +81,8 @@ def test_steps_are_batches_times_epochs() -> None:
     one = fk.SimulatedWorld(
         data, fk.models.mclr(data), LocalTraining(epochs=3, batch_size=10, lr=0.1)
     )
-    method, cohort = SCAFFOLD(), np.arange(len(SIZES))
+    method = SCAFFOLD()
+    cohort = np.arange(len(SIZES))
     state = method.init(one, STREAM)
     start = state.models[0]
     for client in cohort[np.array(SIZES) > 0]:

@@ -58,7 +58,8 @@ def test_vectors(
     """Those of the paper's Algorithm 2; a coordinate that never moves stays."""
     vector = oracle("methods2")["server_optimisers"][case]
     optimizer = make(*(vector[name] for name in ("eta", "beta1", "beta2", "tau")))
-    x, m = np.array(vector["x0"])[None], np.zeros((1, len(vector["x0"])))
+    x = np.array(vector["x0"])[None]
+    m = np.zeros((1, len(vector["x0"])))
     v = np.full_like(m, optimizer.start if start is None else start)
     for delta, expected in zip(vector["deltas"], vector["trace"][key], strict=True):
         with np.errstate(invalid="ignore"):  # 0 / (0 + tau) is fine, and is what v from 0 needs
@@ -108,8 +109,10 @@ def test_a_momentum_of_zero_changes_no_bit(name: str) -> None:
 @pytest.mark.parametrize("name", AVERAGING)
 def test_every_method_takes_the_steps_cluster_by_cluster(name: str) -> None:
     """The state after a round, from the method's own round and the formula."""
-    method, optimizer = conformance.make(name), FedAdam(lr=0.2)
-    world, stepping = conformance.fake(name), optimized(conformance.make(name), optimizer)
+    method = conformance.make(name)
+    optimizer = FedAdam(lr=0.2)
+    world = conformance.fake(name)
+    stepping = optimized(conformance.make(name), optimizer)
     state = conformance.settled(stepping, world)
     twin = conformance.fake(name)  # whose clients keep what the first one's do
     conformance.settled(stepping, twin)
@@ -205,9 +208,8 @@ def test_a_split_begins_with_its_parents_moments() -> None:
     state = with_momentum(method.init(world, Stream(0)), [[4.0, 2.0]])
     after = method.round(world, state, np.arange(4), Stream(0, 1))
     np.testing.assert_allclose(moments(after)["momentum"], [[1.5, 0.5], [2.5, 1.5], [0, 0]])
-    np.testing.assert_allclose(
-        after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]]
-    )  # the last has no parent
+    # The last has no parent.
+    np.testing.assert_allclose(after.models, [[2.5, 2.5], [3.5, 3.5], [7.5, 8.5]])
     placed = method.place(world, state, np.array([4]), Stream(0, 1))
     np.testing.assert_allclose(placed.models, [[2, 4]])  # no round, no step
     np.testing.assert_allclose(moments(placed)["momentum"], [[4, 2]])
@@ -219,7 +221,7 @@ def test_a_state_goes_through_a_checkpoint(tmp_path: Path) -> None:
     state = play(method, "flexcfl")
     for number, one in enumerate((state, play(conformance.make("flexcfl"), "flexcfl"))):
         folder = tmp_path / str(number)
-        checkpoint.save(folder, Checkpoint(3, one, {}, {}, 1.0), "run")
+        checkpoint.save(folder, Checkpoint(round=3, state=one, down={}, up={}, seconds=1.0), "run")
         read = checkpoint.newest(folder)[0].state
         conformance.assert_same(one, read)
         assert read.extras.keys() == one.extras.keys()

@@ -26,9 +26,8 @@ from tests.simulation.small_federation import EVERYONE, federation
 DATA = federation()
 WORDS = np.array([3, 4], np.uint32)
 WIDTHS: dict[str, Any] = {"in_size": 6, "out_size": 3, "width_size": 5, "depth": 1}
-as_model_of_anything: Any = inspect.unwrap(
-    as_model
-)  # past the run-time type check, as users have it
+# Past the run-time type check, as users have it.
+as_model_of_anything: Any = inspect.unwrap(as_model)
 
 
 def perceptron(key: jax.Array) -> eqx.Module:
@@ -49,7 +48,8 @@ def assert_trains(model: Model) -> None:
     """Two epochs lower the training loss of a client with many samples, from the outside world's
     point of view."""
     world = SimulatedWorld(DATA, model, LocalTraining(epochs=2, lr=0.01))
-    start, big = model.initial(WORDS)[None], EVERYONE[-1:]
+    start = model.initial(WORDS)[None]
+    big = EVERYONE[-1:]
     got = train(world, start, big, np.array([0]), stream=Stream(0))
     assert got.arrived.all()
     assert (
@@ -114,7 +114,8 @@ def test_dropout_in_the_world() -> None:
     world = SimulatedWorld(
         DATA, as_model(with_dropout), LocalTraining(epochs=1, batch_size=200, lr=0.1)
     )
-    start, zeros = world.initial(Stream(0))[None], np.zeros(len(EVERYONE), np.int64)
+    start = world.initial(Stream(0))[None]
+    zeros = np.zeros(len(EVERYONE), np.int64)
 
     def update(round: int) -> np.ndarray:
         return train(world, start, EVERYONE, zeros, stream=Stream(0, round, "train")).update
@@ -178,7 +179,8 @@ def test_a_penalty_is_part_of_the_training_loss() -> None:
     world, plain = (
         SimulatedWorld(DATA, m, LocalTraining(lr=0.1)) for m in (heavy, as_model((init, apply)))
     )
-    start, row = heavy.initial(WORDS)[None], np.array([0])
+    start = heavy.initial(WORDS)[None]
+    row = np.array([0])
     got, expected = (train(w, start, EVERYONE[-1:], row, stream=Stream(0)) for w in (world, plain))
     np.testing.assert_allclose(got.loss, expected.loss + 7, rtol=1e-6)
     np.testing.assert_allclose(got.update, expected.update, rtol=1e-6)

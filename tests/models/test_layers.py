@@ -42,7 +42,8 @@ def test_convolution_and_its_gradient(case: str) -> None:
     """7 x 6 images, 2 channels in, 3 out; ``conv_general_dilated`` with TensorFlow's padding."""
     size, stride, same = CASES[case]
     conv = Conv(2, 3, size, jax.random.key(0), stride=stride, same=same)
-    x, bias = normal(4, 7, 6, 2), normal(3)
+    x = normal(4, 7, 6, 2)
+    bias = normal(3)
 
     def ours(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
         leaves, tree = jax.tree.flatten(conv)
@@ -50,7 +51,8 @@ def test_convolution_and_its_gradient(case: str) -> None:
         return jax.tree.unflatten(tree, [w, b])(x)
 
     def xla(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
-        padding, numbers = "SAME" if same else "VALID", ("NHWC", "OIHW", "NHWC")
+        padding = "SAME" if same else "VALID"
+        numbers = ("NHWC", "OIHW", "NHWC")
         return (
             jax.lax.conv_general_dilated(x, w, (stride, stride), padding, dimension_numbers=numbers)
             + b
@@ -69,7 +71,8 @@ def test_convolution_and_its_gradient(case: str) -> None:
 
 @pytest.mark.parametrize(("batch", "width"), [(1, 64), (32, 100), (33, 64), (10, 63)])
 def test_product_and_its_gradient(batch: int, width: int) -> None:
-    """Written out sample by sample (small batch, wide layer) or not, the gradient is that of x w^T."""
+    """Written out sample by sample (small batch, wide layer) or not,
+    the gradient is that of x w^T."""
     x, w, g = (np.asarray(a) for a in (normal(batch, 5), normal(width, 5), normal(batch, width)))
     value, by_x, by_w = value_and_gradients(
         product, (jnp.asarray(x), jnp.asarray(w)), jnp.asarray(g)
@@ -92,9 +95,17 @@ def test_dense() -> None:
 def test_max_pool(height: int, width: int) -> None:
     x = np.asarray(normal(2, height, width, 3))
     expected = np.array(
-        [[[image[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max(axis=(0, 1)) for j in range(width // 2)]
-          for i in range(height // 2)] for image in x]
-    )  # fmt: skip
+        [
+            [
+                [
+                    image[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].max(axis=(0, 1))
+                    for j in range(width // 2)
+                ]
+                for i in range(height // 2)
+            ]
+            for image in x
+        ]
+    )
     np.testing.assert_array_equal(max_pool(jnp.asarray(x)), expected)
 
 
@@ -121,7 +132,8 @@ def test_glorot(shape: tuple[int, ...], fans: int) -> None:
 def test_dropout() -> None:
     """Kept entries are scaled so that the mean stays; how many are kept lies within five standard
     deviations."""
-    x, key = jnp.ones((100, 100)), jax.random.key(0)
+    x = jnp.ones((100, 100))
+    key = jax.random.key(0)
     got = np.asarray(dropout(x, 0.4, key))
     np.testing.assert_allclose(np.unique(got), [0, 1 / 0.6], rtol=1e-6)
     assert abs((got > 0).sum() - 6000) < 5 * np.sqrt(10_000 * 0.6 * 0.4)
@@ -138,7 +150,9 @@ def test_dropout_that_does_nothing() -> None:
 def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above covers both forms: on a CPU, and only there, they are different
     programs."""
-    x, w, g = normal(10, 5), normal(64, 5), normal(10, 64)
+    x = normal(10, 5)
+    w = normal(64, 5)
+    g = normal(10, 64)
 
     def program() -> str:
         return str(jax.make_jaxpr(lambda x, w: jax.vjp(product, x, w)[1](g))(x, w))
@@ -150,7 +164,9 @@ def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatc
 
 def test_what_a_large_layer_takes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not, as part of the sum of outer products, once for each of its outputs."""
-    x, w, g = normal(10, 16, 16, 64), normal(64, 4096), normal(10, 64)
+    x = normal(10, 16, 16, 64)
+    w = normal(64, 4096)
+    g = normal(10, 64)
 
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         return w - jax.vjp(lambda w: product(max_pool(x).reshape(10, -1), w), w)[1](g)[0]
@@ -234,7 +250,8 @@ def test_several_models_at_once(case: str, shared: str) -> None:
     axes: list[int | None] = [0, 0, 0]
     if shared != "nothing":
         place = ["images", "kernels", "biases"].index(shared)
-        at[place], axes[place] = at[place][0], None
+        at[place] = at[place][0]
+        axes[place] = None
     first = [a if axis is None else a[0] for a, axis in zip(at, axes, strict=True)]
     cotangents = normal(3, *jax.eval_shape(partial(reference, same=same), *first).shape)
 

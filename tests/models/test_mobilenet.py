@@ -36,7 +36,9 @@ def counted_mobilenet(classes: int) -> tuple[int, int]:
 def counted_mobilenet_v2(classes: int) -> tuple[int, int]:
     """Parameters and running statistics (Sandler et al., Table 2)."""
     table = [(1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1)]
-    kernels, normalised, channels = 27 * 32 + 320 * 1280, 32 + 1280, 32
+    kernels = 27 * 32 + 320 * 1280
+    normalised = 32 + 1280
+    channels = 32
     for t, c, n in table:
         for _ in range(n):
             wide = t * channels
@@ -129,7 +131,8 @@ def pad(x: np.ndarray, before: int) -> np.ndarray:
 
 def by_hand(x: np.ndarray, kernel: np.ndarray, stride: int, before: int) -> np.ndarray:
     """A depthwise 3x3 convolution, pixel by pixel in float64."""
-    padded, side = pad(x, before), (x.shape[1] + before - 2) // stride + 1
+    padded = pad(x, before)
+    side = (x.shape[1] + before - 2) // stride + 1
     y = np.empty((len(x), side, side, x.shape[3]))
     for i in range(side):
         for j in range(side):
@@ -140,7 +143,8 @@ def by_hand(x: np.ndarray, kernel: np.ndarray, stride: int, before: int) -> np.n
 
 def normalised(y: np.ndarray, norm: BatchNorm) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Batch normalisation with Keras' 1e-3, and the statistics after it (momentum 0.99, n - 1)."""
-    mean, variance = y.mean(axis=(0, 1, 2)), y.var(axis=(0, 1, 2))
+    mean = y.mean(axis=(0, 1, 2))
+    variance = y.var(axis=(0, 1, 2))
     z = (y - mean) / np.sqrt(variance + 1e-3) * np.asarray(norm.scale) + np.asarray(norm.bias)
     n = y[..., 0].size
     moved = 0.99 * np.asarray(norm.variance) + 0.01 * variance * n / (n - 1)
@@ -188,13 +192,13 @@ def test_the_last_row_of_an_odd_image() -> None:
 
 
 def test_padding_does_not_count() -> None:
-    """A short batch, filled up by repetition, gives the scores and statistics of the batch itself."""
+    """A short batch, filled up by repetition,
+    gives the scores and statistics of the batch itself."""
     model = small(BatchNorm)
-    w, x = weights(model), RNG.random((5, *SMALL), np.float32)
-    alone, filled = (
-        fitted(model, w, x[:3], np.ones(3)),
-        fitted(model, w, x, np.array([1, 1, 1, 0, 0])),
-    )
+    w = weights(model)
+    x = RNG.random((5, *SMALL), np.float32)
+    alone = fitted(model, w, x[:3], np.ones(3))
+    filled = fitted(model, w, x, np.array([1, 1, 1, 0, 0]))
     np.testing.assert_allclose(filled[0][:3], alone[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(filled[1], alone[1], rtol=1e-5, atol=1e-6)
     assert (alone[1] != w)[kept(model)].mean() > 0.9  # statistics move
@@ -214,10 +218,12 @@ def test_inference_takes_the_running_statistics() -> None:
     """So a sample's score does not depend on its neighbours, while training's does and forgets the
     statistics."""
     model = small(BatchNorm)
-    w, x = weights(model), RNG.random((3, *SMALL), np.float32)
+    w = weights(model)
+    x = RNG.random((3, *SMALL), np.float32)
     moved = w.copy()
     moved[kept(model)] *= 1.5
-    one, all_three = scores(model, w, x[:1]), scores(model, w, x)
+    one = scores(model, w, x[:1])
+    all_three = scores(model, w, x)
     np.testing.assert_allclose(all_three[:1], one, rtol=1e-4, atol=1e-5)
     assert np.abs(scores(model, moved, x) - all_three).max() > 1e-2
     np.testing.assert_array_equal(
@@ -245,7 +251,8 @@ def test_group_norm_by_hand() -> None:
 
 def test_group_norm_does_not_see_the_batch() -> None:
     model = small(GroupNorm, rate=0.5)
-    w, x = weights(model), RNG.random((3, *SMALL), np.float32)
+    w = weights(model)
+    x = RNG.random((3, *SMALL), np.float32)
     assert model.fit is None and not model.statistics
     np.testing.assert_allclose(
         scores(model, w, x)[1:2], scores(model, w, x[1:2]), rtol=1e-4, atol=1e-5
@@ -257,7 +264,8 @@ def test_dropout_acts_in_training_only(norm: type[BatchNorm] | type[GroupNorm]) 
     """Everything before the head is left out but for a share of 1e-4: the scores are the head's
     bias."""
     model = small(norm, rate=0.9999)
-    w, x = weights(model), RNG.random((3, *SMALL), np.float32)
+    w = weights(model)
+    x = RNG.random((3, *SMALL), np.float32)
     wet = (
         scores(model, w, x, jax.random.key(0))
         if model.fit is None

@@ -32,14 +32,15 @@ def peer(name: str) -> Any:
         def forward(self, x: Any) -> Any:
             return x + super().forward(x)
 
-    layers, i = unit(3, 32, 3, 2), 32
+    layers = unit(3, 32, 3, 2)
+    i = 32
     if name == "mobilenet":
         for o, stride in zip(
             [64, 128, 128, 256, 256, *[512] * 6, 1024, 1024],
             [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1],
             strict=True,
         ):
-            layers += unit(i, i, 3, stride, i) + unit(i, o)
+            layers += unit(i=i, o=i, size=3, stride=stride, groups=i) + unit(i, o)
             i = o
     else:
         for t, c, n, s in [
@@ -54,10 +55,16 @@ def peer(name: str) -> Any:
             for stride in [s] + [1] * (n - 1):
                 wide = t * i
                 expand = unit(i, wide) if t > 1 else []
-                block = [*expand, *unit(wide, wide, 3, stride, wide), *unit(wide, c, linear=True)]
-                layers += [(Residual if i == c and stride == 1 else nn.Sequential)(*block)]
+                layers += [
+                    (Residual if i == c and stride == 1 else nn.Sequential)(
+                        *expand,
+                        *unit(i=wide, o=wide, size=3, stride=stride, groups=wide),
+                        *unit(wide, c, linear=True),
+                    )
+                ]
                 i = c
-        layers, i = layers + unit(i, 1280), 1280
+        layers = layers + unit(i, 1280)
+        i = 1280
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(i, 10))
 
 
@@ -77,13 +84,13 @@ def same_weights(network: Any, model: Model, w: np.ndarray) -> list[Any]:
 def test_the_whole_network_against_pytorch(name: str) -> None:
     """Scores in training and inference, running statistics, and the gradient of the loss."""
     torch = pytest.importorskip("torch")
-    model, network = MAKERS[name](data(COLOUR), dropout=0.0), peer(name)
-    w, y = weights(model), np.array([3, 1, 4, 1])
+    model = MAKERS[name](data(COLOUR), dropout=0.0)
+    network = peer(name)
+    w = weights(model)
+    y = np.array([3, 1, 4, 1])
     x = (2 * RNG.random((4, *COLOUR)) - 1).astype(np.float32)
-    tensors, images = (
-        same_weights(network, model, w),
-        torch.from_numpy(x.transpose(0, 3, 1, 2).copy()),
-    )
+    tensors = same_weights(network, model, w)
+    images = torch.from_numpy(x.transpose(0, 3, 1, 2).copy())
     inferred = jax.jit(lambda w: model.apply(model.unflatten(w), jnp.asarray(x), None))(w)
     np.testing.assert_allclose(inferred, network.eval()(images).detach(), rtol=2e-3, atol=2e-3)
 

@@ -31,7 +31,9 @@ def data(
     rng = np.random.Generator(np.random.PCG64(1))
     x = (10 * rng.normal(size=(3, *shape))).astype(dtype)
     rows = Ragged.of([np.arange(3)])
-    return FederatedData("tiny", x, np.arange(3) % classes, classes, rows, rows)
+    return FederatedData(
+        name="tiny", x=x, y=np.arange(3) % classes, classes=classes, train=rows, test=rows
+    )
 
 
 COUNTED: dict[str, Callable[[], Model]] = {
@@ -80,8 +82,10 @@ def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -
     ("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))]
 )
 def test_fedsims_cnns(variant: Any, sizes: tuple[int, int, int, int], classes: int) -> None:
-    """Table 5, and what the code has in its place; nothing is added to the loss, nothing dropped."""
-    model, expected = cnn(data(classes=classes), variant), dense_cnn(*sizes, classes)
+    """Table 5, and what the code has in its place; nothing is added to the loss,
+    nothing dropped."""
+    model = cnn(data(classes=classes), variant)
+    expected = dense_cnn(*sizes, classes)
     assert model.spec.parameters == expected
     if classes == 10:
         assert expected == {"fedsim": 6_482_634, "fedsim_as_coded": 6_497_162}[variant]
@@ -102,7 +106,8 @@ def test_a_perceptron_of_two_hidden_layers() -> None:
     d = data((20,), 4)
     model = mlp(d, hidden=(9, 5))
     w = model.initial(np.array([1, 2], np.uint32)) + np.float32(0.01)
-    y, parts = d.x.astype(np.float64), [w[part] for part in model.spec.slices.values()]
+    y = d.x.astype(np.float64)
+    parts = [w[part] for part in model.spec.slices.values()]
     for kernel, bias in zip(parts[::2], parts[1::2], strict=True):
         y = y @ kernel.reshape(len(bias), -1).T + bias
         y = y if len(bias) == 4 else np.maximum(y, 0)
@@ -166,7 +171,8 @@ def test_slices_and_head(make: Callable[[], Model], hidden: int, classes: int) -
 @pytest.mark.parametrize("name", NUMERIC)
 def test_a_head_bias_moves_every_score(name: str) -> None:
     """Which shows that the slices name what they say."""
-    model, d = MODELS[name](data()), data()
+    model = MODELS[name](data())
+    d = data()
     w = model.initial(np.array([1, 2], np.uint32)).copy()
     before = scores(model, w, d.x)
     assert before.shape == (3, 10)
@@ -195,7 +201,9 @@ def test_initial_weights(name: str) -> None:
 
 
 def test_dropout_of_a_cnn_acts_in_training_only() -> None:
-    wet, dry, d = cnn(data()), cnn(data(), dropout=False), data()
+    wet = cnn(data())
+    dry = cnn(data(), dropout=False)
+    d = data()
     w = wet.initial(np.array([1, 2], np.uint32))
     plain = scores(wet, w, d.x)
     np.testing.assert_array_equal(plain, scores(wet, w, d.x))
@@ -241,7 +249,8 @@ def test_images_may_come_flat(shape: tuple[int, ...]) -> None:
 def test_colour_images() -> None:
     model = cnn(data((20, 24, 3)))
     assert model.spec.parameters == (3 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (5 * 6 * 64 + 1) * 10
-    w, x = jnp.zeros(model.spec.parameters), jnp.zeros((3, 20, 24, 3))
+    w = jnp.zeros(model.spec.parameters)
+    x = jnp.zeros((3, 20, 24, 3))
     assert jax.eval_shape(lambda w, x: model.apply(model.unflatten(w), x, None), w, x).shape == (
         3,
         10,
@@ -288,9 +297,8 @@ def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> No
 def test_a_table_in_place_of_federated_data_is_refused_with_what_is_written_instead(
     make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        jaxtyping.config, "jaxtyping_disable", True
-    )  # as users call it, without the types of tests
+    # As users call it, without the types of tests.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     with pytest.raises(
         ModelError, match=r"fk.data.from_pandas\(table, label=..., client=...\), got DataFrame"
     ):

@@ -39,10 +39,20 @@ def text(
     vectors = None if width is None else rng.normal(size=(vocabulary, width)).astype(np.float32)
     if vectors is not None:
         vectors[0] = 0
-    x, y = rng.integers(vocabulary, size=(samples, length)), np.arange(samples) % classes
+    x = rng.integers(vocabulary, size=(samples, length))
+    y = np.arange(samples) % classes
     rows = Ragged.of([np.arange(samples)])
     names = tuple(f"word{v}" for v in range(vocabulary))
-    return FederatedData("lines", x, y, classes, rows, rows, vocabulary=names, vectors=vectors)
+    return FederatedData(
+        name="lines",
+        x=x,
+        y=y,
+        classes=classes,
+        train=rows,
+        test=rows,
+        vocabulary=names,
+        vectors=vectors,
+    )
 
 
 def weights(model: Model) -> np.ndarray:
@@ -106,7 +116,8 @@ def lstm_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) 
     """One sequence through BasicLSTMCell: gates i, j, f, o, each with a kernel of its own here;
     forget bias 1."""
     units = len(bias) // 4
-    memory, states = np.zeros(units), [np.zeros(units)]
+    memory = np.zeros(units)
+    states = [np.zeros(units)]
     for x in inputs:
         both = np.concatenate([x, states[-1]])
         i, j, f, o = (
@@ -125,9 +136,11 @@ def by_hand(kind: str, model: Model, w: np.ndarray, data: FederatedData) -> np.n
     """Sample after sample, step after step, in float64; a single output is the score of class 1."""
     found = []
     for words in data.x:
-        sequence, layer = list(vectors_of(model, w, data)[words]), 0
+        sequence = list(vectors_of(model, w, data)[words])
+        layer = 0
         while f"layers.{layer}.weight" in model.spec.slices:
-            sequence, layer = CELLS[kind](*part(model, w, f"layers.{layer}"), sequence), layer + 1
+            sequence = CELLS[kind](*part(model, w, f"layers.{layer}"), sequence)
+            layer = layer + 1
         y = sequence[-1]
         for name in ("dense", "head"):
             if f"{name}.weight" in model.spec.slices:
@@ -273,7 +286,8 @@ def test_initial_weights(make: Callable[..., Model], gates: int) -> None:
 
 def test_equal_options_give_the_same_model() -> None:
     """So that a second run compiles nothing; vectors are equal where they are the same array."""
-    plain, data = text(), text(width=6)
+    plain = text()
+    data = text(width=6)
     assert rnn(plain) is rnn(text(seed=1)) is rnn(plain, embedding=8)
     assert lstm(data) is lstm(data.with_rows(data.test, data.train))
     assert lstm(data) is not lstm(replace(data, vectors=np.array(data.vectors)))

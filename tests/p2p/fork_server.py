@@ -16,9 +16,8 @@ import sys
 from fedkin.cli import app
 from fedkin.p2p import launch
 
-assert (
-    launch
-)  # all that is heavy is imported before the forks; JAX and Zenoh start their threads after them
+# All that is heavy is imported before the forks; JAX and Zenoh start their threads after them.
+assert launch
 
 
 def start(log: str, arguments: list[str]) -> int:

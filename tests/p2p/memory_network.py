@@ -34,7 +34,8 @@ class MemoryTransport:
     """One peer's end (a ``Transport``)."""
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
-        self._network, self._name = network, name
+        self._network = network
+        self._name = name
         with network.lock:
             network.transports += 1
             self._session = f"{network.transports:04d}"

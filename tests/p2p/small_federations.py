@@ -66,11 +66,18 @@ def make_peer(
 ) -> Peer:
     """Peer ``p<client>`` of a federation in memory."""
     settings = PeerSettings(name or f"p{client}", "trial", client, **options)
-    transport, own = (
-        network.transport(settings.name),
-        storage if storage is not None else MemoryStorage(),
+    transport = network.transport(settings.name)
+    own = storage if storage is not None else MemoryStorage()
+    return Peer(
+        settings=settings,
+        method=method,
+        world=world,
+        transport=transport,
+        storage=own,
+        memory=memory,
+        lockstep=lockstep,
+        signer=signer,
     )
-    return Peer(settings, method, world, transport, own, memory, lockstep=lockstep, signer=signer)
 
 
 def constant(

@@ -18,7 +18,8 @@ from fedkin.simulation.engine import SimulatedWorld
 from tests.p2p.memory_network import MemoryNetwork
 from tests.p2p.small_federations import MemoryStorage, make_peer, two_clusters
 
-ROUNDS, SEED = 6, 3
+ROUNDS = 6
+SEED = 3
 OPTIONS = {
     "panm": {"neighbours": 1, "candidates": 2, "stage_one": 3, "period": 2},
     "panm_loss": {"neighbours": 1, "candidates": 2, "stage_one": 3, "period": 2},
@@ -47,23 +48,23 @@ def test_four_peers_are_the_simulators_four(name: str) -> None:
     data = fk.planted(
         "digits", "label_permutation", clusters=2, clients=4, samples=20, test_samples=5, seed=1
     )
-    model, local = fk.models.MODELS["mclr"](data), SGD(epochs=2, batch_size=8, lr=0.1)
+    model = fk.models.MODELS["mclr"](data)
+    local = SGD(epochs=2, batch_size=8, lr=0.1)
     run = fk.simulate(method, data, model, rounds=ROUNDS, cohort=4, local=local, seed=SEED)
     state = run.state
     assert isinstance(state, PeerState)
 
-    names, network = ["a", "b", "c", "d"], MemoryNetwork()
-    step, world = (
-        LockstepSettings(names, deadline=60.0),
-        SimulatedWorld(data, model, local, devices=1),
-    )
+    names = ["a", "b", "c", "d"]
+    network = MemoryNetwork()
+    step = LockstepSettings(names, deadline=60.0)
+    world = SimulatedWorld(data, model, local, devices=1)
     everybody = [
         Peer(
-            PeerSettings(n, "trial", k, SEED, rounds=ROUNDS),
-            method,
-            world,
-            network.transport(n),
-            MemoryStorage(),
+            settings=PeerSettings(n, "trial", k, SEED, rounds=ROUNDS),
+            method=method,
+            world=world,
+            transport=network.transport(n),
+            storage=MemoryStorage(),
             lockstep=step,
         )
         for k, n in enumerate(names)
@@ -78,8 +79,10 @@ def test_four_peers_are_the_simulators_four(name: str) -> None:
 
 
 def test_nobody_is_a_round_ahead() -> None:
-    network, names = MemoryNetwork(), ["p0", "p1", "p2"]
-    world, step = two_clusters(3), LockstepSettings(names)
+    network = MemoryNetwork()
+    names = ["p0", "p1", "p2"]
+    world = two_clusters(3)
+    step = LockstepSettings(names)
     method = METHODS["gossip"](neighbours=2)
     storage = [MemoryStorage() for _ in names]
     everybody = [
@@ -97,8 +100,10 @@ def test_nobody_is_a_round_ahead() -> None:
 
 
 def test_one_that_is_gone_holds_the_others_up_no_longer_than_the_deadline() -> None:
-    network, names = MemoryNetwork(), ["p0", "p1", "p2"]
-    method, storage = METHODS["gossip"](neighbours=2), MemoryStorage()
+    network = MemoryNetwork()
+    names = ["p0", "p1", "p2"]
+    method = METHODS["gossip"](neighbours=2)
+    storage = MemoryStorage()
     step = LockstepSettings(names, deadline=1.0)
     everybody = [
         make_peer(two_clusters(3), network, k, method, lockstep=step, storage=storage, rounds=2)

@@ -117,7 +117,8 @@ def test_a_message_cut_or_changed_anywhere_is_read_as_it_was_or_refused(
     whole = by_hand()
     cut = data.draw(st.integers(0, len(whole) - 1))
     assert refused(whole[:cut]) in REASONS
-    place, value = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 255))
+    place = data.draw(st.integers(0, len(whole) - 1))
+    value = data.draw(st.integers(0, 255))
     changed = whole[:place] + bytes([value]) + whole[place + 1 :]
     try:
         message = decode(changed, REQUEST)
@@ -217,9 +218,8 @@ def test_a_huge_header_is_refused_unread() -> None:
     assert refused(prelude + struct.pack("<Q", 2**64 - 1)) == "header"
     assert refused(prelude + struct.pack("<Q", 8000)) == "archive"  # announced, and not there
     assert refused(struct.pack(">4sHH", b"FKN2", 9000, 0) + bytes(10_000)) == "header"
-    assert (
-        decode(by_hand({**HEADER, "more": "x" * 7000}), REQUEST).round == 4
-    )  # unknown entries do no harm
+    # Unknown entries do no harm.
+    assert decode(by_hand({**HEADER, "more": "x" * 7000}), REQUEST).round == 4
 
 
 def test_a_message_longer_than_two_models_is_refused_unread() -> None:
@@ -253,9 +253,8 @@ def test_nan_and_infinity_are_refused(bad: float) -> None:
 
 def test_a_round_may_not_go_back() -> None:
     assert refused(by_hand(), replace(REQUEST, min_round=5)) == "stale"
-    assert (
-        decode(by_hand(), replace(REQUEST, min_round=4)).round == 4
-    )  # the same once more is no step back
+    # The same once more is no step back.
+    assert decode(by_hand(), replace(REQUEST, min_round=4)).round == 4
 
 
 def test_another_round_than_the_one_asked_for() -> None:

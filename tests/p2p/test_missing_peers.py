@@ -42,7 +42,9 @@ def waits(
 ) -> list[float]:
     """The seconds until a peer was missing, and from each time to the next, where each check finds
     one named anew."""
-    begin, times, t = clock.now, [clock.now], 0
+    begin = clock.now
+    times = [clock.now]
+    t = 0
     while clock.now <= begin + seconds:
         missing.add([named(t)])
         if missing.check():
@@ -69,7 +71,9 @@ def test_names_that_are_invented_one_after_another_disturb_as_seldom(
     missing: MissingPeers, clock: Clock
 ) -> None:
     """Each is named for ten seconds: longer than the first wait, and shorter than the second."""
-    assert waits(missing, clock, 3000, 0.5, lambda t: f"ghost-{t // 20}") == [6.5]
+    assert waits(
+        missing=missing, clock=clock, seconds=3000, step=0.5, named=lambda t: f"ghost-{t // 20}"
+    ) == [6.5]
 
 
 def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
@@ -77,7 +81,9 @@ def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: C
     worst of many times."""
     attempts = {}
     for silence in (0, 12, 18, 24, 25, 30, 60):
-        missing, begin, pause = MissingPeers("me", PATIENCE, clock), clock.now, clock.now
+        missing = MissingPeers("me", PATIENCE, clock)
+        begin = clock.now
+        pause = clock.now
         attempts[silence] = 0
         while clock.now < begin + 3000:
             if clock.now >= pause:
@@ -98,14 +104,16 @@ def test_some_that_are_slow_to_come_back_do_not_keep_the_others_away(
     missing: MissingPeers, clock: Clock
 ) -> None:
     """Connections that take eight seconds: the second wait is long enough for all."""
-    attempts, begin = 0, clock.now
+    attempts = 0
+    begin = clock.now
     for _ in range(1000):
         if clock.now - begin < 8:
             missing.add(["slow"])
         else:
             missing.remove("slow")
         if missing.check():
-            attempts, begin = attempts + 1, clock.now
+            attempts = attempts + 1
+            begin = clock.now
         clock.now += 0.5
     assert attempts == 1
 

@@ -42,11 +42,11 @@ def test_alone_a_peer_just_trains() -> None:
 
 
 def test_the_mean_is_weighted_by_examples() -> None:
-    network, storage = MemoryNetwork(), MemoryStorage()
+    network = MemoryNetwork()
+    storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 5, FAR, examples=30))
-    one = make_peer(
-        two_clusters(), network, 0, Gossip(neighbours=1), storage=storage
-    )  # it has 10 examples
+    # It has 10 examples.
+    one = make_peer(two_clusters(), network, 0, Gossip(neighbours=1), storage=storage)
     one.round()
     np.testing.assert_allclose(one.memory.model, (10 * half() + 30 * np.array(FAR)) / 40, rtol=1e-6)
     assert storage.records[0]["partners"] == storage.records[0]["answered"] == ["bob"]
@@ -76,16 +76,19 @@ def test_updates_travel_only_where_they_are_compared(method: PANM | PENS, text: 
         network.add_peer(name, constant(name, 1, FAR))
     make_peer(two_clusters(), network, 0, method).round()
     assert {what for _, _, what in network.requests} == {text}
+    # Each once: partners have replied already.
     assert sorted(whom for _, whom, _ in network.requests) == [
         "bob",
         "cat",
-    ]  # each once: partners have replied already
+    ]
 
 
 def test_partners_that_were_not_queried_are_asked_for_their_model_alone() -> None:
     network = MemoryNetwork()
     network.add_peer("bob", constant("bob", 3, FAR))
-    before = PeerMemory(np.zeros(P, np.float32), 6, ("bob",), {}, ("p0", "bob"))
+    before = PeerMemory(
+        model=np.zeros(P, np.float32), age=6, trust=("bob",), votes={}, names=("p0", "bob")
+    )
     one = make_peer(two_clusters(), network, 0, PANM(stage_one=2, period=100), memory=before)
     one.round()  # stage two, and no round of matching
     assert network.requests == [("p0", "bob", "model")]
@@ -95,7 +98,8 @@ def test_partners_that_were_not_queried_are_asked_for_their_model_alone() -> Non
 
 @pytest.mark.parametrize("method", [PANM(2, 5, 4, 2), PANMLoss(2, 5, 4, 2), PENS(5, 1, 8)])
 def test_each_finds_its_own_cluster_at_its_own_pace(method: PANM | PENS) -> None:
-    world, network = two_clusters(), MemoryNetwork()
+    world = two_clusters()
+    network = MemoryNetwork()
     everybody = [make_peer(world, network, client, method) for client in range(6)]
     order = np.random.default_rng(1)
     for _ in range(120):  # whoever happens to be ready
@@ -125,16 +129,16 @@ WRONG: dict[str, Callable[[str, bytes | None], tuple[bytes, ...]]] = {
 def test_a_wrong_reply_is_left_out_counted_and_logged_once(
     reason: str, method: Gossip | PANM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    network, storage = MemoryNetwork(), MemoryStorage()
+    network = MemoryNetwork()
+    storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 4, FAR))
     network.tamper["bob"] = WRONG[reason]
     one = make_peer(two_clusters(), network, 0, method, storage=storage)
     with caplog.at_level(logging.WARNING, "fedkin"):
         one.round()
         one.round()
-    np.testing.assert_allclose(
-        one.memory.model, 1.5 * half(), rtol=1e-6
-    )  # as if bob were not there
+    # As if bob were not there.
+    np.testing.assert_allclose(one.memory.model, 1.5 * half(), rtol=1e-6)
     assert [record["failures"] for record in storage.records] == [{reason: 1}] * 2
     assert one.table.counts["bob"] == {reason: 2} and one.memory.trust == ()
     (line,) = [record.getMessage() for record in caplog.records]
@@ -142,22 +146,23 @@ def test_a_wrong_reply_is_left_out_counted_and_logged_once(
 
 
 def test_a_reply_older_than_the_last_is_stale() -> None:
-    network, storage = MemoryNetwork(), MemoryStorage()
+    network = MemoryNetwork()
+    storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 4, FAR))
     one = make_peer(two_clusters(), network, 0, Gossip(), storage=storage)
     one.round()
     network.handlers["bob"] = constant("bob", 3, FAR)
     one.round()
     del network.sessions["bob"]
-    network.add_peer(
-        "bob", constant("bob", 3, FAR)
-    )  # the same, but a new process: it may have begun anew
+    # The same, but a new process: it may have begun anew.
+    network.add_peer("bob", constant("bob", 3, FAR))
     one.round()
     assert [record["failures"] for record in storage.records] == [{}, {"stale": 1}, {}]
 
 
 def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
-    network, storage = MemoryNetwork(), MemoryStorage()
+    network = MemoryNetwork()
+    storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 1, FAR))
     one = make_peer(two_clusters(), network, 0, Gossip(neighbours=5), storage=storage)
     one.round()
@@ -169,7 +174,8 @@ def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
 
 
 def test_a_nonfinite_model_is_sent_to_nobody() -> None:
-    network, storage = MemoryNetwork(), MemoryStorage()
+    network = MemoryNetwork()
+    storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 1, FAR))
     nonfinite = make_peer(
         two_clusters(garbage=frozenset({0})), network, 0, Gossip(), storage=storage
@@ -181,7 +187,8 @@ def test_a_nonfinite_model_is_sent_to_nobody() -> None:
 
 
 def test_a_full_disk_does_not_stop_a_peer(caplog: pytest.LogCaptureFixture) -> None:
-    network, storage = MemoryNetwork(), MemoryStorage(full=True)
+    network = MemoryNetwork()
+    storage = MemoryStorage(full=True)
     network.add_peer("bob", constant("bob", 1, FAR))
     one = make_peer(two_clusters(), network, 0, Gossip(), storage=storage)
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -191,14 +198,15 @@ def test_a_full_disk_does_not_stop_a_peer(caplog: pytest.LogCaptureFixture) -> N
     assert len(caplog.records) == 1 and "No space left" in caplog.text and "p0" in caplog.text
     storage.full = False
     one.round()
-    assert storage.memories[-1].age == 3 and storage.records[-1]["failures"] == {
-        "disk": 2
-    }  # those since the last record
+    # Those since the last record.
+    assert storage.memories[-1].age == 3 and storage.records[-1]["failures"] == {"disk": 2}
 
 
 def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:
     def after(stops: list[int]) -> PeerMemory:
-        network, storage, world = MemoryNetwork(), MemoryStorage(), two_clusters()
+        network = MemoryNetwork()
+        storage = MemoryStorage()
+        world = two_clusters()
         for k in range(1, 5):
             network.add_peer(
                 f"q{k}", constant(f"q{k}", 9, [float(k)] * P, update=[float(k), 0, 0, 1])
@@ -213,7 +221,8 @@ def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:
         assert memory is not None and memory.age == 8
         return memory
 
-    whole, torn = after([]), after([1, 3, 6])
+    whole = after([])
+    torn = after([1, 3, 6])
     np.testing.assert_array_equal(whole.model, torn.model)
     assert replace(whole, model=torn.model) == torn
 
@@ -263,7 +272,13 @@ def test_stopped_it_ends_after_the_round_and_keeps_itself() -> None:
 def test_who_has_left_is_forgotten_while_others_are_there() -> None:
     network = MemoryNetwork()
     network.add_peer("bob", constant("bob", 3, FAR))
-    before = PeerMemory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
+    before = PeerMemory(
+        model=np.zeros(P, np.float32),
+        age=5,
+        trust=("bob", "cat"),
+        votes={},
+        names=("p0", "bob", "cat"),
+    )
     one = make_peer(
         two_clusters(), network, 0, PANM(neighbours=2, stage_one=1, period=100), memory=before
     )
@@ -272,7 +287,13 @@ def test_who_has_left_is_forgotten_while_others_are_there() -> None:
 
 
 def test_alone_nobody_is_forgotten() -> None:
-    before = PeerMemory(np.zeros(P, np.float32), 5, ("bob", "cat"), {}, ("p0", "bob", "cat"))
+    before = PeerMemory(
+        model=np.zeros(P, np.float32),
+        age=5,
+        trust=("bob", "cat"),
+        votes={},
+        names=("p0", "bob", "cat"),
+    )
     one = make_peer(two_clusters(), MemoryNetwork(), 0, PANM(stage_one=1), memory=before)
     one.round()
     assert one.memory.trust == ("bob", "cat") and one.memory.age == 6

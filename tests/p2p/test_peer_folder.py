@@ -20,7 +20,11 @@ from tests.p2p.memory_network import MemoryNetwork
 from tests.p2p.small_federations import make_peer, two_clusters
 
 SAVED = PeerMemory(
-    np.array([1, -2, 3], np.float32), 7, ("zoe", "ada"), {"ada": 3}, ("me", "zoe", "ada")
+    model=np.array([1, -2, 3], np.float32),
+    age=7,
+    trust=("zoe", "ada"),
+    votes={"ada": 3},
+    names=("me", "zoe", "ada"),
 )
 ME = PeerSettings("me")
 
@@ -42,9 +46,8 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         ("me", "zoe", "ada"),
     )
     assert list(load_file(tmp_path / "own/peer.safetensors")) == ["model"]
-    assert [p.name for p in (tmp_path / "own").iterdir()] == [
-        "peer.safetensors"
-    ]  # no half of a file beside it
+    # No half of a file beside it.
+    assert [p.name for p in (tmp_path / "own").iterdir()] == ["peer.safetensors"]
 
 
 def test_records_of_rounds_that_were_lost_are_taken_back(tmp_path: Path) -> None:
@@ -92,7 +95,8 @@ def test_a_damaged_file_says_how_to_start_anew(tmp_path: Path, content: bytes) -
 
 
 def test_on_a_full_disk_a_peer_goes_on_and_keeps_what_it_had(tmp_path: Path) -> None:
-    settings, network = PeerSettings("p0"), MemoryNetwork()
+    settings = PeerSettings("p0")
+    network = MemoryNetwork()
     own = PeerFolder(tmp_path / "own", settings)
     one = make_peer(two_clusters(), network, 0, Gossip(), storage=own)
     one.round()

@@ -69,9 +69,8 @@ def test_a_stranger_gets_nothing_and_is_not_seen(
         init_federation(tmp_path / "theirs", 2, tls=True)
         own = tmp_path / "theirs" / "peer-1"
         if stranger.startswith("no"):
-            shutil.copy(
-                members / "ca.pem", own / "ca.pem"
-            )  # it trusts ours, and shows one that we did not sign
+            # It trusts ours, and shows one that we did not sign.
+            shutil.copy(members / "ca.pem", own / "ca.pem")
         outside = opened("peer-1", links(ports[1], ports[0], tls=own))
     outside.serve(lambda text: b"trap")
     time.sleep(1.5)

@@ -41,7 +41,8 @@ def test_all_find_each_other_through_one_and_lose_who_leaves(
 
 def test_a_peer_is_there_from_the_moment_it_serves(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: b"here")
     assert until(lambda: "other" in one.peers())
     time.sleep(0.1)
@@ -53,7 +54,8 @@ def test_questions_go_to_all_at_once_and_their_text_arrives(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     """Nobody answers before all three have been asked."""
-    ports, together = free_ports(4), threading.Barrier(3, timeout=20)
+    ports = free_ports(4)
+    together = threading.Barrier(3, timeout=20)
     asker = opened("asker", links(ports[0]))
     for k in (1, 2, 3):
         one = opened(f"p{k}", links(ports[k], ports[0]))
@@ -65,7 +67,8 @@ def test_questions_go_to_all_at_once_and_their_text_arrives(
 
 def test_an_empty_answer_is_asked_for_once_more(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(2)
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     asked: list[str] = []
     other.serve(lambda text: (asked.append(text), b"at last" if len(asked) == 2 else None)[1])
     assert until(lambda: "other" in one.peers())
@@ -79,8 +82,10 @@ def test_an_empty_answer_is_asked_for_once_more(opened: Callable[..., ZenohTrans
 
 def test_a_deadline_is_kept(opened: Callable[..., ZenohTransport]) -> None:
     """The other answers only when the request is over."""
-    ports, over = free_ports(2), threading.Event()
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    ports = free_ports(2)
+    over = threading.Event()
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: (over.wait(30), b"late")[1])
     assert until(lambda: "other" in one.peers())
     assert one.request(["other"], "model", 0.5) == {"other": ()}
@@ -104,7 +109,8 @@ def test_a_message_that_is_much_too_long_is_not_taken_in(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(2)
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     size = [10**6]
     other.serve(lambda text: b"x" * size[0])
     assert until(lambda: "other" in one.peers())
@@ -117,7 +123,8 @@ def test_of_two_with_one_name_the_one_that_comes_second_goes(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(3)
-    first, witness = opened("ada", links(ports[0])), opened("bob", links(ports[1], ports[0]))
+    first = opened("ada", links(ports[0]))
+    witness = opened("bob", links(ports[1], ports[0]))
     second = opened("ada", links(ports[2], ports[1]))
     for each in (first, witness):
         each.serve(lambda text: None)
@@ -135,7 +142,8 @@ def test_of_two_with_one_name_that_meet_late_the_younger_goes(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(3)
-    older, younger = opened("ada", links(ports[0])), opened("ada", links(ports[1]))
+    older = opened("ada", links(ports[0]))
+    younger = opened("ada", links(ports[1]))
     for each in (older, younger):
         each.serve(lambda text: None)
     assert older.peers() == younger.peers() == {}
@@ -167,10 +175,8 @@ def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(
 
 def test_federations_do_not_meet(opened: Callable[..., ZenohTransport]) -> None:
     ports = free_ports(3)
-    ours, theirs = (
-        opened("ours", links(ports[0])),
-        opened("theirs", links(ports[1], ports[0]), federation="other"),
-    )
+    ours = opened("ours", links(ports[0]))
+    theirs = opened("theirs", links(ports[1], ports[0]), federation="other")
     third = opened("third", links(ports[2], ports[0]))
     for each in (theirs, third):
         each.serve(lambda text: b"here")
@@ -221,14 +227,14 @@ def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(
     """Where a link breaks and is made anew, news may come in this order, and nothing comes after
     it."""
     ports = free_ports(2)
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: None)
     assert until(lambda: "other" in one.peers())
-    one._on_change(
-        SimpleNamespace(
-            key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE
-        )
-    )  # type: ignore[arg-type]
+    left = SimpleNamespace(
+        key_expr=f"{one._root}/alive/other/{other.session}", kind=zenoh.SampleKind.DELETE
+    )
+    one._on_change(left)  # type: ignore[arg-type]
     assert until(lambda: one.peers() == {"other": other.session})
 
 
@@ -255,8 +261,10 @@ def test_who_hears_a_peer_that_it_cannot_reach_connects_anew(
 ) -> None:
     """After a hang of about a lease one side may lack all that the other declared, and is told
     nothing any more."""
-    ports, clock = free_ports(2), [0.0]
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    ports = free_ports(2)
+    clock = [0.0]
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     one.serve(lambda text: b"mine")
     other.serve(lambda text: b"its")
     assert until(lambda: "other" in one.peers()) and until(lambda: "one" in other.peers())
@@ -282,12 +290,11 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
 ) -> None:
     """After a hang of about a lease both may have dropped their connection, with none of them to
     make it anew."""
-    ports, clock = free_ports(3), [0.0]
+    ports = free_ports(3)
+    clock = [0.0]
     third = opened("third", links(ports[0]))
-    one, other = (
-        opened("one", links(ports[1], ports[0])),
-        opened("other", links(ports[2], ports[0])),
-    )
+    one = opened("one", links(ports[1], ports[0]))
+    other = opened("other", links(ports[2], ports[0]))
     for peer in (third, one, other):
         peer.serve(lambda text: b"reply")
         assert until(lambda peer=peer: peer is third or "third" in peer.peers())
@@ -310,7 +317,8 @@ def test_a_reply_arrives_whatever_the_number_of_names_with_it(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(2)
-    one, other = opened("one", links(ports[0])), opened("other", links(ports[1], ports[0]))
+    one = opened("one", links(ports[0]))
+    other = opened("other", links(ports[1], ports[0]))
     other.serve(lambda text: b"its" * 5000)
     assert until(lambda: "other" in one.peers())
     other._online |= {(f"{k:064}", "1") for k in range(10_000)}
@@ -321,15 +329,19 @@ def test_where_the_connections_cannot_be_made_anew_it_is_tried_again(
     opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A port that another process took in that moment does not end the peer."""
-    ports, clock = free_ports(2), [0.0]
-    one, other = opened("one", links(ports[0], ports[1])), opened("other", links(ports[1]))
+    ports = free_ports(2)
+    clock = [0.0]
+    one = opened("one", links(ports[0], ports[1]))
+    other = opened("other", links(ports[1]))
     one.serve(lambda text: b"mine")
     other.serve(lambda text: b"its")
     assert until(lambda: "other" in one.peers())
     one._missing = MissingPeers("one", clock=lambda: clock[0])
     for clock[0] in (0.0, 7.0):
         one._note(["ghost"])
-    settings, one._settings = one._settings, links(ports[1])  # which the other has
+    # Which the other has.
+    settings = one._settings
+    one._settings = links(ports[1])
     assert one.peers() == one.peers() == {} and one.request([], "status", 5.0) == {}
     assert caplog.text.count("trying again every round") == 1 and f"{ports[1]}" in caplog.text
     one._settings = settings
@@ -340,7 +352,8 @@ def test_where_the_connections_cannot_be_made_anew_it_is_tried_again(
 def test_many_missing_peers_make_one_short_line(
     opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, clock = opened("one", links(*free_ports(1))), [0.0]
+    one = opened("one", links(*free_ports(1)))
+    clock = [0.0]
     one._missing = MissingPeers("one", clock=lambda: clock[0])
     for clock[0] in (0.0, 7.0):
         one._note([f"ghost-{k}" for k in range(9)])

@@ -33,15 +33,19 @@ def test_what_was_promised_is_asked() -> None:
 
 
 def test_the_federation_of_a_case() -> None:
-    planted = federation(Case("planted", "digits", "rotation", 2, 10, 20), 3)
+    planted = federation(
+        Case(panel="planted", base="digits", kind="rotation", clusters=2, clients=10, samples=20), 3
+    )
     assert planted.true_clusters is not None and sorted(planted.true_clusters) == [0] * 5 + [1] * 5
     assert (planted.train.sizes == 20).all()
-    even = federation(Case("planted", "digits", "iid", 1, 10, 144), 3)
+    even = federation(
+        Case(panel="planted", base="digits", kind="iid", clusters=1, clients=10, samples=144), 3
+    )
     assert even.clients == 10 and abs(even.train.sizes.mean() - 144) < 2
 
 
 def test_a_line_has_what_the_page_shows() -> None:
-    case = Case("planted", "digits", "rotation", 1, 8, 8)
+    case = Case(panel="planted", base="digits", kind="rotation", clusters=1, clients=8, samples=8)
     record = advise.measure(case, 0)
     assert {key: record[key] for key in vars(case)} == vars(case)
     assert set(record["estimates"]) == set(advise_page.CRITERIA)
@@ -49,11 +53,11 @@ def test_a_line_has_what_the_page_shows() -> None:
 
 
 def test_the_page_counts_seeds_that_are_right() -> None:
-    case, other = PLANTED[0], PLANTED[1]
+    case = PLANTED[0]
+    other = PLANTED[1]
     results = [line(case, seed, case.clusters if seed else 1) for seed in range(10)]  # nine of ten
-    results += [
-        line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)
-    ]  # eight of ten
+    # Eight of ten.
+    results += [line(other, seed, other.clusters if seed > 1 else 1) for seed in range(10)]
     unknown = OTHERS[0]
     results.append(line(unknown, 0, 7, verdict="cluster", gain=1.25, low=0.5, high=2.0))
     page = advise_page.section(results)

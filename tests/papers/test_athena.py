@@ -125,7 +125,8 @@ def test_gains_and_what_was_transmitted() -> None:
     assert "**80.0** (85.0) | **30.0** (30.0) | 80.0, 75.0 (2 found)" in row and "**+50.0**" in row
 
     shared = COMBINED["mnist", "5 classes"]
-    mib, clients = 2**20, [0.5] * 20
+    mib = 2**20
+    clients = [0.5] * 20
     detectors = [[0.5] * 10, [0.8] * 10, [0.8] * 10, [0.9] * 10]  # alike in epochs 1 and 2
     sent = [[0, 0], [30 * mib, 30 * mib], [60 * mib, 60 * mib], [90 * mib, 90 * mib]]
     parameters = mib // 4  # a detector is one MiB
@@ -161,12 +162,32 @@ def test_pictures_of_little(tmp_path: Path) -> None:
 
 SMALL = (("clients", 10), ("partition", "blocks"), ("classes_per_client", 5))
 TINY = Setting(
-    "tiny", "digits", SMALL, "mclr", (), 1e-3, 2, 1, 2, 10, (0,), work=replace(WORK, epochs=1)
+    row="tiny",
+    data="digits",
+    data_options=SMALL,
+    model="mclr",
+    model_options=(),
+    lr=1e-3,
+    clusters=2,
+    epochs=1,
+    rounds=2,
+    cohort=10,
+    seeds=(0,),
+    work=replace(WORK, epochs=1),
 )
 
 
 def test_a_clustering_is_measured() -> None:
-    numbers = athena.measure(Cell("eps", TINY, "1", lambda m: Hierarchical(pretraining=1), None), 0)
+    numbers = athena.measure(
+        Cell(
+            table="eps",
+            setting=TINY,
+            column="1",
+            method=lambda m: Hierarchical(pretraining=1),
+            published=None,
+        ),
+        0,
+    )
     json.dumps(numbers, allow_nan=False)
     assert (
         len(numbers["biases"]) == 10
@@ -177,23 +198,38 @@ def test_a_clustering_is_measured() -> None:
 
 
 def test_curves_are_measured_of_models_and_of_detectors() -> None:
-    plain = athena.measure(Cell("Fig. 1", TINY, "one model", lambda m: FedAvg(), None), 0)
+    plain = athena.measure(
+        Cell(
+            table="Fig. 1",
+            setting=TINY,
+            column="one model",
+            method=lambda m: FedAvg(),
+            published=None,
+        ),
+        0,
+    )
     assert len(plain["curve"]) == len(plain["bytes"]) == 3 and "detectors" not in plain
     large = replace(
         TINY, data_options=(*SMALL, ("size", 32), ("train_fraction", 0.2)), model="detector"
     )
     given = tuple(client // 5 for client in range(10))
     detectors = athena.measure(
-        Cell("Fig. 2-4", large, "ATHENA-FL", lambda m: Athena(assignment=given), None), 0
+        Cell(
+            table="Fig. 2-4",
+            setting=large,
+            column="ATHENA-FL",
+            method=lambda m: Athena(assignment=given),
+            published=None,
+        ),
+        0,
     )
     json.dumps(detectors, allow_nan=False)
     assert [len(row) for row in detectors["detectors"]] == [10, 10, 10] and detectors["sizes"] == [
         5,
         5,
     ]
-    assert (
-        detectors["parameters"] == 130_945
-    )  # a grey image has 288 weights fewer in the first window
+    # A grey image has 288 weights fewer in the first window.
+    assert detectors["parameters"] == 130_945
 
 
 @pytest.mark.parametrize(
@@ -222,17 +258,15 @@ def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> N
     }
     assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
     assert "arithmetic" in own[0].column and "nothing was trained" in athena_page.table_1([])
-    (rule,) = [
-        table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"
-    ]  # beside "9 of 9 hold"
+    # Beside "9 of 9 hold".
+    (rule,) = [table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"]
     assert "arithmetic" in rule and "nothing was trained" in rule
     assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy
 
 
 def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
-    row = CLUSTERINGS[
-        "2 classes", "mobilenet_v2"
-    ].row  # the paper, after ten epochs: 0.0023 - 0.0475
+    # The paper, after ten epochs: 0.0023 - 0.0475.
+    row = CLUSTERINGS["2 classes", "mobilenet_v2"].row
 
     def mark(ends: list[float | None]) -> Mark:
         (number,) = [
@@ -276,16 +310,16 @@ def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     ]
     numbers = {(n.row, n.column): n for n in athena_numbers.by_cluster(results)}
     assert len(numbers) == 9 and not any(number.counts for number in numbers.values())
+    # 75.0 for 71.0.
     assert [numbers[PER_CLUSTER["2 classes"].row, f"cluster {i}"].mark for i in range(1, 6)] == [
         *(Mark.REPRODUCED, Mark.NOT_REPRODUCED, *[Mark.REPRODUCED] * 3),
-    ]  # 75.0 for 71.0
+    ]
     alone = {
         row for (row, _), number in numbers.items() if "no cluster is found" in number.deviation
     }
     assert alone == {PER_CLUSTER["Dirichlet(0.5)"].row}  # ten clients that train alone
-    assert (
-        numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED
-    )  # 15: more than 14
+    # 15: more than 14.
+    assert numbers[PER_CLUSTER["Dirichlet(0.5)"].row, "gain"].mark == Mark.REPRODUCED
     assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 
 

@@ -77,7 +77,8 @@ def test_settings_follow_each_other_to_three_seeds(store: Path) -> None:
     runs = queue.missing(store)
     places = [(job.row, job.column, job.key["trial"], seed) for job, seed in runs]
     assert len(places) == len(queue.cells()) * (TRIALS + len(queue.SEEDS))
-    first, second = SETTINGS[0].name, SETTINGS[1].name
+    first = SETTINGS[0].name
+    second = SETTINGS[1].name
     cell = [(first, CONTENDERS[0].name, trial, queue.TRIAL_SEED) for trial in range(TRIALS)]
     assert places[: TRIALS + 3] == cell + [
         (first, CONTENDERS[0].name, None, seed) for seed in range(3)
@@ -124,7 +125,7 @@ def test_a_method_that_refuses_is_not_tried_again(store: Path, fake: list) -> No
 def test_a_fault_of_one_method_stops_no_other(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: Any) -> Line:
+    def fail(*_: Any, **__: Any) -> Line:
         raise ValueError("broken")
 
     monkeypatch.setattr(queue, "measure", fail)
@@ -147,25 +148,30 @@ def test_a_changed_grid_has_no_runs(
 
 @pytest.mark.parametrize("name", ["FedAvg", "FedAvg, fine-tuned", "IFCA", "FedEM"])
 def test_a_run(name: str) -> None:
-    line = runs.measure(SMALL, contender(name), 1, 0, False)
+    line = runs.measure(setting=SMALL, contender=contender(name), trial=1, seed=0, validated=False)
     assert 0 < line["accuracy"] <= 1 and 0 < line["newcomers"] <= 1 and line["bytes_up"] > 0
-    trial = runs.measure(SMALL, contender(name), 1, 0, True)
+    trial = runs.measure(setting=SMALL, contender=contender(name), trial=1, seed=0, validated=True)
     assert trial["accuracy"] != line["accuracy"] and "newcomers" not in trial  # of other samples
 
 
 def test_what_is_kept() -> None:
     """One model and the clusters of N = 6 clients on the server; with Ditto a model on each client,
     too."""
-    plain, own = (runs.measure(SMALL, contender(name), 1, 0, False) for name in ("FedAvg", "Ditto"))
+    plain, own = (
+        runs.measure(setting=SMALL, contender=contender(name), trial=1, seed=0, validated=False)
+        for name in ("FedAvg", "Ditto")
+    )
     model = plain["model_bytes"]
     assert plain["server_memory"] == own["server_memory"] == model + 6 * 8
     assert (plain["client_memory"], own["client_memory"]) == (0, model)
     shares = [
-        runs.measure(SMALL, contender("APFL"), trial, 0, False)["own_share"] for trial in (0, 2)
+        runs.measure(
+            setting=SMALL, contender=contender("APFL"), trial=trial, seed=0, validated=False
+        )["own_share"]
+        for trial in (0, 2)
     ]
-    assert (
-        "own_share" not in own and 0 < shares[0] != shares[1] == 0.5
-    )  # learned, and kept as it was
+    # Learned, and kept as it was.
+    assert "own_share" not in own and 0 < shares[0] != shares[1] == 0.5
 
 
 def test_newcomers_take_no_part() -> None:
@@ -178,20 +184,40 @@ def test_newcomers_take_no_part() -> None:
         y[own] = (y[own] + 1) % 10
         return replace(data, y=y)
 
-    line = runs.measure(SMALL, contender("FedAvg"), 1, 0, False)
-    changed = runs.measure(replace(SMALL, make=wrong), contender("FedAvg"), 1, 0, False)
+    line = runs.measure(
+        setting=SMALL, contender=contender("FedAvg"), trial=1, seed=0, validated=False
+    )
+    changed = runs.measure(
+        setting=replace(SMALL, make=wrong),
+        contender=contender("FedAvg"),
+        trial=1,
+        seed=0,
+        validated=False,
+    )
     assert changed["accuracy"] == line["accuracy"] and changed["newcomers"] < line["newcomers"]
 
 
 def test_refusals_are_lines() -> None:
     assert (
         "12"
-        in runs.measure(replace(SMALL, clusters=12), contender("FlexCFL"), 0, 0, False)["refused"]
+        in runs.measure(
+            setting=replace(SMALL, clusters=12),
+            contender=contender("FlexCFL"),
+            trial=0,
+            seed=0,
+            validated=False,
+        )["refused"]
     )
     stream = next(setting for setting in SETTINGS if setting.every)
     assert (
         "last round"
-        in runs.measure(stream, contender("FedAvg, fine-tuned"), 0, 0, False)["refused"]
+        in runs.measure(
+            setting=stream,
+            contender=contender("FedAvg, fine-tuned"),
+            trial=0,
+            seed=0,
+            validated=False,
+        )["refused"]
     )
 
 

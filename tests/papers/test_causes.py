@@ -58,9 +58,8 @@ def test_the_spread_of_our_runs() -> None:
     found = first(number(*FIVE_RUNS))
     assert (found.mark, found.cause) == (Mark.NOT_CONTRADICTED, Cause.SPREAD)
     assert found.shown_by == "one more run: 77.9 to 90.1 (5 runs)" and "no run shows" in found.mark
-    assert (
-        first(number(*LOWER_RUNS)).cause == Cause.UNKNOWN
-    )  # 76.9 to 89.1, although 1.5 points would reach 90
+    # 76.9 to 89.1, although 1.5 points would reach 90.
+    assert first(number(*LOWER_RUNS)).cause == Cause.UNKNOWN
 
 
 def test_fewer_than_five_runs_show_no_spread() -> None:
@@ -83,13 +82,13 @@ def test_what_the_authors_code_does() -> None:
         "as coded: 91.5 (2 runs)",
     )
     assert found.source == variant(91.0, 92.0)
-    assert (
-        found.difference == pytest.approx(-5) and found.counts
-    )  # it is counted as different, with a cause
+    # It is counted as different, with a cause.
+    assert found.difference == pytest.approx(-5) and found.counts
 
 
 def with_a_column_that_the_variant_explains(ours: ComparedNumber, *runs: float) -> ComparedNumber:
-    """The number, beside a variant with these runs that is the column's: it gives two other rows."""
+    """The number, beside a variant with these runs that is the column's:
+    it gives two other rows."""
     others = [number(70.0, row=row) for row in ("second", "third")]
     given = [variant(90.0, row=row) for row in ("second", "third")]
     return explained([ours, *others, variant(*runs), *given], Evidence())[0]
@@ -152,9 +151,8 @@ def test_a_variant_that_gives_no_more_of_its_column_than_ours_shows_nothing(give
     slip = [variant(90.0 if 2 <= i < 2 + given else 80.0, row=f"{i}") for i in range(5)]
     expected = Cause.CODE if given == 3 else Cause.UNKNOWN
     assert explained([*rows, *slip], Evidence())[2].cause == expected
-    assert (
-        explained([*rows, *slip[2:]], Evidence())[2].cause == Cause.CODE
-    )  # it was not run where ours agrees
+    # It was not run where ours agrees.
+    assert explained([*rows, *slip[2:]], Evidence())[2].cause == Cause.CODE
 
 
 @pytest.mark.parametrize("given", [1, 2])
@@ -268,7 +266,8 @@ def test_authors_code_that_gives_the_papers_number_too_shows_nothing() -> None:
 
 
 def test_causes_are_looked_for_in_their_order() -> None:
-    """All four are shown; then one after the other is taken away. The weakest, spread, comes last."""
+    """All four are shown; then one after the other is taken away. The weakest, spread,
+    comes last."""
     ours = number(*FIVE_RUNS)
     authors = {("row", "FedAvg"): (mean(FIVE_RUNS), "their code")}
     evidence = Evidence(READ.readings, authors)
@@ -331,9 +330,8 @@ def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
 
 
 def test_what_was_tried_stands_beside_a_spread() -> None:
-    assert (
-        first(number(*FIVE_RUNS)).shown_by == "one more run: 77.9 to 90.1 (5 runs)"
-    )  # nothing was
+    # Nothing was.
+    assert first(number(*FIVE_RUNS)).shown_by == "one more run: 77.9 to 90.1 (5 runs)"
     beside = first(number(*FIVE_RUNS), reading(83.0), evidence=READ)
     assert (
         beside.shown_by == "one more run: 77.9 to 90.1 (5 runs); tried: other reading: 83.0 (1 run)"
@@ -343,19 +341,19 @@ def test_what_was_tried_stands_beside_a_spread() -> None:
 def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
     """Variants and readings of this number alone, those that were run; and where one more run would
     be."""
-    others = [
+    explained = first(
+        number(80.0),
         variant(84.0, 85.0),
         variant(82.0, row="another"),
         variant(81.0, of="IFCA"),
         variant(),
-    ]
-    readings = [
         reading(83.0),
         reading(83.5, column="FedProx"),
         reading(82.5, row="a fourth reading"),
-    ]
+        evidence=READ,
+    )
     tried = "tried: as coded: 84.5 (2 runs); other reading: 83.0 (1 run)"
-    assert first(number(80.0), *others, *readings, evidence=READ).shown_by == tried
+    assert explained.shown_by == tried
     assert first(number(*LOWER_RUNS)).shown_by == "tried: one more run: 76.9 to 89.1 (5 runs)"
     on_draws = first(replace(number(*LOWER_RUNS), seeds=35))
     assert on_draws.shown_by == "tried: one more run: 76.9 to 89.1 (35 runs on 5 draws)"

@@ -34,9 +34,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_the_committed_one(written: Path) -> None:
     ours, committed = ((folder / "results.md").read_bytes() for folder in (written, DOCS))
     pairs = zip(ours.split(b"\n"), committed.split(b"\n"), strict=False)
-    assert [f"line {n}" for n, (a, b) in enumerate(pairs, 1) if a != b][
-        :3
-    ] == []  # a few, for people
+    # A few, for people.
+    assert [f"line {n}" for n, (a, b) in enumerate(pairs, 1) if a != b][:3] == []
     assert ours == committed, "`make results` writes another page than docs/results.md"
 
 

@@ -159,10 +159,9 @@ def test_defaults_are_those_of_the_stored_runs(made: Callable[..., Any]) -> None
     )
     changed = changes(table[made.__name__], defaults(made))
     assert not changed, (
-        f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it "
-        f"(of a question, name it "
-        "in what is fixed), so that no older run is shown; then write defaults.json again by the "
-        "command at the top"
+        f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it (of "
+        "a question, name it in what is fixed), so that no older run is shown; then write "
+        "defaults.json again by the command at the top"
     )
 
 

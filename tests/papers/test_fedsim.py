@@ -22,13 +22,13 @@ from papers.reproduction_marks import Cause, Mark
 from papers.results_page import section
 
 TINY = Setting(
-    "tiny",
-    "digits",
-    (("clients", 12),),
-    "mclr",
-    (),
-    0.1,
-    2,
+    row="tiny",
+    data="digits",
+    data_options=(("clients", 12),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
     epochs=1,
     rounds=2,
     cohort=4,
@@ -52,13 +52,24 @@ def runs(row: str, gain: int, seeds: int, table: str = "4") -> list[dict[str, An
     FedProx on average."""
     found = []
     for seed in range(seeds):
-        start, jitter = 10, seed % 3
+        start = 10
+        jitter = seed % 3
         found += [
-            line(row, "FedAvg", seed, [start, 50 + jitter, 60], table),
+            line(row=row, column="FedAvg", seed=seed, right=[start, 50 + jitter, 60], table=table),
             line(
-                row, "FedProx", seed, [start, 50 + gain + (1 if seed % 2 else -1), 60 + gain], table
+                row=row,
+                column="FedProx",
+                seed=seed,
+                right=[start, 50 + gain + (1 if seed % 2 else -1), 60 + gain],
+                table=table,
             ),
-            line(row, "FedSim", seed, [start, 50 + gain + jitter, 60 + gain - jitter], table),
+            line(
+                row=row,
+                column="FedSim",
+                seed=seed,
+                right=[start, 50 + gain + jitter, 60 + gain - jitter],
+                table=table,
+            ),
         ]
     return found
 
@@ -110,6 +121,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     fedsim_figures.draw([], tmp_path)
     drawn = {path.stem.removeprefix("fedsim-") for path in (tmp_path / "images").iterdir()}
+    # No empty picture of Table 6.
     assert drawn == {
         "real",
         "synthetic",
@@ -117,23 +129,42 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
         "random",
         "components-pni",
         "plane",
-    }  # no empty picture of Table 6
+    }
 
 
 def test_measuring_gives_what_json_can_hold() -> None:
     figures = json.loads(
-        json.dumps(measure(Cell("4", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0))
+        json.dumps(
+            measure(
+                Cell(
+                    table="4",
+                    setting=TINY,
+                    column="FedSim",
+                    method=lambda m: FedSim(clusters=m),
+                    published=None,
+                ),
+                0,
+            )
+        )
     )
     assert len(figures["right"]) == 3 and all(
         0 <= right <= figures["tested"] for right in figures["right"]
     )
-    assert (
-        figures["bytes_up"] == 2 * 2 * 4 * 650 * 4
-    )  # update and gradient, rounds x cohort x parameters x bytes
+    # Update and gradient, rounds x cohort x parameters x bytes.
+    assert figures["bytes_up"] == 2 * 2 * 4 * 650 * 4
 
 
 def test_components_explain_all_of_the_variance_together() -> None:
-    figures = measure(Cell("Fig. 8", TINY, "FedSim", lambda m: FedSim(clusters=m), None), 0)
+    figures = measure(
+        Cell(
+            table="Fig. 8",
+            setting=TINY,
+            column="FedSim",
+            method=lambda m: FedSim(clusters=m),
+            published=None,
+        ),
+        0,
+    )
     assert len(figures["explained"]) == 4 and sum(figures["explained"]) == pytest.approx(
         1, abs=1e-4
     )
@@ -142,9 +173,17 @@ def test_components_explain_all_of_the_variance_together() -> None:
 
 def test_the_index_is_that_of_the_draw() -> None:
     setting = Setting(
-        "beta 0", "synthetic", (("alpha", 0.0), ("beta", 0.0), ("clients", 4)), "mclr", (), 0.1, 2
+        row="beta 0",
+        data="synthetic",
+        data_options=(("alpha", 0.0), ("beta", 0.0), ("clients", 4)),
+        model="mclr",
+        model_options=(),
+        lr=0.1,
+        clusters=2,
     )
-    cell = Cell("Fig. 10", setting, "0", lambda m: FedAvg(), None)
+    cell = Cell(
+        table="Fig. 10", setting=setting, column="0", method=lambda m: FedAvg(), published=None
+    )
     assert measure(cell, 3) == measure(cell, 3) != measure(cell, 4)
     assert measure(cell, 3)["pni"] > 0
 
@@ -234,9 +273,8 @@ def test_components_lie_between_the_papers_ends() -> None:
         row = fedsim.FIGURE_8[0].setting.row
         return [{"table": "Fig. 8", "row": row, "column": "FedSim", "seed": 0, "explained": shares}]
 
-    assert (
-        components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED
-    )  # four of them are 80%, so all five are needed
+    # Four of them are 80%, so all five are needed.
+    assert components(explained([0.2] * 5))[0].mark == Mark.REPRODUCED
     assert components(explained([0.96, 0.04]))[0].mark == Mark.NOT_REPRODUCED  # one is enough
     assert {number.mark for number in components([])} == {Mark.NOT_RUN}
 

@@ -42,9 +42,8 @@ def test_similarity_and_round_robin_are_compared_over_the_seeds_that_both_have()
         *runs(row, "FedSim", 4, 2),
         *runs(row, page.ROUND_ROBIN, 3, 2),
     ]
-    results += [
-        {**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)
-    ]  # round robin lacks this seed
+    # Round robin lacks this seed.
+    results += [{**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)]
     assert cells(results) == [row, "+4.00", "not run", "+3.00", "+1.00", "75%", "2 draws"]
 
 
@@ -81,7 +80,9 @@ def test_each_variant_as_coded_has_its_own_seeds() -> None:
 def test_figure_6_is_shown_where_a_run_of_it_is_stored() -> None:
     picture = "images/fedsim-networks.svg"
     assert picture not in page.table_6(runs(MNIST_CNN.row, "FedSim", 4, 2))  # of Table 4
-    assert picture in page.table_6(runs(MNIST_CNN.row, "FedSim", 4, 2, "6"))
+    assert picture in page.table_6(
+        runs(row=MNIST_CNN.row, column="FedSim", gain=4, seeds=2, table="6")
+    )
 
 
 def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,11 @@ def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.Mo
     drawn = {}
     monkeypatch.setattr(style, "write", lambda figure, path: drawn.update({path.stem: figure}))
     figures.draw(
-        [*runs(MNIST_CNN.row, "FedSim", 4, 2, "6"), *runs(MNIST_CNN.row, "FedAvg", 0, 2)], tmp_path
+        [
+            *runs(row=MNIST_CNN.row, column="FedSim", gain=4, seeds=2, table="6"),
+            *runs(MNIST_CNN.row, "FedAvg", 0, 2),
+        ],
+        tmp_path,
     )
     shown, *others = drawn["fedsim-networks"].axes
     assert shown.get_visible() and shown.get_title(loc="left") == MNIST_CNN.row
@@ -98,7 +103,7 @@ def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.Mo
     assert line.get_ydata()[1:].tolist() == pytest.approx([0.54, 0.56])
     assert not any(axes.get_visible() for axes in others)
     last = FIGURE_6[-1].row
-    figures.draw(runs(last, "FedSim", 4, 2, "6"), tmp_path)
+    figures.draw(runs(row=last, column="FedSim", gain=4, seeds=2, table="6"), tmp_path)
     shown, *others = drawn["fedsim-networks"].axes  # no empty places above it
     assert shown.get_title(loc="left") == last and [axes.get_visible() for axes in others] == [
         False
@@ -110,7 +115,7 @@ def test_the_page_has_figure_7_of_both_tables_data() -> None:
         run
         for setting, table in ((MNIST, "4"), (SYNTHETIC["IID"], "7"))
         for column, gain in {"FedAvg": 0, "FedProx": 0, "FedSim": 4, page.ROUND_ROBIN: 1}.items()
-        for run in runs(setting.row, column, gain, 2, table)
+        for run in runs(row=setting.row, column=column, gain=gain, seeds=2, table=table)
     ]
     text = section(PAPERS["fedsim"], results)
     _, figure_7 = text.split("### Figure 7")
@@ -126,12 +131,11 @@ def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
         run
         for name, gains in rows.items()
         for column, gain in zip(("FedAvg", "FedSim", page.ROUND_ROBIN), (0, *gains), strict=True)
-        for run in runs(SYNTHETIC[name].row, column, gain, 2, "7")
+        for run in runs(row=SYNTHETIC[name].row, column=column, gain=gain, seeds=2, table="7")
     ]
     assert page.round_robin_ahead(results) == (
         "Similarity less round robin is on (0.75, 0.75) +3.00, which the text has the other way "
-        "round; on (1, 1) "
-        "-1.00, as the text says."
+        "round; on (1, 1) -1.00, as the text says."
     )
     assert page.round_robin_ahead(results[: len(results) // 2]) == (
         "Round robin was not run on both rows that the text names."
@@ -164,10 +168,8 @@ def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
 def test_no_part_of_a_page_is_called_from_nowhere(path: Path) -> None:
     """Every public function of a page is named outside its own definition: in its file, the
     catalogue or a command."""
-    tree, callers = (
-        ast.parse(path.read_text()),
-        [FOLDER / "catalogue.py", path.with_name("__main__.py")],
-    )
+    tree = ast.parse(path.read_text())
+    callers = [FOLDER / "catalogue.py", path.with_name("__main__.py")]
     called = "".join(caller.read_text() for caller in callers if caller.exists())
     for part in (
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"

@@ -77,10 +77,8 @@ def rows_of(data: FederatedData) -> np.ndarray:
 def test_two_candidates_are_the_librarys_federations(
     shared_data: Path, cursor: str, shared: bool
 ) -> None:
-    ours, library = (
-        femnist_candidate(cursor=cursor, seed=3),
-        femnist(classes=26, shared_images=shared, seed=3),
-    )
+    ours = femnist_candidate(cursor=cursor, seed=3)
+    library = femnist(classes=26, shared_images=shared, seed=3)
     for part in ("train", "test"):
         np.testing.assert_array_equal(getattr(ours, part).rows, getattr(library, part).rows)
         np.testing.assert_array_equal(getattr(ours, part).offsets, getattr(library, part).offsets)

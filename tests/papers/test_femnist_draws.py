@@ -88,7 +88,19 @@ def test_each_label_is_matched_within_a_fifth_of_the_files_number(
     own = label_counts(draws.draw(3, 3), 3).astype(float)
     target = own.copy()
     target[label] /= factor
-    assert matches(3, draws.Target("", 3, int(own.sum()), tuple(target), 0.2)) is fits
+    assert (
+        matches(
+            3,
+            draws.Target(
+                name="",
+                classes_per_client=3,
+                samples=int(own.sum()),
+                labels=tuple(target),
+                margin=0.2,
+            ),
+        )
+        is fits
+    )
 
 
 @pytest.mark.parametrize("target", CHOSEN, ids=lambda target: target.name)
@@ -109,7 +121,8 @@ def test_the_federation_of_a_seed_has_what_was_matched(
 ) -> None:
     """No class runs out."""
     k = target.classes_per_client
-    data, counts = femnist(classes_per_client=k, shared_images=True, seed=seed), draws.draw(seed, k)
+    data = femnist(classes_per_client=k, shared_images=True, seed=seed)
+    counts = draws.draw(seed, k)
     np.testing.assert_array_equal(data.train.sizes + data.test.sizes, k * counts)
     labels = data.y[np.concatenate([data.train.rows, data.test.rows])]
     np.testing.assert_array_equal(np.bincount(labels, minlength=10)[:10], label_counts(counts, k))

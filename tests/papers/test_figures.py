@@ -23,13 +23,13 @@ from papers.flexcfl import figures as flexcfl_figures
 from papers.recipe import Cell, Setting
 
 TINY = Setting(
-    "tiny",
-    "digits",
-    (("clients", 12),),
-    "mclr",
-    (),
-    0.1,
-    2,
+    row="tiny",
+    data="digits",
+    data_options=(("clients", 12),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
     epochs=1,
     rounds=3,
     cohort=4,
@@ -125,12 +125,28 @@ def test_clusters_have_a_curve_each() -> None:
 
 def test_measuring_scores_the_global_model() -> None:
     line = json.loads(
-        json.dumps(measure(Cell("Fig. 5", TINY, "FlexCFL", lambda m: FlexCFL(clusters=m), None), 0))
+        json.dumps(
+            measure(
+                Cell(
+                    table="Fig. 5",
+                    setting=TINY,
+                    column="FlexCFL",
+                    method=lambda m: FlexCFL(clusters=m),
+                    published=None,
+                ),
+                0,
+            )
+        )
     )
     assert (line["row"], line["seed"], line["every"], len(line["train_loss"])) == ("tiny", 0, 1, 3)
     assert len(line["global_accuracy"]) == len(line["discrepancy_to_global"][0]) == 3
     assert len(line["discrepancy_to_global"]) == 2
-    plain = measure(Cell("Fig. 5", TINY, "FedAvg", lambda m: FedAvg(), None), 0)
+    plain = measure(
+        Cell(
+            table="Fig. 5", setting=TINY, column="FedAvg", method=lambda m: FedAvg(), published=None
+        ),
+        0,
+    )
     assert "global_accuracy" not in plain and len(plain["loss"]) == 3
 
 
@@ -148,7 +164,11 @@ def test_pairs_of_equal_directions_have_no_distance() -> None:
 
 def test_pairs_are_measured_and_stored_in_part() -> None:
     cell = Cell(
-        "Fig. 5", replace(TINY, data_options=(("clients", 30),)), "pairs", lambda m: FedAvg(), None
+        table="Fig. 5",
+        setting=replace(TINY, data_options=(("clients", 30),)),
+        column="pairs",
+        method=lambda m: FedAvg(),
+        published=None,
     )
     line = json.loads(json.dumps(fedgroup.measure_pairs(cell, 0)))
     assert np.shape(line["pairs"]) == (2, fedgroup.PAIRS)  # of 435
@@ -156,7 +176,8 @@ def test_pairs_are_measured_and_stored_in_part() -> None:
 
 
 def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_range() -> None:
-    cell, axes = fedgroup.FIGURE_3[0], Figure().subplots()
+    cell = fedgroup.FIGURE_3[0]
+    axes = Figure().subplots()
     plot(
         axes,
         [fake_line(cell, 0), fake_line(cell, 1), fake_line(CURVED[1], 2)],
@@ -173,7 +194,8 @@ def test_a_line_is_the_mean_of_the_seeds_and_its_band_their_range() -> None:
 
 
 def test_clusters_are_those_of_the_first_seed() -> None:
-    cell, axes = CURVED[2], Figure().subplots()
+    cell = CURVED[2]
+    axes = Figure().subplots()
     runs = [fake_line(cell, seed) for seed in (1, 0)]
     runs[0]["accuracy_by_cluster"] = [[9.0, 9.0, 9.0]]
     plot_clusters(axes, runs, cell, "accuracy_by_cluster", label="each group")
@@ -238,7 +260,8 @@ def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(
     for figure, height, classes in zip(
         figures, (7.0, 9.0), ("1235", ("1", "3", "5", "10 (IID)")), strict=True
     ):
-        left, right = figure.axes[:4], figure.axes[4:]
+        left = figure.axes[:4]
+        right = figure.axes[4:]
         assert [axes.get_title(loc="left") for axes in left] == [
             f"classes per client: {name}" for name in classes
         ]

@@ -21,9 +21,11 @@ def line(table: str, row: str, column: str, seed: int, curve: list[float | None]
 
 def test_a_curve_is_the_mean_over_the_seeds_in_rounds_that_all_have_complete() -> None:
     runs = [
-        line("III", MNIST.row, "FlexCFL", 0, [None, 0.8, 0.9]),
-        line("III", MNIST.row, "FlexCFL", 1, [None, None, 0.7]),
-        line("III", MNIST.row, "RAC", 0, [0.1, 0.1, 0.1]),  # not in the figure
+        line(table="III", row=MNIST.row, column="FlexCFL", seed=0, curve=[None, 0.8, 0.9]),
+        line(table="III", row=MNIST.row, column="FlexCFL", seed=1, curve=[None, None, 0.7]),
+        line(
+            table="III", row=MNIST.row, column="RAC", seed=0, curve=[0.1, 0.1, 0.1]
+        ),  # not in the figure
     ]
     panel = figures.without_shift(runs).axes[0]
     drawn = {each.get_label(): each for each in panel.lines}
@@ -36,7 +38,7 @@ def test_a_curve_is_the_mean_over_the_seeds_in_rounds_that_all_have_complete() -
 
 def test_each_panel_is_a_kind_of_shift() -> None:
     panels = figures.under_shift(
-        [line("IV", f"{MNIST.row}: swap part", "IFCA", 0, [0.6, 0.7])]
+        [line(table="IV", row=f"{MNIST.row}: swap part", column="IFCA", seed=0, curve=[0.6, 0.7])]
     ).axes
     assert [panel.get_title(loc="left") for panel in panels] == [
         "Swap all",

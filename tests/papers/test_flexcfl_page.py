@@ -13,7 +13,13 @@ from papers.recipe import Cell
 def cells(data: str, numbers: dict[str, float | None], column: str = "FedAvg") -> list[Cell]:
     """A row's printed numbers of a method, by the kind of shift."""
     return [
-        Cell("IV", replace(MNIST, row=f"{data}: {kind}"), column, lambda m: FedAvg(), value)
+        Cell(
+            table="IV",
+            setting=replace(MNIST, row=f"{data}: {kind}"),
+            column=column,
+            method=lambda m: FedAvg(),
+            published=value,
+        )
         for kind, value in numbers.items()
     ]
 

@@ -27,24 +27,26 @@ from tests.conftest import SHARED
 # Tables and figures, counted in the captions. SBRC's: in the paper's PDF (AiramL/ATHENA-FL,
 # src/app/papers/artigo.pdf).
 PRINTED = {FEDGROUP: (3, 5), FLEXCFL: (4, 6), FEDSIM: (7, 10), SBRC: (4, 5), ATHENA: (1, 4)}
+# With captions of their own: FlexCFL's.
 PANELS = {
     "Fig. 3": "abcd",
     "Fig. 4": "abc",
     "Fig. 5": "ab",
     "Fig. 6": "abc",
-}  # with captions of their own: FlexCFL's
+}
 CAPTIONS = {  # file of the text, beginning of a caption
     FEDGROUP: ("fedgroup", r"(TABLE [IVX]+)$|(Fig\. \d+)\. "),
     FLEXCFL: ("flexcfl", r"(TABLE [IVX]+):|(Figure \d+):"),
     FEDSIM: ("fedsim", r"(Table \d+):|(Figure \d+):"),
     ATHENA: ("athena", r"(Table \d+):|(Figure \d+):"),
 }
+# PANM's poster prints nothing to reproduce.
 REPRODUCING = (
     "fedgroup",
     "flexcfl",
     "fedsim",
     "athena",
-)  # PANM's poster prints nothing to reproduce
+)
 
 
 def of(paper: str) -> list[Entry]:
@@ -94,12 +96,14 @@ def test_pages_without_captions_have_no_entry() -> None:
 
 def test_panels_are_read_again_from_the_text() -> None:
     """FlexCFL's panels stand above the caption of their figure."""
-    panels, above = {}, ""
+    panels = {}
+    above = ""
     for line in text("flexcfl"):
         if panel := re.match(r"\(([a-d])\) (?:MNIST|FEMNIST|FeshionMNIST|FashionMNIST)", line):
             above += panel[1]
         elif (caption := re.match(r"Figure (\d+):", line)) and above:
-            panels[f"Fig. {caption[1]}"], above = above, ""
+            panels[f"Fig. {caption[1]}"] = above
+            above = ""
     assert panels == PANELS
 
 
@@ -130,7 +134,10 @@ def test_the_sentence_names_each_without_a_recipe_and_counts_the_others() -> Non
     assert said.startswith(f"{with_recipe} of the papers' {len(ENTRIES)} tables and figures")
     for entry in without():
         assert entry.number in said and entry.reason in said and entry.paper in said
-    diagrams = f"; FedGroup Fig. 2, FlexCFL Fig. 2, FedSim Fig. 2, {SBRC} Fig. 1, Fig. 2 (a diagram, no result); "
+    diagrams = (
+        f"; FedGroup Fig. 2, FlexCFL Fig. 2, FedSim Fig. 2, {SBRC} Fig. 1, Fig. "
+        f"2 (a diagram, no result); "
+    )
     assert diagrams in said
 
 

@@ -31,7 +31,12 @@ def samples(shape: tuple[int, ...], classes: int) -> FederatedData:
     """One client with three samples of this shape."""
     rows = Ragged.of([np.arange(3)])
     return FederatedData(
-        "tiny", np.zeros((3, *shape), np.float32), np.arange(3) % classes, classes, rows, rows
+        name="tiny",
+        x=np.zeros((3, *shape), np.float32),
+        y=np.arange(3) % classes,
+        classes=classes,
+        train=rows,
+        test=rows,
     )
 
 
@@ -43,7 +48,14 @@ def sentences(length: int, words: int, width: int | None) -> FederatedData:
     vocabulary = tuple(map(str, range(words)))
     x = np.zeros((3, length), np.int32)
     return FederatedData(
-        "text", x, np.arange(3) % 2, 2, rows, rows, vocabulary=vocabulary, vectors=vectors
+        name="text",
+        x=x,
+        y=np.arange(3) % 2,
+        classes=2,
+        train=rows,
+        test=rows,
+        vocabulary=vocabulary,
+        vectors=vectors,
     )
 
 
@@ -256,6 +268,5 @@ def test_with_its_files_the_row_is_run(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sent140, "TWEETS", short)
     figures = sent140.measure(dataclasses.replace(sent140.TABLE_III[0], setting=short), 0)
     assert figures["row"] == "Sent140-LSTM" and 0 <= figures["final"] <= 1
-    assert (
-        figures["bytes_up"] == 3 * 4 * 243_861
-    )  # cohort x bytes x parameters: no vector of a word
+    # Cohort x bytes x parameters: no vector of a word.
+    assert figures["bytes_up"] == 3 * 4 * 243_861

@@ -48,7 +48,10 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_last_five() -> None
     row = COMBINED["mnist", "5 classes"].row
     runs = [
         figure(
-            *("Fig. 2-4", row, "ATHENA-FL", [0.1, 0.3, 0.2, 0.88, 0.80, 0.80]),
+            "Fig. 2-4",
+            row,
+            "ATHENA-FL",
+            [0.1, 0.3, 0.2, 0.88, 0.80, 0.80],
             bytes=[[0, 0], [9, 11]],
             detectors=[[0.1] * 10, [0.9, 0.8, 0.99, 0.9, 0.9, 0.9, 0.51, 0.9, 0.9, 0.9]],
         ),
@@ -83,9 +86,8 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_last_five() -> None
     assert numbers["scaled in round 12, mnist, 5 classes"] == NOT_RUN
     assert numbers["detector of class 6, mnist, 5 classes"] == "51"
     assert numbers["other detectors, mnist, 5 classes"] == "80 to 99"
-    assert (
-        numbers["late gains of scaling"] == "3.7"
-    )  # 63.3 - 59.6, once more in the mean of the last five
+    # 63.3 - 59.6, once more in the mean of the last five.
+    assert numbers["late gains of scaling"] == "3.7"
     assert numbers["bytes of scaled, mnist, 5 classes"] == "0.4"
     assert (
         numbers["gain by clusters, 2 classes"] == "60"
@@ -93,13 +95,14 @@ def test_gains_of_detectors_are_of_the_last_round_and_of_the_last_five() -> None
     )
     leads = [f"lead of clusters in rounds {rounds}" for rounds in ("6 to 10", "36 to 40")]
     names = ("one model in round 8", "one model at its best", "clusters after round 10", *leads)
+    # 36 rounds.
     assert [numbers[f"{name}, 2 classes"] for name in names] == [
         "22",
         "41",
         "10.0",
         "52",
         NOT_RUN,
-    ]  # 36 rounds
+    ]
     assert {numbers[f"{name}, IID"] for name in names} == {NOT_RUN}
     assert numbers["bytes of detectors, mnist, 5 classes"] == "2.5"
     assert numbers["clients alone, 2 classes"] == "1" and numbers["clients alone, IID"] == NOT_RUN
@@ -143,7 +146,8 @@ def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
 
 
 def test_means_of_table_iii_are_of_the_rows_where_all_three_means_were_run() -> None:
-    """Two rows of IFCA with all three; of the third, MNIST-MLP, one is missing; FeSEM was not run."""
+    """Two rows of IFCA with all three; of the third, MNIST-MLP, one is missing;
+    FeSEM was not run."""
     rows = {
         "MNIST-MCLR": (0.96, 0.90, 0.95),
         "Synthetic(1,1)-MCLR": (0.90, 0.80, 0.92),
@@ -257,15 +261,8 @@ def test_panm_is_compared_with_the_oracle_on_the_other_federations() -> None:
 
 def test_panm_by_alpha_is_compared_with_the_oracle_where_all_are_run() -> None:
     questions = [in_federation(place, "PANMGrad", 0.25) for place in BY_ALPHA]
-    ends = (
-        0.89,
-        0.9,
-        0.88,
-        0.91,
-        0.9,
-        0.9,
-        0.9,
-    )  # of the last round; before that all are level with the oracle
+    # Of the last round; before that all are level with the oracle.
+    ends = (0.89, 0.9, 0.88, 0.91, 0.9, 0.9, 0.9)
     runs = [
         of_peers(**asdict(question), accuracy=a, precision=1.0)
         for question, a in zip(questions, ends, strict=True)
@@ -292,9 +289,8 @@ def test_panm_by_alpha_is_compared_with_the_oracle_where_all_are_run() -> None:
     level = of_peers(
         **asdict(in_federation(BY_ALPHA[1], "PANMGrad")), accuracy=0.9001, precision=1.0
     )
-    assert (
-        peers([*oracles, level])["PANMGrad, other federations: behind the oracle"] == NOT_RUN
-    )  # by loss nothing is
+    # By loss nothing is.
+    assert peers([*oracles, level])["PANMGrad, other federations: behind the oracle"] == NOT_RUN
     by_loss = of_peers(
         **asdict(in_federation(BY_ALPHA[1], "PANMLoss")), accuracy=0.9001, precision=1.0
     )

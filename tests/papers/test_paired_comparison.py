@@ -53,9 +53,8 @@ def only(comparisons: list[PairedComparison]) -> PairedComparison:
 def test_the_t_test_on_students_own_data() -> None:
     p = paired_p(SECOND, FIRST)
     assert p.shape == ()
-    assert float(p) == pytest.approx(
-        0.002833 / 2, abs=5e-7
-    )  # two-tailed 0.002833: t = 4.0621, 9 degrees of freedom
+    # two-tailed 0.002833: t = 4.0621, 9 degrees of freedom.
+    assert float(p) == pytest.approx(0.002833 / 2, abs=5e-7)
     assert float(p) == pytest.approx(stats.ttest_rel(SECOND, FIRST, alternative="greater").pvalue)
     assert float(paired_p(FIRST, SECOND)) == pytest.approx(1 - float(p))
 
@@ -94,9 +93,8 @@ def test_wilcoxon_counts_all_signs(difference: list[float]) -> None:
 
 def test_wilcoxon_of_many_seeds_with_zeros_is_nearly_exact() -> None:
     difference = np.array([0.0] * 20 + [-1, 2, 3, 4, 5, -6, 7, 8, 9, 10])
-    exact = signed_rank_p(
-        difference
-    )  # 20 of 1024; without an allowance for the zeros the approximation is 0.043
+    # 20 of 1024; without an allowance for the zeros the approximation is 0.043.
+    exact = signed_rank_p(difference)
     assert float(paired_p(difference, np.zeros(30), "wilcoxon")) == pytest.approx(exact, abs=0.006)
 
 
@@ -108,16 +106,16 @@ def test_wilcoxon_without_ties_is_scipys_exact_distribution() -> None:
 
 def test_each_round_is_tested_on_its_own() -> None:
     ours, theirs = Stream(4).rng().uniform(size=(2, 8, 3))
-    theirs[:2, 1] = ours[
-        :2, 1
-    ]  # seeds without a difference in one round must not change the test of another
+    # Seeds without a difference in one round must not change the test of another.
+    theirs[:2, 1] = ours[:2, 1]
     for test in ("t", "wilcoxon"):
         alone = [float(paired_p(ours[:, r], theirs[:, r], test)) for r in range(3)]
         assert paired_p(ours, theirs, test).tolist() == alone
 
 
 def test_differences_that_are_equal_but_for_rounding_are_equal() -> None:
-    ours, theirs = np.array([0.9, 0.4, 0.2, 0.9]), np.array([0.8, 0.3, 0.3, 0.5])
+    ours = np.array([0.9, 0.4, 0.2, 0.9])
+    theirs = np.array([0.8, 0.3, 0.3, 0.5])
     tied = signed_rank_p(np.array([1.0, 1.0, -1.0, 4.0]))
     assert tied == 4 / 16 and signed_rank_p(ours - theirs) != tied
     assert float(paired_p(ours, theirs, "wilcoxon")) == tied
@@ -132,9 +130,8 @@ def test_no_difference_is_no_evidence(test: Any) -> None:
 
 def test_constant_differences() -> None:
     theirs = np.array([0.1, 0.2, 0.3])
-    assert (
-        float(paired_p(theirs + 0.2, theirs)) == 0.125
-    )  # the sign test's: t is infinite, and three seeds are three
+    # The sign test's: t is infinite, and three seeds are three.
+    assert float(paired_p(theirs + 0.2, theirs)) == 0.125
     assert float(paired_p(theirs - 0.2, theirs)) == 1.0
     assert float(paired_p(theirs + 0.2, theirs, "wilcoxon")) == 0.125
     assert float(paired_p(theirs - 0.2, theirs, "wilcoxon")) == 1.0
@@ -177,7 +174,8 @@ def test_one_round_is_no_curve() -> None:
 
 @given(SHARES, SHARES)
 def test_improvement_is_antisymmetric(ours: np.ndarray, theirs: np.ndarray) -> None:
-    there, back = improvement(ours, theirs), improvement(theirs, ours)
+    there = improvement(ours, theirs)
+    back = improvement(theirs, ours)
     assert there[0] == pytest.approx(-back[0], abs=1e-9)
     assert there[1] == pytest.approx(back[1], abs=1e-9)
 
@@ -276,11 +274,9 @@ def test_the_bootstrap_of_a_constant_and_of_too_few() -> None:
 
 
 def test_a_comparison_number_by_number() -> None:
-    ours, first, second = (
-        noisy(6, 5, 0.05, draw=1),
-        noisy(6, 5, 0.0, draw=2),
-        noisy(6, 5, 0.04, draw=3),
-    )
+    ours = noisy(6, 5, 0.05, draw=1)
+    first = noisy(6, 5, 0.0, draw=2)
+    second = noisy(6, 5, 0.04, draw=3)
     found = compare({"first": first, "ours": ours, "second": second}, "ours", rng())
     assert [(c.method, c.against, c.seeds, c.rounds) for c in found] == [
         ("ours", "first", 6, 5),
@@ -310,7 +306,8 @@ def test_a_comparison_number_by_number() -> None:
             for o in (first, second)
         ]
     )
-    smaller, larger = np.min(raw, axis=0), np.max(raw, axis=0)
+    smaller = np.min(raw, axis=0)
+    larger = np.max(raw, axis=0)
     adjusted = np.where(
         raw == smaller, np.minimum(1, 2 * smaller), np.minimum(1, np.maximum(2 * smaller, larger))
     )
@@ -361,9 +358,8 @@ def test_verdicts() -> None:
 
 def test_more_comparisons_ask_for_more() -> None:
     base = np.full((5, 2), 0.5)
-    some = (
-        base + np.array([0.09, 0.01, 0.04, -0.01, 0.08])[:, None]
-    )  # t = 2.17 with 4 degrees of freedom
+    # t = 2.17 with 4 degrees of freedom.
+    some = base + np.array([0.09, 0.01, 0.04, -0.01, 0.08])[:, None]
     raw = float(np.asarray(stats.ttest_1samp(some[:, 1] - 0.5, 0, alternative="greater"))[1])
     assert 0.025 < raw < 0.05
     alone = only(compare({"some": some, "base": base}, "some", rng()))
@@ -390,7 +386,9 @@ def test_rounds_that_some_curve_lacks_are_left_out() -> None:
     ours, theirs, third = (
         noisy(4, 6, gain, draw=draw) for draw, gain in enumerate((0.1, 0.0, 0.05))
     )
-    ours[0, 0], third[2, 3] = np.nan, np.nan  # rounds 1, 2, 4, 5 are left
+    # Rounds 1, 2, 4, 5 are left.
+    ours[0, 0] = np.nan
+    third[2, 3] = np.nan
     found = compare({"ours": ours, "theirs": theirs, "third": third}, "ours", rng())[0]
     kept = [1, 2, 4, 5]
     assert found.scored.tolist() == kept
@@ -455,9 +453,8 @@ def test_what_cannot_be_compared_is_refused(
 
 
 def test_the_table_has_a_row_for_each_comparison() -> None:
-    theirs = noisy(
-        6, 3, 0.0, draw=1
-    )  # equal gains in six seeds: p is 1 in 64, twice that with Holm
+    # Equal gains in six seeds: p is 1 in 64, twice that with Holm.
+    theirs = noisy(6, 3, 0.0, draw=1)
     found = compare({"theirs": theirs, "ours": theirs + 0.1, "twin": theirs + 0.1}, "ours", rng())
     frame = table(found)
     assert frame["against"].tolist() == ["theirs", "twin"]

@@ -49,16 +49,20 @@ def test_a_run_is_stored_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(panm, "PEERS", 8)
     monkeypatch.setattr(panm, "ROUNDS", 2)
     question = Question("images", "PANMGrad", base="digits", images=10, clusters=2)
-    job, store = (
-        job_of_question(question, (0,), panm.measure, "images 10", "PANMGrad", 1),
-        tmp_path / "peers.jsonl",
+    job = job_of_question(
+        question=question,
+        seeds=(0,),
+        measure=panm.measure,
+        row="images 10",
+        column="PANMGrad",
+        seconds=1,
     )
+    store = tmp_path / "peers.jsonl"
     [line] = carry_out(pending([(job, job.seeds)], []), store)
     assert read(store, [job]).runs == [json.loads(json.dumps(line))]
     assert len(line["neighbour_precision"]) == 3 and line["neighbour_precision"][0] is None
-    assert (
-        line["bytes"] > 0 and line["messages"] == 2 * 8 * 7
-    )  # two rounds in which everybody asks the seven others
+    # Two rounds in which everybody asks the seven others.
+    assert line["bytes"] > 0 and line["messages"] == 2 * 8 * 7
     assert not pending([(job, job.seeds)], read(store).runs)
 
 
@@ -99,8 +103,15 @@ def test_other_alphas_have_columns_of_their_own() -> None:
         len(names) == len(set(names))
         and "mnist, label swap, 2 clusters, PANMGrad, alpha 0" in names
     )
-    curves = {"accuracy": [0.9] * 100 + [0.8], "neighbour_precision": [0.5] * 100 + [1.0]}
-    results = [run_of(question), run_of(replace(question, alpha=0.5), 0, **curves)]
+    results = [
+        run_of(question),
+        run_of(
+            replace(question, alpha=0.5),
+            0,
+            accuracy=[0.9] * 100 + [0.8],
+            neighbour_precision=[0.5] * 100 + [1.0],
+        ),
+    ]
     first = panm_page.other_alphas(results).splitlines()[3].split(" | ")
     assert (
         "**90.0**<br>1.000 / 0.800" in first[1] and first[2] == "not run" and "**80.0**" in first[3]

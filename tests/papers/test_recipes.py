@@ -17,13 +17,13 @@ from papers.results_page import page
 from papers.tables_markdown import accuracies, mean_and_range, percent, seeds, share
 
 TINY = Setting(
-    "tiny",
-    "digits",
-    (("clients", 12),),
-    "mclr",
-    (),
-    0.1,
-    2,
+    row="tiny",
+    data="digits",
+    data_options=(("clients", 12),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
     epochs=1,
     rounds=3,
     cohort=4,
@@ -43,7 +43,18 @@ def test_every_cell_of_table_iii_is_there_once() -> None:
 
 def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
     figures = json.loads(
-        json.dumps(measure(Cell("III", TINY, "FedAvg", lambda m: FedAvg(), 50.0), 0))
+        json.dumps(
+            measure(
+                Cell(
+                    table="III",
+                    setting=TINY,
+                    column="FedAvg",
+                    method=lambda m: FedAvg(),
+                    published=50.0,
+                ),
+                0,
+            )
+        )
     )
     assert figures["row"] == "tiny" and figures["seed"] == 0 and figures["sizes"] == [12]
     assert 0 <= figures["final"] <= figures["best"] <= 1 and 1 <= figures["best_round"] <= 3
@@ -84,9 +95,12 @@ def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
     """The second row has no FedProx, so that nobody misses its seeds."""
     other = replace(TINY, row="other")
     cells = [
-        Cell("III", TINY, column, lambda m: FedAvg(), None) for column in ("FedAvg", "FedProx")
+        Cell(table="III", setting=TINY, column=column, method=lambda m: FedAvg(), published=None)
+        for column in ("FedAvg", "FedProx")
     ]
-    other_cell = Cell("III", other, "FedAvg", lambda m: FedAvg(), None)
+    other_cell = Cell(
+        table="III", setting=other, column="FedAvg", method=lambda m: FedAvg(), published=None
+    )
     results = [
         run_of("FedAvg", 0, 0.9, "tiny"),
         run_of("FedAvg", 1, 0.9, "tiny"),

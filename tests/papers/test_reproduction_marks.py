@@ -69,7 +69,8 @@ def test_the_mean_over_the_seeds_is_compared() -> None:
 
 
 def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_near() -> None:
-    near, far = line("IFCA, first client", 0.945), line("IFCA, first client", 0.97)
+    near = line("IFCA, first client", 0.945)
+    far = line("IFCA, first client", 0.97)
     found = marks(line("IFCA", 0.962), near)["IFCA"]
     assert (found.mark, found.cause) == (Mark.EXPLAINED, Cause.CODE)
     assert found.shown_by == "IFCA, first client: 94.5 (1 run)"
@@ -77,9 +78,8 @@ def test_a_cell_differs_by_the_authors_code_only_where_the_variant_with_it_is_ne
     assert marks(line("IFCA", 0.962))["IFCA"].mark == Mark.NOT_REPRODUCED
     assert marks(line("IFCA", 0.942), near)["IFCA"].mark == Mark.REPRODUCED
     assert marks(near)["IFCA"].mark == Mark.NOT_RUN
-    assert (
-        marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED
-    )  # a variant of another column
+    # A variant of another column.
+    assert marks(line("FeSEM", 0.915), near)["FeSEM"].mark == Mark.NOT_REPRODUCED
 
 
 def test_a_variant_as_in_the_authors_code_is_shown_and_not_counted() -> None:
@@ -142,8 +142,9 @@ def test_bytes_are_compared_as_multiples() -> None:
     def sent(
         column: str, clients: int, servers: int = 0, row: str = "MNIST, swap all"
     ) -> dict[str, Any]:
-        costs = {"bytes_down": clients, "bytes_up": clients, "bytes_servers": servers}
-        return line(column, None, row, "Fig. 6", **costs)
+        return line(
+            column, None, row, "Fig. 6", bytes_down=clients, bytes_up=clients, bytes_servers=servers
+        )
 
     results = [sent("FedAvg", 6000), sent("FlexCFL", 7560), sent("IFCA-MIG", 28464)]
     results += [sent("FlexCFL", 6600, row="FEMNIST, swap part")]
@@ -156,9 +157,8 @@ def test_bytes_are_compared_as_multiples() -> None:
         (n.row, n.column): n.seeds for n in relative_bytes([*results, dict(results[1], seed=1)])
     }
     assert (again["MNIST, swap all", "FlexCFL"], again["MNIST, swap all", "IFCA"]) == (2, 0)
-    assert (
-        numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED
-    )  # 14,700 / 13,200
+    # 14,700 / 13,200.
+    assert numbers["FEMNIST, swap part", "FlexCFL, eta_g 5, over FlexCFL"].mark == Mark.REPRODUCED
 
 
 # --- the share
@@ -206,7 +206,9 @@ def test_a_row_whose_data_cannot_be_handed_on_is_not_cpu_sized() -> None:
 
 
 UNAVAILABLE = {
-    "fedgroup-table3": "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be handed on)",
+    "fedgroup-table3": (
+        "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be handed on)"
+    ),
     "fedsim-table6": "Fed-Goodreads-RNN needs GloVe's vectors, which cannot be handed on.",
 }
 
@@ -231,7 +233,10 @@ def test_numbers_that_were_run_beyond_the_count_are_stated() -> None:
         line("FedProx", 0.90, "MNIST-CNN"),
         line("FedAvg", 0.5),
     ]
-    words = " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: 1 within 1.5 points, 1 unknown."
+    words = (
+        " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: "
+        "1 within 1.5 points, 1 unknown."
+    )
     assert not_cpu_sized({"flexcfl": runs}) == words
     assert words in reproduced_share.section({"flexcfl": runs})
     assert not_cpu_sized({"flexcfl": runs[2:]}) == ""
@@ -283,8 +288,7 @@ def test_further_seeds_of_what_differs_are_no_secret() -> None:
     agreeing = [{**line("FedAvg", 0.894), "seed": seed} for seed in range(5)]
     assert runs_by_outcome({"flexcfl": [*agreeing[:2], line("FedProx", 0.95)]}).startswith(
         " Further seeds were run first where a number differed: 1 of the 1 numbers within the "
-        "margin and 1 of the 1 "
-        "that differ have fewer than 5 runs."
+        "margin and 1 of the 1 that differ have fewer than 5 runs."
     )
     assert runs_by_outcome({"flexcfl": [*agreeing, line("FedProx", 0.95)]}) == ""
 
@@ -293,8 +297,7 @@ def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
     share = Share(40, 40, 40, reproduced=20, code=3, data=2, authors=1, spread=5, copy=2, unknown=7)
     assert in_other_words(share) == (
         "So 26 of 40 (65%) are within 1.5 points or have a cause that a run shows; with the "
-        "causes that our runs do "
-        "not contradict they are 33 (82.5%)."
+        "causes that our runs do not contradict they are 33 (82.5%)."
     )
     assert in_other_words(Share(63, 39)) == ""
 
@@ -353,13 +356,13 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
             *({**line("IFCA", best), "seed": seed} for seed, best in enumerate(ours)),
         ]
 
-    narrow, wide = (0.962, 0.961, 0.963, 0.962, 0.962), (0.93, 0.96, 0.97, 0.98, 0.99)
+    narrow = (0.962, 0.961, 0.963, 0.962, 0.962)
+    wide = (0.93, 0.96, 0.97, 0.98, 0.99)
     for ours in (narrow, wide, narrow[:4]):
         assert marks(*runs(*ours))["IFCA"].cause == Cause.SPREAD
     assert code_and_spread({"flexcfl": runs(*narrow)}) == (
         " 1 of these intervals is not ours but of runs with what the authors' code does; for 1 of "
-        "these numbers the "
-        "interval of ours does not hold the paper's number."
+        "these numbers the interval of ours does not hold the paper's number."
     )
     (row,) = (
         words
@@ -367,12 +370,10 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
         if "IFCA |" in words
     )
     assert row.split(" | ")[5] == "spread, of the variant"
-    assert "for 0 of these numbers" in code_and_spread(
-        {"flexcfl": runs(*wide)}
-    )  # ours may hold it as well
-    assert "for 0 of these numbers" in code_and_spread(
-        {"flexcfl": runs(*narrow[:4])}
-    )  # too few of ours to say
+    # Ours may hold it as well.
+    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})
+    # Too few of ours to say.
+    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})
     ours = [
         {**line("FedProx", best), "seed": seed}
         for seed, best in enumerate((0.95, 0.9, 0.97, 0.935, 0.95))

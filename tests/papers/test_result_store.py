@@ -1,4 +1,5 @@
-"""The store of runs: what is missing, what is kept, what is left out, and a store that was damaged."""
+"""The store of runs: what is missing, what is kept, what is left out,
+and a store that was damaged."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ from papers.result_store import (
 from tests.conftest import ROOT
 
 TINY = Setting(
-    "tiny",
-    "digits",
-    (("clients", 12),),
-    "mclr",
-    (),
-    0.1,
-    2,
+    row="tiny",
+    data="digits",
+    data_options=(("clients", 12),),
+    model="mclr",
+    model_options=(),
+    lr=0.1,
+    clusters=2,
     epochs=1,
     rounds=3,
     seeds=(0, 1),
@@ -56,10 +57,18 @@ def fake(cell: Cell, seed: int) -> dict[str, Any]:
     }
 
 
-def job(column: str = "FedAvg", setting: Setting = TINY, **options: Any) -> Job:
-    return job_of(
-        Cell("III", setting, column, lambda m: FedAvg(), **{"published": None, **options}), fake
+def job(
+    column: str = "FedAvg", setting: Setting = TINY, published: Any = None, **options: Any
+) -> Job:
+    cell = Cell(
+        table="III",
+        setting=setting,
+        column=column,
+        method=lambda m: FedAvg(),
+        published=published,
+        **options,
     )
+    return job_of(cell, fake)
 
 
 def run_all(jobs: list[Job], store: Path) -> list[dict[str, Any]]:
@@ -110,7 +119,15 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
 
 def test_a_store_that_cannot_be_written_is_told_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    never = Job("row", "column", (0,), {"row": "row"}, lambda seed: pytest.fail("run"), 1, str)
+    never = Job(
+        row="row",
+        column="column",
+        seeds=(0,),
+        key={"row": "row"},
+        measure=lambda seed: pytest.fail("run"),
+        seconds=1,
+        setting=str,
+    )
     with pytest.raises(StorageError, match="cannot write"):
         list(carry_out([(never, 0)], tmp_path / "file" / "paper.jsonl"))
 
@@ -155,7 +172,8 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_line_is_named_and_left_out(tmp_path: Path, damaged: bytes) -> None:
-    store, after = tmp_path / "paper.jsonl", text_of(job().run(1))
+    store = tmp_path / "paper.jsonl"
+    after = text_of(job().run(1))
     store.write_bytes(b"\n".join([WHOLE.encode(), damaged, after.encode()]) + b"\n")
     for stored in (read(store), read(store, [job()])):
         assert [line["seed"] for line in stored.runs] == [0, 1] and not stored.unknown
@@ -170,9 +188,8 @@ def test_each_damaged_line_has_its_number_and_what_it_was_is_run_again(tmp_path:
     store.write_text(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")
     assert read(store, [job()]).damaged == [f"{store}, line {number}" for number in (1, 3, 4)]
     assert [line["seed"] for line in run_all([job()], store)] == [1]
-    assert store.read_text().startswith(
-        f"nonsense\n{first}\n{second[:-5]}\n{{}}\n"
-    )  # nothing is deleted
+    # Nothing is deleted.
+    assert store.read_text().startswith(f"nonsense\n{first}\n{second[:-5]}\n{{}}\n")
 
 
 CHANGED = {
@@ -185,28 +202,28 @@ CHANGED = {
 
 @pytest.mark.parametrize("setting", CHANGED.values(), ids=CHANGED)
 def test_a_changed_recipe_does_not_show_old_runs(tmp_path: Path, setting: Setting) -> None:
-    store, changed = tmp_path / "paper.jsonl", job(setting=setting)
+    store = tmp_path / "paper.jsonl"
+    changed = job(setting=setting)
     run_all([job()], store)
     stored = read(store, [changed])
     assert not stored.runs and len(stored.unknown) == 2
     assert stored.left_out() == ["III, tiny, FedAvg: 2 runs of another setting"]
     assert len(run_all([changed], store)) == 2  # both are run again
-    assert (
-        len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2
-    )  # and the old recipe's are kept
+    # And the old recipe's are kept.
+    assert len(read(store, [changed]).runs) == len(read(store, [job()]).runs) == 2
 
 
 def test_a_corrected_cell_does_not_show_old_runs(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     run_all([job()], store)
     assert not read(store, [job(revision=1)]).runs
-    assert (
-        len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2
-    )  # these are not about the run
+    # These are not about the run.
+    assert len(read(store, [job(published=12.0, variant_of="FedProx")]).runs) == 2
 
 
 def test_a_run_on_the_draw_of_another_seed_is_unknown(tmp_path: Path) -> None:
-    in_turn, store = job(setting=replace(TINY, draws=(7, 9))), tmp_path / "paper.jsonl"
+    in_turn = job(setting=replace(TINY, draws=(7, 9)))
+    store = tmp_path / "paper.jsonl"
     run_all([in_turn], store)
     lines = [json.loads(line) for line in store.read_text().splitlines()]
     assert lines[0]["setting"] != lines[1]["setting"]
@@ -282,13 +299,13 @@ def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_pa
     def ask(images: int = 5, **fixed: Any) -> Job:
         question = Toy("found", images)
         return job_of_question(
-            question,
-            (0,),
-            lambda q, s: {"panel": q.panel, "images": 5, "seed": s},
-            "r",
-            "c",
-            1,
-            fixed,
+            question=question,
+            seeds=(0,),
+            measure=lambda q, s: {"panel": q.panel, "images": 5, "seed": s},
+            row="r",
+            column="c",
+            seconds=1,
+            fixed=fixed,
         )
 
     store = tmp_path / "paper.jsonl"
@@ -322,17 +339,15 @@ def test_the_page_names_what_is_left_out_and_shows_none_of_it(
     monkeypatch.setattr(program, "RESULTS", tmp_path)
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     program.write(tmp_path)
-    text, said = (tmp_path / "results.md").read_text(), capsys.readouterr().err
-    damaged, changed = (
-        f"{tmp_path}/fedgroup.jsonl, line 2: not a run, damaged",
-        "III, MNIST-MCLR, FedAvg: 1 run of another",
-    )
+    text = (tmp_path / "results.md").read_text()
+    said = capsys.readouterr().err
+    damaged = f"{tmp_path}/fedgroup.jsonl, line 2: not a run, damaged"
+    changed = "III, MNIST-MCLR, FedAvg: 1 run of another"
     assert "\nLeft out of every count and table:\n" in text
     assert f"* fedgroup: {damaged}\n" in text and f"* fedgroup: {changed} setting\n" in text
     assert damaged in said and changed in said
-    assert (
-        "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
-    )  # alone: the mean with the others would be 41.7
+    # Alone: the mean with the others would be 41.7.
+    assert "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
     for number in ("12.3", "23.4", "23.5", "56.4", "50.8", "41.7"):
         assert f"**{number}" not in text, number
     assert "**1 of " in text and "of the 1 that were run" in text

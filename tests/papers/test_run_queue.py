@@ -40,9 +40,8 @@ class Workbench:
     folder: Path
     clock: float = 0.0
     started: list[str] = field(default_factory=list)
-    stored: list[int] = field(
-        default_factory=list
-    )  # how many lines the store had when each run began
+    # How many lines the store had when each run began.
+    stored: list[int] = field(default_factory=list)
     failing: dict[str, BaseException] = field(default_factory=dict)
 
     def measure(self, row: str, seed: int) -> dict[str, Any]:
@@ -54,16 +53,18 @@ class Workbench:
         return {"row": row, "seed": seed, "seconds": SECONDS[row]}
 
     def job(self, row: str, seeds: tuple[int, ...], published: bool = True) -> Job:
-        measure: Callable[[int], dict[str, Any]] = lambda seed: self.measure(row, seed)  # noqa: E731
+        def measure(seed: int) -> dict[str, Any]:
+            return self.measure(row, seed)
+
         return Job(
-            row,
-            "method",
-            seeds,
-            {"row": row},
-            measure,
-            SECONDS[row],
-            lambda seed: f"of {row}",
-            published,
+            row=row,
+            column="method",
+            seeds=seeds,
+            key={"row": row},
+            measure=measure,
+            seconds=SECONDS[row],
+            setting=lambda seed: f"of {row}",
+            published=published,
         )
 
     @property
@@ -109,7 +110,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workbench:
         bench.job("B", (0, 1), published=False),
         bench.job("C", (0,)),
     )
-    toy = Table("toy", "Toy", "-", "-", jobs, lambda results: [])
+    toy = Table(
+        name="toy", title="Toy", statistic="-", rule="-", jobs=jobs, compare=lambda results: []
+    )
     monkeypatch.setattr(run_queue, "PAPERS", {"toy": Paper("toy", "Toy", (toy,))})
     monkeypatch.setattr(run_queue, "_pool", lambda workers: InThisProcess())
     monkeypatch.setattr(run_queue, "time", SimpleNamespace(monotonic=lambda: bench.clock))
@@ -356,7 +359,10 @@ def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
 
 
 BAD_ROWS = {
-    "femnist-mlcr": "no table and no row begins with 'femnist-mlcr'; did you mean 'FEMNIST-MCLR'? Nothing was run",
+    "femnist-mlcr": (
+        "no table and no row begins with 'femnist-mlcr'; "
+        "did you mean 'FEMNIST-MCLR'? Nothing was run"
+    ),
     "flexcfl-tabel3": "did you mean 'flexcfl-table3'",
     "": "no table and no row begins with ''; `fedkin reproduce` lists all tables. Nothing was run",
 }
@@ -493,11 +499,21 @@ def begin(
 def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    owners, cores = multiprocessing.get_context("spawn").Array("q", 3), {4, 6, 9}
-    assert begin(monkeypatch, owners, 11, set(), cores) == [{4}]
-    assert begin(monkeypatch, owners, 12, {11}, cores) == [{6}]
-    assert begin(monkeypatch, owners, 13, {12}, cores) == [{4}]  # 11 has ended
-    assert begin(monkeypatch, owners, 14, {12, 13}, cores) == [{9}]
+    owners = multiprocessing.get_context("spawn").Array("q", 3)
+    cores = {4, 6, 9}
+    assert begin(monkeypatch=monkeypatch, owners=owners, process=11, alive=set(), cores=cores) == [
+        {4}
+    ]
+    assert begin(monkeypatch=monkeypatch, owners=owners, process=12, alive={11}, cores=cores) == [
+        {6}
+    ]
+    # 11 has ended.
+    assert begin(monkeypatch=monkeypatch, owners=owners, process=13, alive={12}, cores=cores) == [
+        {4}
+    ]
+    assert begin(
+        monkeypatch=monkeypatch, owners=owners, process=14, alive={12, 13}, cores=cores
+    ) == [{9}]
     assert owners[:] == [13, 12, 14]
 
 
@@ -506,7 +522,9 @@ def test_one_process_or_more_than_cores_keep_to_none(
     monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     owners = multiprocessing.get_context("spawn").Array("q", processes)
-    assert begin(monkeypatch, owners, 11, set(), {0, 1}) == []
+    assert (
+        begin(monkeypatch=monkeypatch, owners=owners, process=11, alive=set(), cores={0, 1}) == []
+    )
     assert owners[:] == [0] * processes
 
 

@@ -17,9 +17,18 @@ from papers.recipe import Cell, Setting
 from papers.setting_digest import digest
 
 SETTING = Setting(
-    "row", "digits", (("clients", 8), ("alpha", 0.5)), "mlp", (("hidden", 16),), 0.1, 2, epochs=1
+    row="row",
+    data="digits",
+    data_options=(("clients", 8), ("alpha", 0.5)),
+    model="mlp",
+    model_options=(("hidden", 16),),
+    lr=0.1,
+    clusters=2,
+    epochs=1,
 )
-CELL = Cell("III", SETTING, "FedProx", lambda m: FedProx(mu=1.0), 90.0)
+CELL = Cell(
+    table="III", setting=SETTING, column="FedProx", method=lambda m: FedProx(mu=1.0), published=90.0
+)
 GROUPED = replace(CELL, method=lambda m: FedGroup(clusters=m))
 
 
@@ -33,20 +42,27 @@ def with_setting(**changes: Any) -> Cell:
 
 def test_equal_settings_have_equal_digests() -> None:
     again = Setting(
-        "row",
-        "digits",
-        (("clients", 8), ("alpha", 0.5)),
-        "mlp",
-        (("hidden", 16),),
-        0.1,
-        2,
+        row="row",
+        data="digits",
+        data_options=(("clients", 8), ("alpha", 0.5)),
+        model="mlp",
+        model_options=(("hidden", 16),),
+        lr=0.1,
+        clusters=2,
         epochs=1,
     )
-    assert known(CELL) == known(Cell("III", again, "FedProx", lambda m: FedProx(mu=1.0), 90.0))
-    swapped = (("alpha", 0.5), ("clients", 8))
     assert known(CELL) == known(
-        with_setting(data_options=swapped)
-    )  # the order of options says nothing
+        Cell(
+            table="III",
+            setting=again,
+            column="FedProx",
+            method=lambda m: FedProx(mu=1.0),
+            published=90.0,
+        )
+    )
+    swapped = (("alpha", 0.5), ("clients", 8))
+    # The order of options says nothing.
+    assert known(CELL) == known(with_setting(data_options=swapped))
 
 
 RUN_DIFFERENTLY = {
@@ -116,7 +132,8 @@ def test_what_is_run_alike_has_the_same_digest(cell: Cell) -> None:
 
 
 def test_a_seed_counts_by_its_draw_of_the_data_alone() -> None:
-    in_turn, own = with_setting(draws=(7, 9)), with_setting(draws=())
+    in_turn = with_setting(draws=(7, 9))
+    own = with_setting(draws=())
     assert known(in_turn, 0) == known(in_turn, 2) == known(with_setting(draws=(7,)), 5)
     assert known(in_turn, 0) != known(in_turn, 1) == known(own, 9)
     assert known(CELL, 0) == known(CELL, 1)  # one draw for all seeds

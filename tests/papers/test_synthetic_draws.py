@@ -25,15 +25,15 @@ from papers.synthetic_draws import (
     unmatched,
 )
 
-FEDGROUP, FEDSIM = ROWS[0], ROWS[1:]
+FEDGROUP = ROWS[0]
+FEDSIM = ROWS[1:]
 IDS = [f"{row.papers[0]} {row.name}" for row in ROWS]
 STORED = json.loads(draws.STORE.read_text(encoding="utf-8"))
 STORED_ROWS = [
     pytest.param(row, entry, id=name) for row, entry, name in zip(ROWS, STORED, IDS, strict=True)
 ]
-THREE_CLIENTS = np.array(
-    [[6, 4], [1, 3], [0, 1]]
-)  # of 15 samples, 6 + 3 + 1 have their client's most frequent label
+# Of 15 samples, 6 + 3 + 1 have their client's most frequent label.
+THREE_CLIENTS = np.array([[6, 4], [1, 3], [0, 1]])
 
 
 def test_a_draw_is_measured_as_by_hand() -> None:

@@ -42,13 +42,13 @@ def figures(
 ) -> dict[str, Any]:
     """Of a run with these final figures: four clients, two kinds."""
     data = FederatedData(
-        "four",
-        np.zeros((8, 1), np.float32),
-        np.zeros(8, np.int64),
-        2,
-        Ragged.of([np.array([i]) for i in range(4)]),
-        Ragged.of([np.array([i]) for i in range(4, 8)]),
-        np.array([0, 0, 1, 1]),
+        name="four",
+        x=np.zeros((8, 1), np.float32),
+        y=np.zeros(8, np.int64),
+        classes=2,
+        train=Ragged.of([np.array([i]) for i in range(4)]),
+        test=Ragged.of([np.array([i]) for i in range(4, 8)]),
+        true_clusters=np.array([0, 0, 1, 1]),
     )
     run = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, callbacks=fk.Progress(False)
@@ -129,9 +129,8 @@ def test_a_run_of_another_setting_is_named_and_not_shown(
         keep({**job.key, "seed": seed, "setting": setting, "accuracy": accuracy, "ari": 0.5}, store)
     page.write(store, tmp_path)
     text = (tmp_path / "benchmark-attacks.md").read_text()
-    assert (
-        "0.300 (n = 1)" in text and "0.800" not in text and "0.550" not in text
-    )  # nor the mean of both
+    # Nor the mean of both.
+    assert "0.300 (n = 1)" in text and "0.800" not in text and "0.550" not in text
     assert "1 run of another setting" in capsys.readouterr().err
 
 

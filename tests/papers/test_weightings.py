@@ -19,7 +19,9 @@ def runs(column: str, by_row: dict[str, float], table: str = "III") -> list[dict
     ]
 
 
-MNIST, SYNTHETIC, FEMNIST = flexcfl.MNIST.row, flexcfl.SYNTHETIC.row, flexcfl.FEMNIST.row
+MNIST = flexcfl.MNIST.row
+SYNTHETIC = flexcfl.SYNTHETIC.row
+FEMNIST = flexcfl.FEMNIST.row
 
 
 def three_columns() -> list[dict[str, Any]]:

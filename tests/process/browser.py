@@ -1,4 +1,5 @@
-"""A headless Chromium, spoken to through its debugging pipe: pages are opened, looked at and asked."""
+"""A headless Chromium, spoken to through its debugging pipe: pages are opened,
+looked at and asked."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ class Browser:
     it asked for."""
 
     def __init__(self, reading: int, writing: int) -> None:
-        self._reading, self._writing, self._left, self._number = reading, writing, b"", 0
+        self._reading = reading
+        self._writing = writing
+        self._left = b""
+        self._number = 0
         self._session: str | None = None
         self.errors: list[str] = []
         self.requests: list[str] = []
@@ -140,7 +144,8 @@ class Browser:
             self._left += more
         whole, _, self._left = self._left.partition(b"\0")
         reply = json.loads(whole)
-        method, of = reply.get("method"), reply.get("params", {})
+        method = reply.get("method")
+        of = reply.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.errors.append(str(of["exceptionDetails"]))
         if method == "Runtime.consoleAPICalled" and of["type"] in ("error", "warning", "assert"):
@@ -156,7 +161,8 @@ class Browser:
 def browsing() -> Iterator[Browser]:
     """A browser of one's own, gone at the end."""
     assert COMMAND
-    to_browser, from_browser = os.pipe(), os.pipe()
+    to_browser = os.pipe()
+    from_browser = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # the browser reads file descriptor 3 and writes to 4
         flags = (*_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank")

@@ -21,9 +21,8 @@ def differences(whole: Path, other: Path) -> list[str]:
         for name in exact
         if (whole / name).read_bytes() != (other / name).read_bytes()
     ]
-    last = {
-        path.parent: path for path in both if path.suffix == ".safetensors"
-    }.values()  # one in each folder
+    # One in each folder.
+    last = {path.parent: path for path in both if path.suffix == ".safetensors"}.values()
     return wrong + [
         f"{name} has other arrays"
         for name in last

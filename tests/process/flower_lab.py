@@ -33,7 +33,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fedkin.security.certificates import write_secret
 from tests.free_ports import free_ports, until
 
-SUPERLINK, CONNECTION, CLI = "superlink", "lab", "flwr"
+SUPERLINK = "superlink"
+CONNECTION = "lab"
+CLI = "flwr"
 TIMEOUT = 60.0  # seconds; on a quiet machine a process is ready in 3 to 6
 READY = {  # the log line of a program that is ready, with its number
     "flower-superlink": r"Uvicorn running on \S+:(\d+)",
@@ -41,13 +43,11 @@ READY = {  # the log line of a program that is ready, with its number
     "flwr": r"Successfully started run (\d+)",
 }
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
-FAST = {
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"
-}  # the only interval that Flower has a setting for
+# The only interval that Flower has a setting for.
+FAST = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5"}
 
-REMOVED = re.compile(
-    "^FLWR_|_proxy$", re.IGNORECASE
-)  # variables that would change Flower's connections
+# Variables that would change Flower's connections.
+REMOVED = re.compile("^FLWR_|_proxy$", re.IGNORECASE)
 
 
 class Ended(AssertionError):
@@ -55,7 +55,8 @@ class Ended(AssertionError):
 
     def __init__(self, name: str, code: int | None, log: str) -> None:
         super().__init__(f"{name} was not ready when it ended with {code}:\n{log}")
-        self.code, self.log = code, log
+        self.code = code
+        self.log = log
 
 
 class Refused(AssertionError):
@@ -72,7 +73,8 @@ class Lab:
     """
 
     def __init__(self, folder: Path, *, tls: bool = False) -> None:
-        self.folder, self.port = folder.resolve(), free_ports(1)[0]
+        self.folder = folder.resolve()
+        self.port = free_ports(1)[0]
         self.keys = Keys(self.folder / "keys") if tls else None
         self._commands: dict[str, list[str]] = {}
         self._started: dict[str, subprocess.Popen[bytes]] = {}
@@ -146,10 +148,10 @@ class Lab:
     def wait(self, run: int, timeout: float) -> str:
         """The status of a run that has finished. Raises AssertionError if it does not within so
         many seconds."""
-        streams, end = self._started[self._runs[run]], time.monotonic() + timeout
-        until(
-            lambda: streams.poll() is not None, timeout
-        )  # a status takes a process, this does not
+        streams = self._started[self._runs[run]]
+        end = time.monotonic() + timeout
+        # A status takes a process, this does not.
+        until(lambda: streams.poll() is not None, timeout)
         while not (status := self.status(run)).startswith("finished"):
             assert time.monotonic() < end, (
                 f"run {run} is {status} after {timeout} s:\n{self.output(run)}"
@@ -192,7 +194,8 @@ class Lab:
         return self._started[name].wait(2 * TIMEOUT)  # a SuperLink waits for readers of a run's log
 
     def restart(self, name: str) -> int:
-        """Start a process by its command, again or for the first time; the node id of a SuperNode."""
+        """Start a process by its command, again or for the first time;
+        the node id of a SuperNode."""
         return self._ready(name, self._start(name))
 
     def log(self, name: str) -> str:
@@ -251,7 +254,8 @@ class Lab:
     def _ready(self, name: str, offset: int) -> int:
         """Wait for its line in the log after ``offset`` bytes; the number in that line."""
         pattern = re.compile(READY[self._commands[name][0]])
-        path, process = self.folder / f"{name}.log", self._started[name]
+        path = self.folder / f"{name}.log"
+        process = self._started[name]
 
         def output() -> str:
             return path.read_bytes()[offset:].decode(errors="replace")
@@ -262,9 +266,11 @@ class Lab:
         raise Ended(name, process.poll(), output())
 
     def _environment(self, home: str) -> dict[str, str]:
-        """The environment of a process: this one's, without what would change Flower's connections."""
+        """The environment of a process: this one's,
+        without what would change Flower's connections."""
         inherited = {key: value for key, value in os.environ.items() if not REMOVED.search(key)}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"  # for Flower's programs
+        # For Flower's programs.
+        path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"
         return {**inherited, **QUIET, **FAST, "PATH": path, "FLWR_HOME": f"{self.folder}/{home}"}
 
     def _signal_all(self, name: str, only: str) -> None:
@@ -287,7 +293,8 @@ class Keys:
     """An authority, the SuperLink's certificate, and a key for each node, below ``folder``."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.authority = folder, folder / "ca.crt"
+        self.folder = folder
+        self.authority = folder / "ca.crt"
         folder.mkdir(parents=True)
         self._key = ec.generate_private_key(ec.SECP384R1())
         write_secret(
@@ -312,7 +319,8 @@ class Keys:
         return ["--ssl-ca-certfile", str(self.authority), *server, "--enable-supernode-auth"]
 
     def node(self, name: str) -> Path:
-        """The private key of a node, made on first use; the public one lies beside it, as ``.pub``."""
+        """The private key of a node, made on first use; the public one lies beside it,
+        as ``.pub``."""
         path = self.folder / name
         if not path.exists():
             key = ec.generate_private_key(ec.SECP384R1())

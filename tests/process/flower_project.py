@@ -80,6 +80,7 @@ def own_file(folder: Path, data: FederatedData, clients: Sequence[int]) -> dict[
     sizes = [len(indices) for indices in rows]
     client_id = np.repeat(np.repeat(np.arange(len(clients)), 2), sizes)
     split = np.repeat(["train", "test"] * len(clients), sizes)
-    path, everything = folder / f"clients-{clients[0]}.npz", np.concatenate(rows)
+    path = folder / f"clients-{clients[0]}.npz"
+    everything = np.concatenate(rows)
     np.savez(path, x=data.x[everything], y=data.y[everything], client_id=client_id, split=split)
     return {"name": "file", "path": str(path), "classes": data.classes}

@@ -80,7 +80,8 @@ def command(method: str, out: Path) -> list[str]:
 
 
 def whole(method: str, out: Path) -> float:
-    """Run it undisturbed; how long it took in seconds, the second time, with programs in the cache."""
+    """Run it undisturbed; how long it took in seconds, the second time,
+    with programs in the cache."""
     for _ in range(2):
         start = time.monotonic()
         shutil.rmtree(out, ignore_errors=True)
@@ -110,8 +111,10 @@ def killed(method: str, out: Path, seconds: float, chance: random.Random) -> int
 
 
 def drill(place: Path, kills: int, seed: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Each run: its method, how often it was killed, and how it differs from the undisturbed one."""
-    chance, done = random.Random(seed), 0
+    """Each run: its method, how often it was killed,
+    and how it differs from the undisturbed one."""
+    chance = random.Random(seed)
+    done = 0
     seconds = {method: whole(method, place / method) for method in METHODS}
     while done < kills:
         method = chance.choice(METHODS)
@@ -132,15 +135,15 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    place, kills, runs, wrong, start = (
-        Path(tempfile.mkdtemp(prefix="fedkin-")),
-        0,
-        0,
-        0,
-        time.monotonic(),
-    )
+    place = Path(tempfile.mkdtemp(prefix="fedkin-"))
+    kills = 0
+    runs = 0
+    wrong = 0
+    start = time.monotonic()
     for method, times, differing in drill(place, options.kills, options.seed):
-        kills, runs, wrong = kills + times, runs + 1, wrong + bool(differing)
+        kills = kills + times
+        runs = runs + 1
+        wrong = wrong + bool(differing)
         if differing:
             print(f"{method}, killed {times} times: {'; '.join(differing)}", flush=True)
         if runs % 20 == 0:

@@ -65,7 +65,7 @@ def main() -> None:
         ("machine", lambda: cluster.remove_node(second, allow_graceful=False)),
     ):
         start = time.perf_counter()
-        broken = run(METHODS["ifca"], data, model, engine, harm)
+        broken = run(method=METHODS["ifca"], data=data, model=model, engine=engine, harm=harm)
         more = time.perf_counter() - start - unharmed
         print(json.dumps({name: same(broken, expected["ifca"]), "seconds": more}), flush=True)
 

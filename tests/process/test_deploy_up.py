@@ -41,9 +41,8 @@ SETTINGS = [
 
 @pytest.fixture
 def trial(short_path: Path) -> Iterator[Path]:
-    folder = (
-        short_path / "fed"
-    )  # short, so that the system's list of sockets has the paths of the sites'
+    # Short, so that the system's list of sockets has the paths of the sites'.
+    folder = short_path / "fed"
     init(folder, 2, port=free_ports(1)[0], settings=SETTINGS)
     yield folder
     stop(parts(folder), 0.0)
@@ -112,7 +111,8 @@ def check_bits(folder: Path) -> None:
     data = fk.planted(
         base="digits", kind="label_permutation", clusters=2, samples=60, seed=3, clients=8
     )
-    method, local = fk.FlexCFL(clusters=2), config.work
+    method = fk.FlexCFL(clusters=2)
+    local = config.work
     last, _ = checkpoint.newest(folder / "run" / "checkpoints")
     assert last.round == ROUNDS and last.state.assignment[:2].min() >= 0
     pair = data.select(np.arange(2))

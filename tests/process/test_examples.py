@@ -1,4 +1,5 @@
-"""Every example runs by the commands of its README, ends in time, and leaves nothing that git sees."""
+"""Every example runs by the commands of its README, ends in time,
+and leaves nothing that git sees."""
 
 from __future__ import annotations
 
@@ -37,8 +38,17 @@ def checkout(tmp_path: Path) -> Path:
     )
     git(folder, "init", "--quiet")
     git(folder, "add", "--all")
-    author = ["-c", "user.name=tests", "-c", "user.email=tests@example.org"]
-    git(folder, *author, "commit", "--quiet", "--message", "the examples")
+    git(
+        folder,
+        "-c",
+        "user.name=tests",
+        "-c",
+        "user.email=tests@example.org",
+        "commit",
+        "--quiet",
+        "--message",
+        "the examples",
+    )
     return folder
 
 

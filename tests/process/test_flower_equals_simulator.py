@@ -18,11 +18,13 @@ from fedkin.run.folder import checkpoint
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
-ROUNDS, TIMEOUT = 2, 600.0
+ROUNDS = 2
+TIMEOUT = 600.0
+# With layers before the last, as FedPer needs them.
 MODEL: dict[str, Any] = {
     "name": "mlp",
     "hidden": 16,
-}  # with layers before the last, as FedPer needs them
+}
 SHARED = {**project.SHARED, "model": MODEL}
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
 OPTIONS: dict[str, dict[str, Any]] = {  # methods whose tasks travel in several ways
@@ -61,7 +63,9 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = {f"site-{k}": project.own_file(folder, data, [2 * k, 2 * k + 1]) for k in range(2)}
         lab.nodes(
             {
-                name: project.client(folder, name, [0, 1], file, SHARED)
+                name: project.client(
+                    folder=folder, name=name, clients=[0, 1], data=file, shared=SHARED
+                )
                 for name, file in files.items()
             }
         )
@@ -73,7 +77,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> None:
-    data, local = planted(), fk.SGD(epochs=2, batch_size=10, lr=0.1)
+    data = planted()
+    local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     method = registry.methods()[name](**OPTIONS[name])
     model = fk.models.mlp(data, hidden=MODEL["hidden"])
     simulated = fk.simulate(

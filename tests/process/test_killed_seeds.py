@@ -27,11 +27,12 @@ MOMENTS = [
     ("in a line", 13, ["0", "1"]),  # a record of the second seed
     ("in a checkpoint", 9, ["0", "1", "2"]),  # the very last
 ]
+# They hold seconds, or sums of such.
 NEVER_THE_SAME = {
     "timings.jsonl",
     "summary.json",
     "SHA256SUMS",
-}  # they hold seconds, or sums of such
+}
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,8 @@ SETTINGS = [
     ),
     *("peer.pause=0.05", "network.deadline=5.0", "network.zenoh=quick.json5"),
 ]
-PATIENCE = 180.0  # seconds; everything here takes a few on a quiet machine, and a busy disk can stop it for a minute
+# Seconds; everything here takes a few on a quiet machine, and a busy disk can stop it for a minute.
+PATIENCE = 180.0
 
 
 @dataclass
@@ -151,9 +152,8 @@ def test_one_is_killed_one_hangs_one_joins_and_the_rest_goes_on(
     assert peers[0].stops_asking(names[1]) and peers[2].stops_asking(names[1])
     assert peers[0].continues()
     peers[1].signal(signal.SIGCONT)
-    assert peers[0].receives_from(names[1]) and peers[1].receives_from(
-        names[0]
-    )  # taken back, and back
+    # Taken back, and back.
+    assert peers[0].receives_from(names[1]) and peers[1].receives_from(names[0])
 
     first = peers.pop(0)  # the one whose address all others were given
     first.signal(signal.SIGKILL)
@@ -163,9 +163,8 @@ def test_one_is_killed_one_hangs_one_joins_and_the_rest_goes_on(
     assert all(one.stops_asking(names[0]) and one.continues() for one in [*peers, late])
     age = first.last()["round"]
 
-    again = processes.start(
-        configs[0]
-    )  # it goes on where its disk has it, at most the round of the kill behind
+    # It goes on where its disk has it, at most the round of the kill behind.
+    again = processes.start(configs[0])
     assert again.continues() and peers[0].receives_from(names[0])
     rounds = [record["round"] for record in again.records()]
     assert rounds == list(range(1, len(rounds) + 1)) and len(rounds) > age
@@ -220,19 +219,16 @@ def test_the_second_of_one_name_stops_with_one_line(
 def test_members_with_certificates_and_one_without(
     tmp_path: Path, processes: PeerProcesses
 ) -> None:
-    settings = [
-        text for text in SETTINGS if not text.startswith("network.zenoh")
-    ]  # that file has the access rules
+    # That file has the access rules.
+    settings = [text for text in SETTINGS if not text.startswith("network.zenoh")]
     configs = federation(tmp_path / "ours", 3, tls=True, settings=settings)
     members = [processes.start(config) for config in configs[:2]]
     assert members[0].receives_from("peer-1") and members[1].receives_from("peer-0")
     plain = federation(tmp_path / "plain", 3)[2]
     known = configs[2].read_text().replace("tls/", "tcp/").split("connect = [")[1].split("]")[0]
     text = plain.read_text()
-    begin, end = (
-        text.index("connect = [") + len("connect = ["),
-        text.index("]", text.index("connect = [")),
-    )
+    begin = text.index("connect = [") + len("connect = [")
+    end = text.index("]", text.index("connect = ["))
     plain.write_text(text[:begin] + known + text[end:])
     stranger = processes.start(plain)
     assert stranger.continues(5)

@@ -75,7 +75,8 @@ def assert_both_refused(lines: list[str]) -> None:
 
 
 def test_sites_with_wrong_columns_are_seen_everywhere_and_the_run_ends(wards: Path) -> None:
-    """The sites are started one by one, as on other machines: their checks are not those of ``up``."""
+    """The sites are started one by one, as on other machines:
+    their checks are not those of ``up``."""
     up(wards, server=True)
     for part in parts(wards)[2:]:
         start(part, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(part.folder)], {})

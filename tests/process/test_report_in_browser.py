@@ -50,8 +50,16 @@ def federation(clients: int, name: str = "made up") -> FederatedData:
     x = (rng.normal(size=(len(y), 3)) + y[:, None]).astype(np.float32)
     rows = np.arange(len(y)).reshape(clients, 12)
     names = tuple(f"<img src=x onerror=alert({i})> & <b>{i}</b>" for i in range(clients))
-    parts = Ragged.of(list(rows[:, :9])), Ragged.of(list(rows[:, 9:]))
-    return FederatedData(name, x, y, 4, *parts, np.arange(clients) % 2, names)
+    return FederatedData(
+        name=name,
+        x=x,
+        y=y,
+        classes=4,
+        train=Ragged.of(list(rows[:, :9])),
+        test=Ragged.of(list(rows[:, 9:])),
+        true_clusters=np.arange(clients) % 2,
+        client_names=names,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +119,8 @@ def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bo
     picture = seen(browser)
     corner = float(picture[2, 2].mean())
     assert corner < 0.2 if dark else corner > 0.8
-    assert (
-        len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100
-    )  # not blank
+    # Not blank.
+    assert len(np.unique((255 * picture[::3, ::3]).astype(np.uint8).reshape(-1, 3), axis=0)) > 100
     quiet(browser, page)
 
 
@@ -145,7 +152,10 @@ def test_a_panel_where_nothing_happens_is_a_sentence(browser: Browser, tmp_path:
 
 
 def test_a_wide_table_is_a_list_on_a_phone(browser: Browser, page: Path) -> None:
-    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    hidden = (
+        "[...document.querySelectorAll('main > section > .table')].map((one) => "
+        "one.scrollWidth - one.clientWidth)"
+    )
     label = "getComputedStyle(document.querySelectorAll('table.list td')[1], '::before').content"
     browser.open(page, 390, 900)
     assert browser.evaluate(hidden) == [0] and browser.evaluate(label) == '"seeds"'
@@ -172,7 +182,8 @@ def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) 
 def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
     browser: Browser, tmp_path: Path
 ) -> None:
-    first, second = np.array([[0, 0, 1], [0, 1, 1]]), np.array([[0, 0, 1], [0, 0, 1]])
+    first = np.array([[0, 0, 1], [0, 1, 1]])
+    second = np.array([[0, 0, 1], [0, 0, 1]])
     runs = tuple(a_run(rows, seed=s, ari=[-0.4, 1.0]) for s, rows in enumerate((first, second)))
     page = fk.report(fk.RepeatedRuns(runs), tmp_path / "report.html")
     browser.open(page, fragment="#all")
@@ -184,7 +195,10 @@ def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
         "document.querySelector('#migrants table').textContent"
     )
     assert not browser.evaluate("document.querySelector('#migrants').hidden")
-    choose = "const one = document.querySelector('#run'); one.value = 1; one.dispatchEvent(new Event('change')); 0"
+    choose = (
+        "const one = document.querySelector('#run'); one.value = 1; "
+        "one.dispatchEvent(new Event('change')); 0"
+    )
     browser.evaluate(choose)
     assert browser.evaluate("document.querySelector('#migrants').hidden")
     quiet(browser, page)
@@ -202,14 +216,18 @@ def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Pa
     )
     file = tmp_path / "study.toml"
     file.write_text(
-        '[data]\nname = "digits"\n[model]\nname = "mclr"\n[local]\nepochs = 1\n[run]\nrounds = 1\ncohort = 3\n'
+        '[data]\nname = "digits"\n[model]\nname = "mclr"\n[local]\nepochs = 1\n'
+        "[run]\nrounds = 1\ncohort = 3\n"
         '[compare]\nseeds = 3\nmethods = ["fedavg", {name = "ifca", clusters = 2}]\n' + settings
     )
     fk.compare(file, out=folder)
     page = fk.report(folder)
     browser.open(page, 1280, 900)
     browser.wait("document.documentElement.dataset.ready !== undefined")
-    hidden = "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - one.clientWidth)"
+    hidden = (
+        "[...document.querySelectorAll('main > section > .table')].map((one) => "
+        "one.scrollWidth - one.clientWidth)"
+    )
     assert browser.evaluate(hidden) == [0, 0]
     assert browser.evaluate("document.querySelectorAll('main strong').length") >= 2
     quiet(browser, page)
@@ -342,9 +360,8 @@ def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None
         assert "<script>" in browser.evaluate("document.getElementById('log').textContent")
         (run_folder / "metrics.jsonl").write_text("".join(lines))
         browser.wait(f"{text}.includes('2 of 2')")
-        browser.wait(
-            "document.getElementById('report').contentDocument?.querySelector('h1')?.textContent.length > 3"
-        )
+        title = "document.getElementById('report').contentDocument?.querySelector('h1')"
+        browser.wait(f"{title}?.textContent.length > 3")
         server.shutdown()
         thread.join()
     browser.wait("document.getElementById('state').textContent.includes('has ended')")

@@ -20,7 +20,9 @@ from tests.free_ports import until
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
-TIMEOUT, SHARED_KEYS = 600.0, 2  # seconds; the stage of a client that has sealed its shares
+# seconds; the stage of a client that has sealed its shares.
+TIMEOUT = 600.0
+SHARED_KEYS = 2
 pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every message takes many
 
 
@@ -72,7 +74,8 @@ def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path
         "secret"
     ]
     assert said == {"sums": 1, "answered": 3, "clipped": 0, "unusable": 0, "lost": 0, "clear": []}
-    local, others = fk.SGD(epochs=2, batch_size=10, lr=0.1), data.select(np.arange(3))
+    local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
+    others = data.select(np.arange(3))
     expected = fk.simulate(
         fk.FedAvg(), others, fk.models.mclr(data), rounds=1, cohort=3, local=local
     )
@@ -97,14 +100,11 @@ def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Pat
         dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3
     )
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    quiet, local = (
-        fk.ClientDP(**{**privacy, "noise_multiplier": 0.0}),
-        fk.SGD(epochs=2, batch_size=10, lr=0.1),
-    )
+    quiet = fk.ClientDP(**{**privacy, "noise_multiplier": 0.0})
+    local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     exact = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet]
     )
     noise = last.state.models - exact.models
-    assert noise.std() == pytest.approx(
-        0.3 * 1.5**0.5 / 4, rel=0.1
-    )  # the killed one's update is a tenth of that
+    # The killed one's update is a tenth of that.
+    assert noise.std() == pytest.approx(0.3 * 1.5**0.5 / 4, rel=0.1)

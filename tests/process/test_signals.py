@@ -121,18 +121,19 @@ def test_no_process_of_several_jobs_outlives_its_parent(
     how: str, status: int, tmp_path: Path
 ) -> None:
     (tmp_path / "endless.py").write_text(METHOD)
-    command = [
-        "run",
-        *QUICK,
-        "run.seeds=2",
-        "method.name=endless:Endless",
-        "--jobs",
-        "2",
-        "--out",
-        "a run",
-    ]
     done = subprocess.run(
-        python(SIGNALLING, how, *command),
+        python(
+            SIGNALLING,
+            how,
+            "run",
+            *QUICK,
+            "run.seeds=2",
+            "method.name=endless:Endless",
+            "--jobs",
+            "2",
+            "--out",
+            "a run",
+        ),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path[1:]])},
         stdout=subprocess.DEVNULL,
@@ -144,6 +145,5 @@ def test_no_process_of_several_jobs_outlives_its_parent(
     workers = sorted(tmp_path.glob("*.here"))
     assert len(workers) == 2
     for worker in workers:
-        FileLock(worker.with_suffix(".lock")).acquire(
-            timeout=60
-        )  # the system frees it when the worker ends
+        # The system frees it when the worker ends.
+        FileLock(worker.with_suffix(".lock")).acquire(timeout=60)

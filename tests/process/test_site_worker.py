@@ -63,7 +63,7 @@ def sites(folder: Path) -> list[Path]:
     """The files of two sites."""
     own = {f"site-{k}": {**project.DATA, "clients": 2} for k in range(2)}
     configs = [
-        project.client(folder, name, [k], data, SHARED)
+        project.client(folder=folder, name=name, clients=[k], data=data, shared=SHARED)
         for k, (name, data) in enumerate(own.items())
     ]
     return [Path(config["config"]) for config in configs]
@@ -123,14 +123,15 @@ def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
     short_path: Path, site: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = sites(short_path)[0]
-    worker, request = SiteWorker(config, site.pid), RpcMessage({"operation": "no such task"})
+    worker = SiteWorker(config, site.pid)
+    request = RpcMessage({"operation": "no such task"})
     expected = from_parts(worker.reply(to_parts(request)))
     assert "no such task" in expected.header["failed"]
-    first, replies = worker_process(config), []
+    first = worker_process(config)
+    replies = []
     assert first is not None
-    assert until(
-        lambda: connections(config) == 1
-    )  # it has left the first message's connection, and listens
+    # It has left the first message's connection, and listens.
+    assert until(lambda: connections(config) == 1)
     os.kill(first, signal.SIGSTOP)
     thread = threading.Thread(
         target=lambda: replies.append(from_parts(worker.reply(to_parts(request))))
@@ -174,9 +175,8 @@ def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
     assert worker_process(config) is not None
     folder = worker_folder(config)
     folder.chmod(0o755)
-    assert (
-        said().header == kept.header and "others can enter" in caplog.text
-    )  # without it, in this process
+    # Without it, in this process.
+    assert said().header == kept.header and "others can enter" in caplog.text
     folder.chmod(0o700)
     process = worker_process(config)
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))

@@ -54,7 +54,8 @@ def cells_of(found: Comparison, place: int) -> list[str]:
 
 def test_a_row_is_means_with_scipys_intervals() -> None:
     told = row(comparison({"": CURVES}), "FedAvg")
-    last, top = [0.60, 0.61, 0.62], [0.62, 0.64, 0.63]
+    last = [0.60, 0.61, 0.62]
+    top = [0.62, 0.64, 0.63]
     for name, values in (
         ("final_accuracy", last),
         ("best_accuracy", top),
@@ -65,10 +66,8 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
             [np.mean(values), low, high]
         )
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
-    assert (told["bytes_down"], told["bytes_up"]) == (
-        2e6,
-        4e6,
-    )  # a run's: seed s has s + 1 millions down
+    # A run's: seed s has s + 1 millions down.
+    assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)
     assert cells_of(comparison({"": CURVES}), 0)[5] == "2.0 / 4.0"
 
 
@@ -153,9 +152,8 @@ def test_differences_are_told_by_setting_and_measure() -> None:
     first = table.loc[0]
     p = stats.ttest_rel([0.81, 0.83, 0.82], [0.60, 0.61, 0.62]).pvalue
     assert (first["method"], first["against"], first["measure"]) == ("IFCA", "FedAvg", "final")
-    assert first["p"] == pytest.approx(
-        p
-    )  # the other pairs have two seeds in common, so there is nothing to adjust for
+    # The other pairs have two seeds in common, so there is nothing to adjust for.
+    assert first["p"] == pytest.approx(p)
     assert first["difference"] == pytest.approx(0.21)
     best = found.differences("best").set_index(["setting", "method", "against"])["difference"]
     assert best.to_dict()["a", "IFCA", "FedAvg"] == pytest.approx(
@@ -334,9 +332,10 @@ def test_numbers_are_those_of_the_table() -> None:
 def test_bold_is_the_best_and_what_does_not_differ_significantly(measure: str, place: int) -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
-    bold = {line[0]: [i for i, cell in enumerate(line) if "**" in cell] for line in markdown_table(
-        comparison_tables.markdown(found, measure)
-    )[2:]}  # fmt: skip
+    bold = {
+        line[0]: [i for i, cell in enumerate(line) if "**" in cell]
+        for line in markdown_table(comparison_tables.markdown(found, measure))[2:]
+    }
     assert bold == {"FedAvg": [], "IFCA": [place], "near": [place]}
     latex = {
         line.split(" & ")[0]: r"\textbf" in line
@@ -387,9 +386,8 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     found = comparison({"none": CURVES, "alie": CURVES, "ipm": CURVES})
     assert comparison_tables.heads(found)[-1] == "seconds"
     found = under_attack(found, "alie", {"FedAvg": 0.4, "IFCA": 0.7, "FedProx": 0.5})
-    assert not [
-        line for line in comparison_tables.findings(found) if "attacks" in line
-    ]  # one has no worst
+    # One has no worst.
+    assert not [line for line in comparison_tables.findings(found) if "attacks" in line]
     found = under_attack(found, "ipm", {"FedAvg": 0.1, "IFCA": 0.9, "FedProx": 0.4})
     assert comparison_tables.heads(found)[-4:] == HONEST_HEADS
     told = row(found, "IFCA", "ipm")
@@ -500,12 +498,8 @@ def test_latex_is_balanced_whatever_labels_hold() -> None:
     assert lines.index(r"\end{tabular}") == lines.index(r"\bottomrule") + 1
     after = lines[lines.index(r"\end{tabular}") + 1 :]
     assert after and all(line.startswith("%") for line in after)
-    assert [line.startswith(" & ") for line in body[1:]] == [
-        False,
-        True,
-        False,
-        True,
-    ]  # a setting is told once
+    # A setting is told once.
+    assert [line.startswith(" & ") for line in body[1:]] == [False, True, False, True]
 
 
 def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
@@ -578,9 +572,13 @@ def test_more_methods_than_colours(tmp_path: Path) -> None:
     found = comparison({"": nine})
     (axes,) = comparison_figure.draw(found).axes
     looks = [
-        (line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern)
+        (
+            line.get_color(),
+            str(line.get_linestyle()),
+            line._unscaled_dash_pattern,  # pyright: ignore
+        )
         for line in axes.lines
-    ]  # pyright: ignore
+    ]
     assert len(axes.lines) == 9 and len({str(look) for look in looks}) == 9
     comparison_tables.write(found, tmp_path)
     image = Image.open(io.BytesIO((tmp_path / "figure.png").read_bytes()))

@@ -104,7 +104,8 @@ def test_a_report_is_made_again_when_the_run_is_further_and_not_all_the_time(
 ) -> None:
     now = [0.0]
     page = LivePage(unfinished, clock=lambda: now[0])
-    first, version = page.report(), page.status()["version"]
+    first = page.report()
+    version = page.status()["version"]
     assert page.report() is first
     lines = (unfinished / "metrics.jsonl").read_text().splitlines(keepends=True)
     (unfinished / "metrics.jsonl").write_text(

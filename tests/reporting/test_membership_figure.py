@@ -15,7 +15,8 @@ from fedkin.run.metrics.membership import by_largest_share, memberships
 
 @pytest.fixture(scope="module")
 def run(tiny: FederatedData, tmp_path_factory: pytest.TempPathFactory) -> fk.Run:
-    local, out = fk.SGD(epochs=1, batch_size=5, lr=0.5), tmp_path_factory.mktemp("soft") / "run"
+    local = fk.SGD(epochs=1, batch_size=5, lr=0.5)
+    out = tmp_path_factory.mktemp("soft") / "run"
     return fk.simulate(
         fk.FedEM(clusters=2),
         tiny,
@@ -44,7 +45,12 @@ def test_clients_are_ordered_by_cluster_and_share() -> None:
 
 def test_every_client_is_a_full_bar(run: fk.Run) -> None:
     axes = draw(run).axes[0]
-    heights = np.array([[bar.get_height() for bar in bars] for bars in axes.containers])  # type: ignore[attr-defined]
+    heights = np.array(
+        [
+            [bar.get_height() for bar in bars]  # type: ignore[attr-defined]
+            for bars in axes.containers
+        ]
+    )
     assert heights.shape == (2, (run.assignment >= 0).sum())
     np.testing.assert_allclose(heights.sum(axis=0), 1, rtol=1e-6)
 

@@ -19,7 +19,12 @@ def federation(sizes: list[int]) -> FederatedData:
     y = np.arange(sum(sizes)) % 2
     empty = Ragged.of([rows[0][:0]] * len(sizes))
     return FederatedData(
-        "some $ data", np.zeros((len(y), 1), np.float32), y, 2, Ragged.of(rows), empty
+        name="some $ data",
+        x=np.zeros((len(y), 1), np.float32),
+        y=y,
+        classes=2,
+        train=Ragged.of(rows),
+        test=empty,
     )
 
 

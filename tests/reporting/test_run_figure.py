@@ -35,7 +35,14 @@ def finished(method: Any, name: str, plan: Plan, against: dict[str, Run] | None 
         "method": {"name": name},
     }
     config["run"] = {"cohort": plan.cohort, "seed": plan.seed, "rounds": plan.rounds}
-    return Run(Description(config), track.records, track.state, pd.DataFrame(), 0.0, against or {})
+    return Run(
+        config=Description(config),
+        records=track.records,
+        state=track.state,
+        clients=pd.DataFrame(),
+        seconds=0.0,
+        against=against or {},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -138,11 +145,12 @@ def test_clusters_may_become_more(both: Run) -> None:
         )
         for at in (3.5, 7.5, 10.5)
     ]
+    # The cluster of each of eight clients, from below.
     assert shown == [
         "00000000",
         "00000111",
         "00000122",
-    ]  # the cluster of each of eight clients, from below
+    ]
     assert {text.get_text() for text in axes.texts} >= {"5", "1", "2"}
 
 

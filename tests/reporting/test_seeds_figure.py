@@ -64,7 +64,8 @@ def test_lines_are_means_and_bands_their_intervals() -> None:
 
 def test_gains_are_means_and_bands_their_intervals() -> None:
     figure = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS, "fedprox": np.array(THEIRS) + 0.05}))
-    axes, gain = panel(figure, "Gain of FedGroup"), 100 * (np.array(OURS) - np.array(THEIRS))
+    axes = panel(figure, "Gain of FedGroup")
+    gain = 100 * (np.array(OURS) - np.array(THEIRS))
     assert drawn(axes, gain.mean(axis=0)) and drawn(axes, gain.mean(axis=0) - 5)
     low, high = stats.t.interval(0.95, 3, gain[:, 3].mean(), stats.sem(gain[:, 3]))
     ends = [y for x, y in np.asarray(bands(axes)[0].get_paths()[0].vertices) if x == 3]
@@ -94,12 +95,12 @@ def test_one_method_has_one_panel() -> None:
 
 
 def test_rounds_without_a_score_are_passed_over() -> None:
-    ours, theirs = np.array(OURS), np.array(THEIRS)
+    ours = np.array(OURS)
+    theirs = np.array(THEIRS)
     ours[:, 2] = theirs[:, 2] = np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
-    assert drawn(
-        panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0)
-    )  # joined, or nothing would be seen
+    # Joined, or nothing would be seen.
+    assert drawn(panel(figure, "Test accuracy"), ours[:, [0, 1, 3]].mean(axis=0))
     assert drawn(
         panel(figure, "Gain of FedGroup"), 100 * (ours - theirs)[:, [0, 1, 3]].mean(axis=0)
     )
@@ -109,8 +110,10 @@ def test_rounds_without_a_score_are_passed_over() -> None:
 def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
     """Rounds that one seed of one method lacks are left out of the difference, and do not turn its
     sign."""
-    ours, theirs = np.array(OURS), np.array(THEIRS)
-    ours[0, 1], theirs[1, 2] = np.nan, np.nan
+    ours = np.array(OURS)
+    theirs = np.array(THEIRS)
+    ours[0, 1] = np.nan
+    theirs[1, 2] = np.nan
     figure = draw(by_hand({"fedgroup": ours, "fedavg": theirs}))
     assert np.asarray(panel(figure, "Gain of FedGroup").lines[0].get_xdata()).tolist() == [0, 3]
 
@@ -124,8 +127,10 @@ def test_what_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -
 
 def test_a_method_that_is_never_complete_is_pale_in_a_comparison() -> None:
     axes = new_figure(4.0, 3.0).subplots()
-    never, whole = np.full((1, 3), np.nan), np.array([[0.1, 0.2, 0.3]])
-    curves, pale = {"A": whole, "B": never}, np.array([[np.nan, 0.5, 0.6]])
+    never = np.full((1, 3), np.nan)
+    whole = np.array([[0.1, 0.2, 0.3]])
+    curves = {"A": whole, "B": never}
+    pale = np.array([[np.nan, 0.5, 0.6]])
     accuracies(axes, curves, incomplete={"A": whole, "B": pale})
     first, second = axes.lines
     assert first.get_alpha() == 1 and second.get_alpha() == 0.4

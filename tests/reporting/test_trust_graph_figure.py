@@ -34,7 +34,8 @@ def unknown() -> fk.Run:
 
 
 def lines(figure_or_axes: object) -> list[LineCollection]:
-    return [c for c in figure_or_axes.collections if isinstance(c, LineCollection)]  # type: ignore[attr-defined]
+    collections = figure_or_axes.collections  # type: ignore[attr-defined]
+    return [collection for collection in collections if isinstance(collection, LineCollection)]
 
 
 def test_the_circle_tells_right_from_wrong() -> None:
@@ -88,7 +89,8 @@ def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(
 ) -> None:
     """No lower panel, no orange lines, though the same peers trust across what they look like to be
     kinds."""
-    kept, kind = trust_over_time(unknown.records, len(unknown.assignment)), unknown.assignment
+    kept = trust_over_time(unknown.records, len(unknown.assignment))
+    kind = unknown.assignment
     np.testing.assert_array_equal(kept[6], trust_over_time(run.records, len(run.assignment))[6])
     assert any((trust & (kind[:, None] != kind)).any() for trust in kept.values())
     axes = draw(unknown).axes

@@ -78,7 +78,14 @@ def a_run(
     }
     state = State(np.zeros((clusters, 2), np.float32), assignments[-1].astype(np.int64))
     clients = pd.DataFrame({"client": np.arange(assignments.shape[1])})
-    return Run(Description(config), told, state, clients, 1.5, migrations=moves)
+    return Run(
+        config=Description(config),
+        records=told,
+        state=state,
+        clients=clients,
+        seconds=1.5,
+        migrations=moves,
+    )
 
 
 def unfinished(run: Run, folder: Path) -> Path:

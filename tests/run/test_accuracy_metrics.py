@@ -114,7 +114,9 @@ def test_discrepancy_by_both_definitions() -> None:
 def test_training_record_of_fake_clients() -> None:
     world = fake_world(clients=4, silent=frozenset({0}), garbage=frozenset({1}))
     instrumented = InstrumentedWorld(world)
-    models, clients, model_index = np.zeros((1, 3), np.float32), np.arange(4), np.zeros(4, np.int64)
+    models = np.zeros((1, 3), np.float32)
+    clients = np.arange(4)
+    model_index = np.zeros(4, np.int64)
     reply = train(instrumented, models, clients, model_index, reduce=True, stream=Stream(0))
     state = State(models + reply.update, np.zeros(4, np.int64))
     record = training_record(instrumented.observations, state)
@@ -266,9 +268,8 @@ def test_ledger_record_keeps_scoring_apart() -> None:
 
 def test_what_is_not_finite_becomes_null() -> None:
     assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
-    assert (
-        weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0
-    )  # weight nothing, say nothing
+    # Weight nothing, say nothing.
+    assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0
     assert weighted_mean(np.zeros(0), np.zeros(0, np.int64)) is None
     assert (
         json.loads(json.dumps(discrepancy_record(np.array([math.inf])), allow_nan=False))[

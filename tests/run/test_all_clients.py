@@ -205,7 +205,9 @@ def test_clients_that_shall_have_no_cluster_stay_out() -> None:
 
 
 def test_real_clients_are_not_asked() -> None:
-    data, model, transport = clustered_data(), model_of(), MemoryTransport()
+    data = clustered_data()
+    model = model_of()
+    transport = MemoryTransport()
     for client in range(data.clients):
         transport.join(client, node_of(f"site-{client}", [client], data, model))
     world = remote(transport, data, model)

@@ -28,11 +28,17 @@ def toy_state(seed: int = 0) -> ToyState:
 
 def test_what_messages_weigh_is_kept_where_there_were_any(tmp_path: Path) -> None:
     """A checkpoint of a simulation has no such entry, and one without it can be read."""
-    simulated, weighed = (
-        Checkpoint(0, toy_state(), {"train": 4}, {}, 0.0),
-        ({"hello": 7, "train": 20}, {"train": 9}),
+    simulated = Checkpoint(round=0, state=toy_state(), down={"train": 4}, up={}, seconds=0.0)
+    deployed = Checkpoint(
+        round=1,
+        state=toy_state(),
+        down={"train": 4},
+        up={},
+        seconds=0.0,
+        memory={},
+        measured_down={"hello": 7, "train": 20},
+        measured_up={"train": 9},
     )
-    deployed = Checkpoint(1, toy_state(), {"train": 4}, {}, 0.0, {}, *weighed)
     for one in (simulated, deployed):
         path = checkpoint.save(tmp_path, one, "run")
         found, _ = checkpoint.newest(tmp_path)
@@ -50,7 +56,12 @@ def kept(round: int, seed: int = 0) -> Checkpoint:
         "watch": np.array([0.5, -1]),
     }
     return Checkpoint(
-        round, toy_state(seed), {"train": 10, "scoring.evaluate": 3}, {"train": 4}, 1.5, memory
+        round=round,
+        state=toy_state(seed),
+        down={"train": 10, "scoring.evaluate": 3},
+        up={"train": 4},
+        seconds=1.5,
+        memory=memory,
     )
 
 
@@ -89,7 +100,11 @@ def test_arrays_of_options_are_kept_by_section(tmp_path: Path) -> None:
 
 def test_memory_may_be_called_like_a_part_of_the_state(tmp_path: Path) -> None:
     mine = {"models": np.zeros(2), "assignment": np.arange(9), "memory/models": np.ones(1)}
-    checkpoint.save(tmp_path, Checkpoint(3, toy_state(), {}, {}, 0.0, mine), "run")
+    checkpoint.save(
+        tmp_path,
+        Checkpoint(round=3, state=toy_state(), down={}, up={}, seconds=0.0, memory=mine),
+        "run",
+    )
     found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
     assert found is not None
     np.testing.assert_array_equal(found.state.models, toy_state().models)
@@ -116,14 +131,20 @@ def test_the_best_round_and_the_reason_of_an_early_end_come_back(tmp_path: Path)
 
 
 def test_nothing_to_remember_is_nothing_kept(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, Checkpoint(3, toy_state(), {}, {}, 0.0), "run")
+    checkpoint.save(
+        tmp_path, Checkpoint(round=3, state=toy_state(), down={}, up={}, seconds=0.0), "run"
+    )
     found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
     assert found is not None and found.memory == {}
 
 
 def test_memory_in_column_order_is_kept_too(tmp_path: Path) -> None:
     kept = {"counts": np.asfortranarray(np.arange(12).reshape(3, 4))[:, ::2]}
-    checkpoint.save(tmp_path, Checkpoint(0, toy_state(), {}, {}, 0.0, kept), "run")
+    checkpoint.save(
+        tmp_path,
+        Checkpoint(round=0, state=toy_state(), down={}, up={}, seconds=0.0, memory=kept),
+        "run",
+    )
     found = checkpoint.load(tmp_path, "run", clients=4, parameters=3)
     assert found is not None
     np.testing.assert_array_equal(found.memory["counts"], kept["counts"])
@@ -132,7 +153,11 @@ def test_memory_in_column_order_is_kept_too(tmp_path: Path) -> None:
 def test_views_and_column_order_are_kept_too(tmp_path: Path) -> None:
     models = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(3, 4))[:, ::2]
     checkpoint.save(
-        tmp_path, Checkpoint(0, State(models, np.arange(6)[::2] // 2), {}, {}, 0.0), "run"
+        tmp_path,
+        Checkpoint(
+            round=0, state=State(models, np.arange(6)[::2] // 2), down={}, up={}, seconds=0.0
+        ),
+        "run",
     )
     found = checkpoint.load(tmp_path, "run", 3, 2)
     assert found is not None
@@ -284,7 +309,7 @@ def test_all_damaged_is_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     ],
 )
 def test_impossible_states_are_refused(tmp_path: Path, state: State, reason: str) -> None:
-    checkpoint.save(tmp_path, Checkpoint(1, state, {}, {}, 0.0), "run")
+    checkpoint.save(tmp_path, Checkpoint(round=1, state=state, down={}, up={}, seconds=0.0), "run")
     with pytest.raises(CheckpointError, match=reason):
         checkpoint.load(tmp_path, "run", 4, 3)
 
@@ -296,7 +321,9 @@ def test_a_state_must_be_arrays(tmp_path: Path) -> None:
 
     loose = Loose(np.zeros((1, 3), np.float32), np.zeros(4, np.int64), "hello")
     with pytest.raises(MethodError, match=r"Loose\.note must be a NumPy array .* got str"):
-        checkpoint.save(tmp_path, Checkpoint(1, loose, {}, {}, 0.0), "run")
+        checkpoint.save(
+            tmp_path, Checkpoint(round=1, state=loose, down={}, up={}, seconds=0.0), "run"
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -307,7 +334,11 @@ def test_the_memory_of_many_clients_is_stored_in_few_bytes(tmp_path: Path) -> No
         "cluster_metrics_shift_since": np.full(many, -1),
         "clients/counts": np.zeros((many, 10), np.int32),
     }
-    path = checkpoint.save(tmp_path, Checkpoint(3, state, {}, {}, 1.0, memory), "run")
+    path = checkpoint.save(
+        tmp_path,
+        Checkpoint(round=3, state=state, down={}, up={}, seconds=1.0, memory=memory),
+        "run",
+    )
     assert path.stat().st_size < 200_000
     back = checkpoint.load(tmp_path, "run", many, 3)
     assert back is not None and np.array_equal(back.state.assignment, state.assignment)

@@ -85,9 +85,8 @@ def test_a_client_without_training_samples_is_named() -> None:
 
 
 def test_a_client_whose_batch_fails_is_named() -> None:
-    few = ~(
-        (NAMES == 3) & (np.arange(60) > 14)
-    )  # client 3 has 3 samples, so that a batch of 2 leaves one
+    # Client 3 has 3 samples, so that a batch of 2 leaves one.
+    few = ~((NAMES == 3) & (np.arange(60) > 14))
     federated = fk.data.from_arrays(
         samples()[few], (np.arange(60) % 2)[few], clients=NAMES[few], test=0
     )

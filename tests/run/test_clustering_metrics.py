@@ -21,7 +21,9 @@ class History:
     clients: int
 
     def __post_init__(self) -> None:
-        self.metrics, self.round, self.records = ClusterMetrics(self.clients), -1, []
+        self.metrics = ClusterMetrics(self.clients)
+        self.round = -1
+        self.records = []
 
     def then(
         self,
@@ -42,8 +44,16 @@ class History:
         )
         reachable = np.setdiff1d(ids, gone)
         detections = None if detected is None else np.isin(ids, detected)
-        measured = (np.array(assignment), reachable, truth, detections, np.isin(ids, placed or ()))
-        self.records.append(self.metrics.record(self.round, *measured))
+        self.records.append(
+            self.metrics.record(
+                round=self.round,
+                assignment=np.array(assignment),
+                reachable=reachable,
+                truth=truth,
+                detected=detections,
+                placed=np.isin(ids, placed or ()),
+            )
+        )
         return self.records[-1]
 
 
@@ -58,6 +68,7 @@ MOVES = (
     "shifts_detected_true",
     "detection_delay_sum",
 )
+NEWCOMERS = ("newcomers_matched", "newcomer_delay_sum")
 ANSWERS = ("true_cluster_changes", "changes_recovered", "recovery_delay_sum")
 MIGRATIONS = ("migrations", "migrations_correct")
 
@@ -121,7 +132,8 @@ def test_several_moves_before_a_notice_are_one() -> None:
 
 
 def test_assigned_shifts_are_those_of_clients_with_a_cluster() -> None:
-    """Client 1 is only placed in the round in which it moves, client 2 is cold, client 3 is gone."""
+    """Client 1 is only placed in the round in which it moves, client 2 is cold,
+    client 3 is gone."""
     history = History(4)
     history.then([0, UNASSIGNED, UNASSIGNED, 0])
     record = history.then([0, 0, UNASSIGNED, 0], shifted=[0, 1, 2, 3], gone=[3])
@@ -168,7 +180,8 @@ def test_a_wait_ends_without_a_notice_when_the_client_is_placed_anew() -> None:
 
 
 def test_a_migration_into_the_wrong_cluster_answers_nothing() -> None:
-    history, true_clusters = History(7), [0, 0, 0, 1, 1, 2, 2]
+    history = History(7)
+    true_clusters = [0, 0, 0, 1, 1, 2, 2]
     history.then(true_clusters, true_clusters)
     changed = [0, 0, 2, 1, 1, 2, 2]
     assert of(history.then([0, 0, 1, 1, 1, 2, 2], changed), *MIGRATIONS, *ANSWERS) == [
@@ -200,7 +213,8 @@ def test_a_migration_into_the_wrong_cluster_answers_nothing() -> None:
 
 
 def test_a_kind_that_changes_twice_is_two_events_and_one_answer() -> None:
-    history, homes = History(7), [0, 0, 1, 1, 2, 2]
+    history = History(7)
+    homes = [0, 0, 1, 1, 2, 2]
     history.then([*homes, 0], [*homes, 0])
     assert of(history.then([*homes, 0], [*homes, 1]), *ANSWERS) == [1, 0, 0]
     assert of(history.then([*homes, 0], [*homes, 1]), *ANSWERS) == [0, 0, 0]
@@ -221,7 +235,8 @@ def test_a_change_that_asks_for_nothing_is_answered_at_once() -> None:
 
 
 def test_a_split_counts_the_clients_that_get_the_new_id() -> None:
-    history, true_clusters = History(5), [0, 0, 0, 1, 1]
+    history = History(5)
+    true_clusters = [0, 0, 0, 1, 1]
     assert of(history.then([0, 0, 0, 0, 0], true_clusters), "matched_share", "mismatched") == [
         3 / 5,
         2,
@@ -263,34 +278,36 @@ def test_every_kind_has_at_most_one_home_and_every_cluster_is_home_to_at_most_on
 
 
 def test_a_newcomer_that_settles_late() -> None:
-    history, true_clusters, names = (
-        History(5),
-        [0, 0, 1, 1, 1],
-        ("newcomers_matched", "newcomer_delay_sum"),
-    )
+    history = History(5)
+    true_clusters = [0, 0, 1, 1, 1]
     assert of(
-        history.then([0, 0, 1, 1, UNASSIGNED], true_clusters), *names, "matched_share", "mismatched"
-    ) == [
-        4,
-        0,
-        1.0,
-        0,
-    ]
+        history.then([0, 0, 1, 1, UNASSIGNED], true_clusters),
+        *NEWCOMERS,
+        "matched_share",
+        "mismatched",
+    ) == [4, 0, 1.0, 0]
     # Its data move before it has a cluster, and in the round in which it gets one: nothing that it
     # could notice.
     assert of(
         history.then([0, 0, 1, 1, UNASSIGNED], true_clusters, shifted=[4]),
         "data_shifts",
         "data_shifts_new",
-    ) == [
+    ) == [1, 0]
+    placed = history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4], detected=[4])
+    assert of(placed, "migrations", "stability", *NEWCOMERS, *MOVES) == [
+        0,
+        1.0,
+        0,
+        0,
         1,
         0,
+        1,
+        0,
+        0,
     ]
-    placed = history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4], detected=[4])
-    assert of(placed, "migrations", "stability", *names, *MOVES) == [0, 1.0, 0, 0, 1, 0, 1, 0, 0]
-    assert of(history.then([0, 0, 1, 1, 0], true_clusters), *names, "mismatched") == [0, 0, 1]
+    assert of(history.then([0, 0, 1, 1, 0], true_clusters), *NEWCOMERS, "mismatched") == [0, 0, 1]
     settled = history.then([0, 0, 1, 1, 1], true_clusters)
-    assert of(settled, *names, *MIGRATIONS, *ANSWERS) == [1, 2, 1, 1, 0, 0, 0]
+    assert of(settled, *NEWCOMERS, *MIGRATIONS, *ANSWERS) == [1, 2, 1, 1, 0, 0, 0]
     assert summary(history.records)["newcomer_delay"] == 2 / 5
 
 
@@ -301,16 +318,14 @@ def test_a_kind_that_changes_without_a_cluster_is_no_event() -> None:
 
 
 def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
-    history, true_clusters = History(5), [0, 0, 1, 1, 1]
+    history = History(5)
+    true_clusters = [0, 0, 1, 1, 1]
     history.then([0, 0, 1, 1, 0], [0, 0, 1, 1, 0])
     assert of(
         history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4]),
         "data_shifts_new",
         "true_cluster_changes",
-    ) == [
-        1,
-        1,
-    ]
+    ) == [1, 1]
     lost = history.then([0, 0, 1, 1, UNASSIGNED], true_clusters)
     assert of(lost, "migrations", "stability", "mismatched") == [0, 1.0, 0]
     back = history.then([0, 0, 1, 1, 1], true_clusters, detected=[4])
@@ -329,12 +344,12 @@ def test_clients_that_are_gone_count_for_nothing() -> None:
 
 def test_what_nobody_knows_is_null() -> None:
     unknown = ClusterMetrics(2).record(
-        0,
-        np.array([0, UNASSIGNED]),
-        np.arange(2),
-        GroundTruth(),
-        np.array([True, False]),
-        np.zeros(2, bool),
+        round=0,
+        assignment=np.array([0, UNASSIGNED]),
+        reachable=np.arange(2),
+        truth=GroundTruth(),
+        detected=np.array([True, False]),
+        placed=np.zeros(2, bool),
     )
     assert {name: value for name, value in unknown.items() if value is not None} == {
         "migrations": 0,
@@ -382,28 +397,28 @@ def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ids_of_clusters_mean_nothing(seed: int) -> None:
-    one, other, names = (
-        ClusterMetrics(40),
-        ClusterMetrics(40),
-        np.array([4, 2, 0, 3, 1, UNASSIGNED]),
-    )
+    one = ClusterMetrics(40)
+    other = ClusterMetrics(40)
+    names = np.array([4, 2, 0, 3, 1, UNASSIGNED])
     for round, assignment, *rest in wild(seed):
         assert one.record(round, assignment, *rest) == other.record(round, names[assignment], *rest)
 
 
 @pytest.mark.parametrize("stop", range(12))
 def test_resumed_metrics_measure_the_same(stop: int) -> None:
-    whole, before = ClusterMetrics(40), ClusterMetrics(40)
+    whole = ClusterMetrics(40)
+    before = ClusterMetrics(40)
     records = [whole.record(*measured) for measured in wild(0)]
     for measured in list(wild(0))[: stop + 1]:
         before.record(*measured)
     memory = before.memory()
     for measured in list(wild(0))[stop + 1 :]:
         before.record(*measured)  # what was kept is a copy
+    # Two: going on changes nothing in what was kept either.
     for after in (
         ClusterMetrics(40),
         ClusterMetrics(40),
-    ):  # two: going on changes nothing in what was kept either
+    ):
         after.recall(memory | {"labels": np.zeros(3)})
         rest = [after.record(*measured) for measured in list(wild(0))[stop + 1 :]]
         assert [json.dumps(r, allow_nan=False) for r in rest] == [

@@ -70,14 +70,14 @@ def test_round_robin_is_the_authors(
 
 def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
     """6 .. 9 come in round 4, in time for their turns; 0 and 1 leave in round 3, after theirs."""
-    plan, met = Plan(9, 2, selection="round_robin"), set()
+    plan = Plan(9, 2, selection="round_robin")
+    met = set()
     for r in range(1, 6):
         here = np.arange(0 if r < 3 else 2, 10 if r >= 4 else 6)
         cohort = select_cohort(here, 10, plan, Stream(0, r, "cohort"))
         assert len(cohort) == 2 and set(cohort.tolist()) <= set(here.tolist())
         met |= set(cohort.tolist())
     assert met == set(range(10))
-    early = select_cohort(
-        np.arange(6), 10, plan, Stream(0, 4, "cohort")
-    )  # 6 and 7 are not there yet
+    # 6 and 7 are not there yet.
+    early = select_cohort(np.arange(6), 10, plan, Stream(0, 4, "cohort"))
     assert len(early) == 2

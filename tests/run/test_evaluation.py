@@ -98,9 +98,9 @@ def test_the_number_of_epochs_is_chosen_on_validation_samples(tiny: fk.data.Fede
     assert 1 <= gained.summary["fine_tune_epochs"] <= 4
     y = data.y.copy()
     y[data.validation.rows] = run.predict(data.x[data.validation.rows])
-    same = replace(
-        run, made_of=replace(run.made_of, samples=data.with_rows(data.train, data.test, y=y))
-    )  # type: ignore[type-var]
+    predicted = data.with_rows(data.train, data.test, y=y)
+    made_of = replace(run.made_of, samples=predicted)  # type: ignore[type-var]
+    same = replace(run, made_of=made_of)
     none = same.evaluate(fine_tune_epochs=4)
     assert none.summary["fine_tune_epochs"] == 0
     assert none.summary["fine_tuned_accuracy"] == pytest.approx(none.summary["accuracy"])

@@ -30,11 +30,9 @@ def test_every_cluster_has_its_share_and_at_least_two() -> None:
 
 def test_the_estimate_by_hand() -> None:
     """Two clusters of 4 and 10 clients; the residuals c - p e of each have a known variance."""
-    correct, examples, cluster = (
-        np.array([8.0, 6.0, 2.0, 4.0]),
-        np.array([10, 10, 10, 10]),
-        np.array([0, 0, 1, 1]),
-    )
+    correct = np.array([8.0, 6.0, 2.0, 4.0])
+    examples = np.array([10, 10, 10, 10])
+    cluster = np.array([0, 0, 1, 1])
     p = (4 * 7 + 10 * 3) / (4 * 10 + 10 * 10)
     variance = (16 * (1 - 2 / 4) * 2 / 2 + 100 * (1 - 2 / 10) * 2 / 2) / 140**2
     found = estimate(correct, examples, cluster, np.array([4, 10]))
@@ -107,11 +105,11 @@ def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
     run = fk.simulate(
         fk.IFCA(clusters=2), tiny, fk.models.mclr(tiny), **simulate_arguments(options)
     )  # type: ignore[arg-type]
-    last, summary = run.records[-1], run.summary()
+    last = run.records[-1]
+    summary = run.summary()
     assert last["evaluated"] <= len(run.clients) < 7
-    assert (
-        summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None
-    )  # one has none
+    # One has none.
+    assert summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None
     assert summary["final_interval"] == last["accuracy_interval"]
     assert sum(summary["cluster_sizes"]) == (run.assignment >= 0).sum() == 11
     assert "of a sample of clients; of all, the accuracy is between" in str(
@@ -135,7 +133,8 @@ def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
 def test_of_validated_runs_a_sample_is_tested(tiny: FederatedData) -> None:
     data = tiny.with_validation(0.2)
     options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **simulate_arguments(options))  # type: ignore[arg-type]
+    arguments = simulate_arguments(options)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **arguments)  # type: ignore[arg-type]
     assert (
         len(run.clients) == 4
         and run.summary()["final_interval"][0] <= run.summary()["final_accuracy"]

@@ -23,10 +23,11 @@ from fedkin.run.worlds import ClientFacts, Methods, OpenWorld
 from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world
 
+# They hold seconds, or sums of such; so does summary.json.
 SECONDS = {
     "timings.jsonl",
     "SHA256SUMS",
-}  # they hold seconds, or sums of such; so does summary.json
+}
 
 
 class ToyWorlds:
@@ -49,7 +50,13 @@ def go(out: Path, resume: bool = False, on_round: OnRound | None = None) -> Run:
     """Three rounds and three checkpoints."""
     plan = Plan(rounds=3, cohort=4, checkpoint_every=2)
     sections = {"data": {"name": "toy"}, "model": {"name": "toy"}, "run": {"rounds": 3, "seed": 0}}
-    experiment = Experiment(ToyWorlds(), plan, Description(sections), on_round, resume)
+    experiment = Experiment(
+        worlds=ToyWorlds(),
+        plan=plan,
+        description=Description(sections),
+        on_round=on_round,
+        resume=resume,
+    )
     return experiment.run([({"name": "tests.run.toy_method:Toy"}, Toy(warm=3))], out)
 
 
@@ -67,7 +74,8 @@ def content(folder: Path) -> dict[str, object]:
 
 
 def finished(out: Path) -> dict[str, object]:
-    """Resume what is there, or start anew where nothing is; every file is then what it should be."""
+    """Resume what is there, or start anew where nothing is;
+    every file is then what it should be."""
     models = go(out, resume=holds_run(out)).models.tobytes()
     Run.load(out)
     assert not list(out.rglob("*.part"))

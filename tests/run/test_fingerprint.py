@@ -26,11 +26,9 @@ class Net(eqx.Module):
     scale: float = eqx.field(static=True)
 
     def __init__(self, key: jax.Array, rate: float = 0.5, scale: float = 2.0) -> None:
-        self.layer, self.dropout, self.scale = (
-            eqx.nn.Linear(784, 3, key=key),
-            eqx.nn.Dropout(rate),
-            scale,
-        )
+        self.layer = eqx.nn.Linear(784, 3, key=key)
+        self.dropout = eqx.nn.Dropout(rate)
+        self.scale = scale
 
     def __call__(self, x: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
         return self.scale * jax.nn.relu(self.layer(self.dropout(jax.nn.gelu(x.ravel()), key=key)))
@@ -40,7 +38,12 @@ def squares() -> FederatedData:
     """Two blank pictures."""
     owner = Ragged.of([np.arange(2)])
     return FederatedData(
-        "squares", np.zeros((2, 28, 28, 1), np.float32), np.arange(2), 3, owner, owner
+        name="squares",
+        x=np.zeros((2, 28, 28, 1), np.float32),
+        y=np.arange(2),
+        classes=3,
+        train=owner,
+        test=owner,
     )
 
 

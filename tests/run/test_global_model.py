@@ -69,7 +69,8 @@ def test_clients_without_a_cluster_are_not_scored() -> None:
 
 
 def test_scoring_the_global_model_costs_the_method_nothing() -> None:
-    world, plain = hand_world(), hand_world()
+    world = hand_world()
+    plain = hand_world()
     score(world, hand_state(), 1, global_model=True)
     score(plain, hand_state(), 1)
     assert world.ledger.total() == plain.ledger.total() == (0, 0)
@@ -106,12 +107,13 @@ def test_it_is_off_by_default_and_changes_nothing_else() -> None:
         fake_world(), Toy(), Plan(rounds=3, cohort=3, evaluate_every=2, global_model=True)
     ).records
     assert not NAMES & {name for record in plain for name in record}
+    # As rounds are scored.
     assert [set(NAMES & set(record)) for record in records] == [
         NAMES,
         set(),
         NAMES,
         NAMES,
-    ]  # as rounds are scored
+    ]
     for record, other in zip(records, plain, strict=True):
         kept = {
             name: value
@@ -177,7 +179,9 @@ def test_a_resumed_run_records_the_same(tiny: FederatedData, tmp_path: Path) -> 
 
 
 def test_real_clients_score_it_and_keep_their_own_clusters_model() -> None:
-    data, model, transport = clustered_data(), model_of(), MemoryTransport()
+    data = clustered_data()
+    model = model_of()
+    transport = MemoryTransport()
     disks = []
     for client in range(data.clients):
         node = node_of(f"site-{client}", [client], data, model)

@@ -43,7 +43,8 @@ def test_means_have_the_same_bits_with_and_without_the_lens(
     tiny_world: SimulatedWorld, memory: int, gradient: bool
 ) -> None:
     models = np.stack([tiny_world.initial(Stream(k)) for k in range(2)])
-    clients, model_index = np.array([0, 2, 3, 5]), np.array([0, 1, 1, 0])
+    clients = np.array([0, 2, 3, 5])
+    model_index = np.array([0, 1, 1, 0])
     task = Train(models, tiny_world.work, model_index, reduce=True, gradient=gradient)
     bare = tiny_world.run(task, clients, STREAM)
     instrumented = InstrumentedWorld(tiny_world, memory)
@@ -63,7 +64,8 @@ def test_means_have_the_same_bits_with_and_without_the_lens(
 
 @pytest.mark.parametrize("room", [0, 1])
 def test_single_updates_are_observed_as_long_as_they_fit(room: int) -> None:
-    """Four clients of three numbers of four bytes; the limit is the world's own where none is set."""
+    """Four clients of three numbers of four bytes;
+    the limit is the world's own where none is set."""
 
     class Limited(FakeWorld):
         @property
@@ -82,7 +84,8 @@ def test_single_updates_are_observed_as_long_as_they_fit(room: int) -> None:
 
 def test_bytes_are_counted_once() -> None:
     """The lens asks for single updates, which are as long as those that a mean is made of."""
-    through, bare = fake_world(), fake_world()
+    through = fake_world()
+    bare = fake_world()
     for world in (InstrumentedWorld(through), bare):
         world.ledger.add("train", 8, 4)
         train(world, ZERO, np.arange(4), np.zeros(4, np.int64), reduce=True, stream=STREAM)
@@ -100,11 +103,9 @@ def test_single_updates_pass_untouched() -> None:
 @pytest.mark.parametrize("memory", [2**28, 0])
 @pytest.mark.parametrize("reduce", [False, True])
 def test_a_part_passes(tiny_world: SimulatedWorld, memory: int, reduce: bool) -> None:
-    models, clients, model_index = (
-        tiny_world.initial(STREAM)[None],
-        np.array([0, 2, 5]),
-        np.zeros(3, np.int64),
-    )
+    models = tiny_world.initial(STREAM)[None]
+    clients = np.array([0, 2, 5])
+    model_index = np.zeros(3, np.int64)
     task = Train(
         models, tiny_world.work, model_index, reduce=reduce, part=tiny_world.spec.head_bias
     )
@@ -148,7 +149,8 @@ def test_the_world_begins_with_the_lens() -> None:
 
 def test_memory_passes_through() -> None:
     counts = np.full((8, 2), 10)
-    one, other = fake_world(counts=counts), fake_world(counts=counts)
+    one = fake_world(counts=counts)
+    other = fake_world(counts=counts)
     one.counts = other.counts = counts - 9 * (np.arange(8) < 4)[:, None]
     InstrumentedWorld(one).run(Note(), np.array([0]))
     InstrumentedWorld(other).recall(InstrumentedWorld(one).memory())
@@ -168,7 +170,8 @@ def test_clients_of_another_cluster_are_told_so() -> None:
     assert moved == [[0, 2]]
 
 
-MODELS, INDEX = np.ones((2, 3), np.float32), np.array([0, 1, 0, 1])
+MODELS = np.ones((2, 3), np.float32)
+INDEX = np.array([0, 1, 0, 1])
 TASKS: dict[str, Task] = {
     "ask": Ask(2),
     "classes": Classes(),
@@ -188,15 +191,14 @@ TASKS: dict[str, Task] = {
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_passes_through(name: str) -> None:
     """With all that its reply holds, and the bytes that it takes."""
-    task, clients = TASKS[name], np.arange(4)
+    task = TASKS[name]
+    clients = np.arange(4)
     worlds = [
         fake_world(silent=frozenset({1}), garbage=frozenset({3}), detects=name == "detections")
         for _ in range(2)
     ]
-    bare, through = (
-        worlds[0].run(task, clients, STREAM),
-        InstrumentedWorld(worlds[1]).run(task, clients, STREAM),
-    )
+    bare = worlds[0].run(task, clients, STREAM)
+    through = InstrumentedWorld(worlds[1]).run(task, clients, STREAM)
     assert task.name == name and bare.arrays.keys() == through.arrays.keys()
     for array in bare.arrays:
         np.testing.assert_array_equal(through.arrays[array], bare.arrays[array])

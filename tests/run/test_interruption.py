@@ -114,7 +114,8 @@ def test_a_signal_is_noted_even_where_it_cannot_be_told(tmp_path: Path) -> None:
 
 
 def test_a_thread_leaves_signals_to_the_main_one() -> None:
-    before, seen = signal.getsignal(signal.SIGINT), []
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
 
     def run() -> None:
         with interruptible():
@@ -319,7 +320,10 @@ def test_a_folder_that_was_deleted_is_named_from_python(
 def test_a_deleted_folder_is_named(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    code = f"import os, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\nfrom fedkin.cli import main; main()"
+    code = (
+        f"import os, sys; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r})\n"
+        "from fedkin.cli import main; main()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, "data", "list"], capture_output=True, text=True
     )

@@ -47,7 +47,7 @@ def test_cohorts_depend_on_seed_and_round_only() -> None:
         seen[type(method).__name__] = cohorts = []
         run_task = world.run
 
-        def spy(task, clients, stream=None, run_task=run_task, cohorts=cohorts):  # type: ignore[no-untyped-def]
+        def spy(task, clients, stream=None, run_task=run_task, cohorts=cohorts):
             if isinstance(task, Train):
                 cohorts.append(clients.tolist())
             return run_task(task, clients, stream)
@@ -147,7 +147,8 @@ def test_worlds_begin_every_round_once_before_anything_else() -> None:
 def test_the_scene_is_that_of_the_round() -> None:
     """Clients are even and odd; from the third record on they are said to be of other kinds, and
     two have moved."""
-    parity, looks = np.arange(8) % 2, iter(range(4))
+    parity = np.arange(8) % 2
+    looks = iter(range(4))
 
     def ground_truth() -> GroundTruth:
         late = next(looks) >= 2
@@ -167,7 +168,8 @@ def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:
 
     class Moving(FakeWorld):
         def begin(self, stream: Stream) -> None:
-            self.round, away = stream.round, 2 <= stream.round < 5
+            away = 2 <= stream.round < 5
+            self.round = stream.round
             self.counts = counts - 9 * away * (np.arange(8) == 5)[:, None]
             self.silent = frozenset({5}) if stream.round in (2, 3) else frozenset()
 
@@ -260,9 +262,8 @@ def test_a_run_that_goes_on_ends_with_the_same_bits(tmp_path: Path, die_at: int)
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
         tmp_path / "whole/metrics.jsonl"
     ).read_bytes()
-    if (
-        die_at == PLAN.rounds
-    ):  # nothing is left to do but to score the last round again, on the account of scoring
+    # Nothing is left to do but to score the last round again, on the account of scoring.
+    if die_at == PLAN.rounds:
         assert again.ledger.down.pop("scoring.evaluate") > world.ledger.down.pop("scoring.evaluate")
     assert (world.ledger.down, world.ledger.up) == (again.ledger.down, again.ledger.up)
     assert resumed.records == whole.records

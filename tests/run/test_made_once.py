@@ -24,7 +24,8 @@ RUN = [
 def test_a_run_makes_each_entry_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: Counter[str] = Counter()
     validated: Counter[str] = Counter()
-    make, resolve = registry.Entry.make, registry.validate
+    make = registry.Entry.make
+    resolve = registry.validate
 
     def noted(entry: registry.Entry, *first: Any) -> Any:
         made[entry.name] += 1

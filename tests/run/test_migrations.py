@@ -69,7 +69,8 @@ def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last(
     """What a round writes does not follow N where all clients get a cluster, or a federation is
     dealt in blocks."""
     after = np.zeros(5000, np.int64)
-    after[2000:3000], after[3500:] = 1, -1
+    after[2000:3000] = 1
+    after[3500:] = -1
     line = find_migrations(0, np.arange(3500), after[:3500])
     assert line == {
         "round": 0,
@@ -123,7 +124,8 @@ def test_as_a_table_every_change_is_a_row() -> None:
 
 def test_the_table_of_a_run_ends_with_its_assignment() -> None:
     planted = fk.planted("digits", "label_permutation", clusters=2, clients=10, seed=0)
-    method, shift = fk.FlexCFL(clusters=2, migration="label_aware"), fk.SwapAll(probability=0.5)
+    method = fk.FlexCFL(clusters=2, migration="label_aware")
+    shift = fk.SwapAll(probability=0.5)
     run = fk.simulate(method, planted, fk.models.mclr(planted), rounds=4, cohort=10, shift=shift)
     table = run.migrations_frame()
     last = table.groupby("client")["to_cluster"].last()

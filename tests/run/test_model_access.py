@@ -48,7 +48,8 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.out = nn.BatchNorm1d(2), nn.Linear(2, 2)
+        self.norm = nn.BatchNorm1d(2)
+        self.out = nn.Linear(2, 2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.out(self.norm(x))
@@ -105,7 +106,8 @@ def test_layers_and_module_are_those_of_the_model(tiny: fk.data.FederatedData) -
     np.testing.assert_allclose(
         predictor.module(jnp.asarray(tiny.x[:5])), predictor(tiny.x[:5]), atol=1e-6
     )
-    weight, bias = predictor.layers["layers.1.weight"], predictor.layers["layers.1.bias"]
+    weight = predictor.layers["layers.1.weight"]
+    bias = predictor.layers["layers.1.bias"]
     hidden = np.maximum(
         tiny.x[:5] @ predictor.layers["layers.0.weight"].T + predictor.layers["layers.0.bias"], 0
     )
@@ -142,7 +144,8 @@ def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(
     tmp_path: Path,
 ) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (24, 2), np.uint8)
-    y, owners = np.arange(24) % 2, np.repeat([0, 1], 12)
+    y = np.arange(24) % 2
+    owners = np.repeat([0, 1], 12)
     images = fk.data.from_arrays(pixels, y, clients=owners)
     columns = fk.data.from_pandas(
         pd.DataFrame(pixels, columns=["a", "b"]).assign(y=y, c=owners), label="y", client="c"
@@ -174,9 +177,8 @@ def test_rows_of_different_lengths_are_refused(tiny: fk.data.FederatedData) -> N
 
 def test_probabilities_of_detectors_are_sigmoids_divided_by_their_sum() -> None:
     scores = np.array([[0.0, np.log(3.0), -np.inf]])
-    np.testing.assert_allclose(
-        probabilities(scores, detects=True), [[0.4, 0.6, 0.0]]
-    )  # 1/2 and 3/4 of 5/4
+    # 1/2 and 3/4 of 5/4.
+    np.testing.assert_allclose(probabilities(scores, detects=True), [[0.4, 0.6, 0.0]])
     np.testing.assert_allclose(probabilities(scores), [[0.25, 0.75, 0.0]])
 
 
@@ -190,7 +192,8 @@ def test_a_client_of_each_kind_is_placed_in_its_cluster(tiny: fk.data.FederatedD
         run = simulated(method, tiny, rounds=6)
         assert len(set(run.assignment)) == 2
         for client in (0, 1):
-            x, y = tiny.x[tiny.train[client]], tiny.y[tiny.train[client]]
+            x = tiny.x[tiny.train[client]]
+            y = tiny.y[tiny.train[client]]
             placement = run.place(x, y, resamples=10)
             assert placement.cluster == run.assignment[client] and placement.confidence > 0.6, type(
                 method
@@ -204,7 +207,8 @@ def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(
     """The state has moments beside the method's own arrays, of which none is taken for one of
     clients."""
     run = simulated(fk.IFCA(clusters=12), tiny, options=[fk.FedAdam(lr=0.1)])
-    x, y = tiny.x[tiny.train[0]], tiny.y[tiny.train[0]]
+    x = tiny.x[tiny.train[0]]
+    y = tiny.y[tiny.train[0]]
     plain = replace(run, state=State(run.models, run.assignment))
     assert run.place(x, y, resamples=4).cluster == plain.place(x, y, resamples=4).cluster
 
@@ -212,7 +216,8 @@ def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(
 def test_placing_changes_nothing_and_repeats_itself(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.FlexCFL(clusters=2, steps=5), tiny)
     assert isinstance(run.state, FlexCFLState)
-    before, informed = copy.deepcopy((run.state, run.memory)), run.state.informed.copy()
+    before = copy.deepcopy((run.state, run.memory))
+    informed = run.state.informed.copy()
     one, two = (run.place(tiny.x[:15], tiny.y[:15], resamples=5, seed=3) for _ in range(2))
     assert one.cluster == two.cluster and (one.shares == two.shares).all()
     assert (run.state.assignment == before[0].assignment).all() and (
@@ -233,7 +238,8 @@ def test_a_schedule_that_has_ended_leaves_newcomers_and_fine_tuning_their_learni
     tiny: fk.data.FederatedData,
 ) -> None:
     local = replace(LOCAL, schedule=fk.Schedule("cosine", length=4))  # 0 from round 5 on
-    x, y = tiny.x[tiny.train[0]], tiny.y[tiny.train[0]]
+    x = tiny.x[tiny.train[0]]
+    y = tiny.y[tiny.train[0]]
     for method in (fk.FlexCFL(clusters=2, steps=20), fk.FedGroup(clusters=2)):
         run = simulated(method, tiny, rounds=5, local=local)
         placement = run.place(x, y, resamples=5)
@@ -276,11 +282,13 @@ def test_one_model_places_all_and_some_methods_none(tiny: fk.data.FederatedData)
 
 def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.FedAvg(), tiny, rounds=1)
-    before, first = run.models.copy(), run.model_for(1)
+    before = run.models.copy()
+    first = run.model_for(1)
     assert (run.fine_tune(1, 0).vector == first.vector).all()
     tuned = run.fine_tune(1, 5)
     assert (run.models == before).all() and tuned.name == "client-1"
-    x, y = tiny.x[tiny.train[1]], tiny.y[tiny.train[1]]
+    x = tiny.x[tiny.train[1]]
+    y = tiny.y[tiny.train[1]]
     assert np.mean(tuned.predict(x) == y) > np.mean(first.predict(x) == y)
     assert (run.fine_tune(1, 5).vector == tuned.vector).all()
     one_step = simulated(
@@ -303,9 +311,8 @@ def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.Federate
 def test_a_newcomer_is_tuned_from_its_cluster_on_its_own_samples(
     tiny: fk.data.FederatedData,
 ) -> None:
-    local = fk.SGD(
-        epochs=1, batch_size=100, lr=0.5
-    )  # one step on all samples, whose order is nobody's
+    # One step on all samples, whose order is nobody's.
+    local = fk.SGD(epochs=1, batch_size=100, lr=0.5)
     run = simulated(fk.IFCA(clusters=2), tiny, local=local)
     client = int(np.flatnonzero(run.assignment == 1)[0])
     rows = tiny.train[client]
@@ -385,8 +392,11 @@ def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(
 def test_names_may_be_known_of_some_clients(tiny: fk.data.FederatedData) -> None:
     """As of real clients, which say their names when they are scored. A name goes before a
     position."""
-    some = {"named_clients": np.array([1, 4]), "names": ClientNames.of(("b", "5"))}
-    trained = replace(simulated(fk.FedAvg(), tiny).trained, **some)
+    trained = replace(
+        simulated(fk.FedAvg(), tiny).trained,
+        named_clients=np.array([1, 4]),
+        names=ClientNames.of(("b", "5")),
+    )
     assert [trained.client_number(client) for client in ("b", "5", 5, "2", "11")] == [
         1,
         4,

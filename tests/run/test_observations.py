@@ -73,7 +73,8 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
 def test_a_reply_without_a_name_of_what_is_wrong_is_told_with_its_task(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    observations, wrong = Observations(8, 3), np.array([True, False])
+    observations = Observations(8, 3)
+    wrong = np.array([True, False])
     reply = Reply({"losses": np.full((2, 1), np.nan)}, ~wrong, wrong)
     observations.observe(Losses(ZERO), np.array([5, 6]), reply)
     [record] = caplog.records
@@ -200,11 +201,13 @@ def test_missing_parts_are_counted_and_broken_ones_told(caplog: pytest.LogCaptur
 @pytest.mark.parametrize("reduce", [False, True])
 def test_calls_that_send_the_same_models_are_one_training(reduce: bool) -> None:
     """In the order of ids; other models are another training."""
-    instrumented, whole = observed(fake_world()), observed(fake_world())
+    instrumented = observed(fake_world())
+    whole = observed(fake_world())
     for clients in ([3, 5], [0, 4]):
         trained(instrumented, clients, reduce=reduce)
     trained(whole, [0, 3, 4, 5], reduce=reduce)
-    one, other = instrumented.observations.training, whole.observations.training
+    one = instrumented.observations.training
+    other = whole.observations.training
     assert one is not None and other is not None
     np.testing.assert_array_equal(one.clients, [0, 3, 4, 5])
     for name in ("update", "model_index", "examples", "loss", "first_loss", "arrived", "nonfinite"):
@@ -234,9 +237,16 @@ def test_any_task_may_be_a_training(memory: int) -> None:
         fake_world(silent=frozenset({3}), garbage=frozenset({4})), memory
     )
     instrumented.begin(STREAM)
-    clients, start = np.array([0, 3, 4, 6]), np.ones(3, np.float32)
+    clients = np.array([0, 3, 4, 6])
+    start = np.ones(3, np.float32)
     bodies = np.array([[0, 0], [1, 0]], np.float32)
-    task = Personal(bodies, LocalTraining(lr=0.25), np.array([1, 0, 0, 0]), start, slice(1, 2))
+    task = Personal(
+        models=bodies,
+        work=LocalTraining(lr=0.25),
+        model_index=np.array([1, 0, 0, 0]),
+        start=start,
+        head=slice(1, 2),
+    )
     reply = instrumented.run(task, clients, STREAM)
     training = instrumented.observations.training
     assert training is not None and training.models is bodies
@@ -310,9 +320,8 @@ def test_a_client_that_moves_is_measured_from_its_new_cluster() -> None:
     instrumented = observed(world)
     trained(instrumented, [0], np.zeros((2, 2), np.float32), reduce=True)
     moved = State(np.array([[0, 0], [2, 1]], np.float32), np.array([1]))
-    found = distances(
-        instrumented.observations.training, moved
-    )  # its solution is (2, 0), its new cluster's (2, 1)
+    # Its solution is (2, 0), its new cluster's (2, 1).
+    found = distances(instrumented.observations.training, moved)
     assert found is not None
     np.testing.assert_array_equal(found, [1.0])
 

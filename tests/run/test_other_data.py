@@ -102,9 +102,8 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0, done.output
     assert pd.read_csv("run/evaluation-pooled-cluster-1-all.csv")["samples"].tolist() == [60]
     assert pd.read_csv("run/evaluation-new-all.csv")["samples"].tolist() == [30, 30]
-    assert (
-        CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"]).exit_code == 0
-    )  # the same once more
+    # The same once more.
+    assert CliRunner().invoke(app, ["evaluate", "run", "--data", "new.csv"]).exit_code == 0
     Path("later").mkdir()
     NEW.iloc[::-1].to_csv("later/new.csv", index=False)
     later = ["evaluate", "run", "--data", "later/new.csv"]

@@ -36,15 +36,24 @@ FILE = '''
 import numpy as np
 import fedkin as fk
 
+
 def gap(scored):
     return scored.accuracy.max() - scored.accuracy.min()
 
-Gap = fk.Measure("gap", of=gap, title="best less worst", head="client gap", unit="share", direction="lower")
+
+Gap = fk.Measure(
+    "gap", of=gap, title="best less worst", head="client gap", unit="share", direction="lower"
+)
+
 
 class Largest:
     """Makes a measure without arguments."""
+
     def __new__(cls):
-        return fk.Measure("largest", of=lambda scored: float(np.bincount(scored.cluster).max()), unit="count")
+        return fk.Measure(
+            "largest", of=lambda scored: float(np.bincount(scored.cluster).max()), unit="count"
+        )
+
 
 Raises = fk.Measure("raises", of=lambda scored: [][0])
 Words = fk.Measure("words", of=lambda scored: "many")
@@ -54,6 +63,8 @@ Taken = fk.Measure("bottom_decile", of=gap)
 Called = fk.Measure("best", of=gap)
 Ends = fk.Measure("gap_low", of=gap)
 number = 3
+
+
 def broken():
     raise OSError("no such file")
 '''
@@ -181,7 +192,8 @@ def test_methods_are_compared_by_it_and_less_is_better() -> None:
     if np.isfinite(pair["difference"]):
         assert pair["difference"] <= 0  # the method with the smaller gap stands first
     fk.draw(found)
-    latex, markdown = Path("c/comparison.tex").read_text(), Path("c/comparison.md").read_text()
+    latex = Path("c/comparison.tex").read_text()
+    markdown = Path("c/comparison.md").read_text()
     assert r"Client gap (\%) & Largest \\" in latex and "| client gap (%) | largest |" in markdown
     assert (
         "Bold: the lowest best less worst" in markdown
@@ -213,13 +225,15 @@ def test_a_run_is_resumed_with_the_measures_that_it_began_with(tmp_path: Path) -
 
 
 def test_it_changes_no_number_of_a_run() -> None:
-    without, measured = simulated(measures=[]), simulated()
+    without = simulated(measures=[])
+    measured = simulated()
     assert [{k: v for k, v in r.items() if k != "gap"} for r in measured.records] == without.records
     np.testing.assert_array_equal(measured.models, without.models)
 
 
 def test_a_server_computes_it_of_scores_of_real_clients() -> None:
-    data, model = clustered_data(), model_of()
+    data = clustered_data()
+    model = model_of()
     transport = MemoryTransport()
     join_nodes(transport, [[0, 1, 2], [3, 4, 5]], data, model)
     there = run_rounds(
@@ -233,7 +247,8 @@ def test_a_server_computes_it_of_scores_of_real_clients() -> None:
 
 def test_the_file_of_a_server_names_it() -> None:
     Path("server.toml").write_text(
-        '[federation]\nname = "trial"\n[samples]\nshape = [6]\nclasses = 6\n[model]\nname = "mclr"\n'
+        '[federation]\nname = "trial"\n[samples]\nshape = [6]\nclasses = 6\n'
+        '[model]\nname = "mclr"\n'
         '[method]\nname = "fedavg"\n[run]\nmeasures = ["measured:Gap"]\n'
     )
     config = load_server(Path("server.toml"))
@@ -242,8 +257,12 @@ def test_the_file_of_a_server_names_it() -> None:
 
 BAD = {
     "measured:Raises": "run.measures: raises in round 0 raised IndexError: list index out of range",
-    "measured:Words": "run.measures: words in round 0 returned 'many'; expected one number, finite or NaN",
-    "measured:Nothing": "run.measures: nothing in round 0 returned None; expected one number, finite or NaN",
+    "measured:Words": (
+        "run.measures: words in round 0 returned 'many'; expected one number, finite or NaN"
+    ),
+    "measured:Nothing": (
+        "run.measures: nothing in round 0 returned None; expected one number, finite or NaN"
+    ),
     "measured:Without": "the measure 'without' has no function",
     "measured:Taken": "the name 'bottom_decile' is taken",
     "measured:Called": "the name 'best' is taken",

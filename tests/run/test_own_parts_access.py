@@ -67,13 +67,15 @@ def test_what_a_mixture_is_not(tiny: fk.data.FederatedData, tmp_path: Path) -> N
 def test_a_client_that_never_trained_has_no_head(
     method: Any, options: Any, tiny: fk.data.FederatedData
 ) -> None:
-    """The message says how to get one, and it can be done; with those that trained nothing changes."""
+    """The message says how to get one, and it can be done;
+    with those that trained nothing changes."""
     run = simulated(
         method, tiny, fk.models.mlp(tiny, hidden=4), rounds=1, cohort=4, options=options
     )
     kept = run.memory["clients/personal_head.kept"].astype(bool)
     assert kept.sum() == 4
-    without, own = int(np.flatnonzero(~kept)[0]), int(np.flatnonzero(kept)[0])
+    without = int(np.flatnonzero(~kept)[0])
+    own = int(np.flatnonzero(kept)[0])
     with pytest.raises(
         fk.MethodError, match=rf"client {without} has no last layer of its own: .*run\.fine_tune"
     ):
@@ -85,7 +87,8 @@ def test_a_client_that_never_trained_has_no_head(
 def test_a_client_that_never_trained_has_dittos_shared_model(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.Ditto(), tiny, rounds=1, cohort=4)
     kept = run.memory["clients/own_model.kept"].astype(bool)
-    without, own = int(np.flatnonzero(~kept)[0]), int(np.flatnonzero(kept)[0])
+    without = int(np.flatnonzero(~kept)[0])
+    own = int(np.flatnonzero(kept)[0])
     np.testing.assert_array_equal(run.model_for(without).vector, run.state.models[0])
     assert (run.model_for(own).vector != run.state.models[0]).any()
 
@@ -94,7 +97,8 @@ def test_a_newcomer_has_dittos_shared_model_and_trains_a_head(tiny: fk.data.Fede
     """The paper's newcomers: Ditto's global model; FedPer's body, with a head that it trains on its
     labels."""
     rows = tiny.train[0]
-    x, y = tiny.x[rows], tiny.y[rows]
+    x = tiny.x[rows]
+    y = tiny.y[rows]
     run = simulated(fk.Ditto(), tiny)
     placed = run.place(x, y)
     shared = run.trained._predictor("shared", run.state.models, 0)

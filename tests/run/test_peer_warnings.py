@@ -91,7 +91,10 @@ def test_other_peers_need_no_truth(tiny: FederatedData) -> None:
 def test_neighbours_are_fewer_than_clients(kind: Any, count: int) -> None:
     """A peer is not its own neighbour: N - 1 at most."""
     plan = Plan(rounds=3, cohort=N)
-    words = rf"{kind.__name__} needs at least {count + 1} clients \(neighbours = {count}\), and there are {N}: .*"
+    words = (
+        rf"{kind.__name__} needs at least {count + 1} clients \(neighbours = {count}\), "
+        rf"and there are {N}: .*"
+    )
     with pytest.raises(ConfigError, match=rf"^method: {words}method\.neighbours={N - 1}$"):
         check_plan(plan, kind(neighbours=count), N)
     with pytest.raises(ConfigError, match=rf"^run\.against: it: {words}neighbours={N - 1}$"):
@@ -123,7 +126,8 @@ def test_too_many_neighbours_are_refused_before_anything_runs(
 
 # --- what a plan keeps peers from
 
-SLEEPERS, STAGE_TWO = "run.cohort", "no peer reaches stage two"
+SLEEPERS = "run.cohort"
+STAGE_TWO = "no peer reaches stage two"
 
 
 def told(method: Any, rounds: int, cohort: int) -> list[bool]:

@@ -67,8 +67,9 @@ def test_another_part_does_not_go_on_with_a_run(tmp_path: Path) -> None:
 
 
 def test_tables_name_it() -> None:
-    options: dict[str, Any] = {"against": [fk.FedAvg()], "server_optimizer": fk.FedYogi()}
-    run = simulate(fk.PersonalHead(1), rounds=1, **options)
+    run = simulate(
+        fk.PersonalHead(1), rounds=1, against=[fk.FedAvg()], server_optimizer=fk.FedYogi()
+    )
     assert run.summary()["method"] == "flexcfl+head+fedyogi"
     assert run.against["fedavg"].summary()["method"] == "fedavg+head+fedyogi"
     assert method_title("flexcfl+head+fedyogi") == "FlexCFL + personal heads + FedYogi"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,12 @@ def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWor
     world = world or fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     mechanism = settings.mechanism(N, 4, 1, "poisson")
     return PrivateWorld(
-        world, mechanism, Journal(), SeededRandomness(np.random.default_rng(0)), 1, EVERYONE
+        world=world,
+        mechanism=mechanism,
+        journal=Journal(),
+        randomness=SeededRandomness(np.random.default_rng(0)),
+        round=1,
+        cohort=EVERYONE,
     )
 
 
@@ -119,7 +125,8 @@ def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -
 
 def test_portions_and_weights_by_capped_examples() -> None:
     quiet = replace(TESTING, noise_multiplier=0.0, clip=1e6, divisor=1.0)
-    models, stream = private_world().initial(Stream(0))[None], Stream(0, 1, "train")
+    models = private_world().initial(Stream(0))[None]
+    stream = Stream(0, 1, "train")
 
     def update(
         settings: ClientDP, clients: np.ndarray = EVERYONE, memory: int | None = None
@@ -139,7 +146,8 @@ def test_portions_and_weights_by_capped_examples() -> None:
 
 def test_a_round_without_clients_releases_noise_all_the_same() -> None:
     world = private_world()
-    models, nobody = world.initial(Stream(0))[None], np.zeros(0, np.int64)
+    models = world.initial(Stream(0))[None]
+    nobody = np.zeros(0, np.int64)
     reply = train(world, models, nobody, nobody, reduce=True, stream=Stream(0, 1, "train"))
     assert reply.update.std() == pytest.approx(1.0 / 4, rel=0.4)
 
@@ -168,7 +176,8 @@ def test_work_that_sends_more_than_sums_is_refused(task: Any) -> None:
 
 def test_a_client_adds_one_vector_in_a_round() -> None:
     world = private_world()
-    models, twice = world.initial(Stream(0))[None], np.array([1, 1])
+    models = world.initial(Stream(0))[None]
+    twice = np.array([1, 1])
     with pytest.raises(TaskError, match="may add one vector"):
         train(world, models, twice, np.zeros(2, np.int64), reduce=True, stream=Stream(0))
 
@@ -217,12 +226,16 @@ def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> 
     compared = CliRunner().invoke(app, ["compare", *asked, *grid, "--out", str(tmp_path / "grid")])
     assert compared.exit_code == 0, compared.output
     folder = next((tmp_path / "grid").rglob("privacy.json")).parent
-    said, loaded = json.loads((folder / "privacy.json").read_text()), fk.Run.load(folder)
+    said = json.loads((folder / "privacy.json").read_text())
+    loaded = fk.Run.load(folder)
     assert loaded.final["privacy"] == said and loaded.summary() == json.loads(
         (folder / "summary.json").read_text()
     )
     assert loaded.final["secret"]["answered"] == 12
-    total = f"all 4 finished private runs, on the same clients, cost up to epsilon {4 * said['epsilon']:.3g}"
+    total = (
+        f"all 4 finished private runs, on the same clients, "
+        f"cost up to epsilon {4 * said['epsilon']:.3g}"
+    )
     assert total in " ".join((tmp_path / "grid" / "comparison.md").read_text().split())
     assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0
     page = (folder / "report.html").read_text()
@@ -316,13 +329,13 @@ def test_a_run_whose_noise_was_found_for_its_epsilon_is_not_extended(tmp_path: P
     """One round at epsilon 3 and three more of the noise of four would cost 4.25, and a statement
     would say 3."""
     asked = replace(TESTING, noise_multiplier=None, epsilon=3.0)
-    everybody: dict[str, Any] = {"cohort": N, "selection": "uniform", "out": tmp_path / "run"}
-    first = simulate(asked, rounds=1, **everybody).summary()["privacy"]
+    with_everybody = partial(simulate, asked, cohort=N, selection="uniform", out=tmp_path / "run")
+    first = with_everybody(rounds=1).summary()["privacy"]
     with pytest.raises(
         ConfigError, match="to extend a run, give noise_multiplier from its start on"
     ):
-        simulate(asked, rounds=4, resume=True, **everybody)
-    again = simulate(asked, rounds=1, resume=True, **everybody).summary()["privacy"]
+        with_everybody(rounds=4, resume=True)
+    again = with_everybody(rounds=1, resume=True).summary()["privacy"]
     assert again == first and again["epsilon"] <= 3.0
 
 
@@ -387,9 +400,10 @@ def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: 
 def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
     """A method whose declaration is wrong is refused in its first round all the same, with an error
     here."""
-    method = methods()[name](
-        **({"strength": 1.0} if name == "pfedme" else {})
-    )  # its own diverges at this rate
+    method = methods()[name]()
+    if name == "pfedme":
+        # Its default strength diverges at this rate.
+        method = replace(method, strength=1.0)
     if not refusal(method):
         run = simulate(method=method, rounds=2)
         assert run.summary()["privacy"]["rounds"]["released"] == 2
@@ -452,9 +466,8 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     assert run.summary()["rounds"] == 2 and "scores" in run.summary()["privacy"]
     further = simulate(budget, rounds=4, out=tmp_path / "run", resume=True).summary()
     assert further["rounds"] == 2 and further["privacy"]["epsilon"] <= (budget.epsilon or 0)
-    with (tmp_path / "run" / "privacy.jsonl").open(
-        "a"
-    ) as file:  # of a process that was killed in round 3
+    # Of a process that was killed in round 3.
+    with (tmp_path / "run" / "privacy.jsonl").open("a") as file:
         file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
     journal = Journal(tmp_path / "run" / "privacy.jsonl")
     active(budget, rounds=4, journal=journal).release_scores(3, np.ones(N))
@@ -480,7 +493,8 @@ def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> Non
     assert not world._journal.entries
     insists = private_world(replace(TESTING, uncharged="infinite"))
     insists.run(task, EVERYONE, Stream(0))
-    mechanism, journal = insists._mechanism, insists._journal
+    mechanism = insists._mechanism
+    journal = insists._journal
     assert (
         journal.uncharged == [task.name] and mechanism.epsilon(1, bool(journal.uncharged)) == np.inf
     )
@@ -490,11 +504,9 @@ def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
     """Models and scores at a price, choices and what stays in the folder at none; tuning is said to
     be open."""
     said = simulate(SCORED, method=IFCA, out=tmp_path / "run").summary()["privacy"]
-    charged, open_ones, kept = (
-        said["charged"],
-        " ".join(said["not_charged"]),
-        " ".join(said["must_not_be_released"]),
-    )
+    charged = said["charged"]
+    open_ones = " ".join(said["not_charged"])
+    kept = " ".join(said["must_not_be_released"])
     assert charged["models (train)"].startswith("4 noisy sums") and charged[
         "scores (evaluate)"
     ].endswith(": 1")

@@ -23,7 +23,8 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table and a run on it, whose configuration has the relative path of the
     table."""
-    place, rng = tmp_path_factory.mktemp("workplace"), np.random.default_rng(0)
+    place = tmp_path_factory.mktemp("workplace")
+    rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.normal(size=40), "dose": rng.normal(size=40)})
     table = table.assign(y=(table["age"] > 0).astype(int), client_id=np.repeat(["ash", "elm"], 20))
     table.to_csv(place / "mine.csv", index=False)

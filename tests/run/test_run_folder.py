@@ -123,7 +123,9 @@ def test_a_data_digest_sees_labels_features_and_owners(tiny: FederatedData) -> N
 def test_a_data_digest_sees_every_sample(row: int) -> None:
     x = np.zeros((10_000, 1), np.float32)
     owner = Ragged.of([np.arange(10_000)])
-    base = FederatedData("large", x, np.zeros(10_000, np.int64), 1, owner, owner)
+    base = FederatedData(
+        name="large", x=x, y=np.zeros(10_000, np.int64), classes=1, train=owner, test=owner
+    )
     changed = x.copy()
     changed[row] = 1
     assert data_digest(replace(base, x=changed)) != data_digest(base)
@@ -158,9 +160,8 @@ def test_the_same_environment_is_no_warning(
 ) -> None:
     now = environment(DESCRIPTION)
     assert json.loads(resumed_after(tmp_path / "same")) == now
-    assert (
-        json.loads(resumed_after(tmp_path / "cores", cores=999)) == now
-    )  # bits do not depend on them
+    # Bits do not depend on them.
+    assert json.loads(resumed_after(tmp_path / "cores", cores=999)) == now
     assert not caplog.records
 
 

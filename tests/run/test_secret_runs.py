@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ from tests.simulation.small_federation import federation
 SIZES = (3, 5, 8, 13, 4, 6, 9, 2, 7, 10, 12, 5)
 DATA = federation(sizes=SIZES, test_sizes=(2,) * len(SIZES))
 N = len(SIZES)
-EVERYONE, PAIR = np.arange(N), np.arange(N) % 2
+EVERYONE = np.arange(N)
+PAIR = np.arange(N) % 2
 ROUND = Stream(0, 1)
 PLAIN = fk.SecretSums(examples_cap=20)
 
@@ -88,7 +90,8 @@ class Losing:
 @pytest.mark.parametrize("secret", [PLAIN, replace(PLAIN, hide_choice=True)])
 def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: bool) -> None:
     """All rows at once, and client by client."""
-    world, stream = simulated(compiled), Stream(0, 1, "train")
+    world = simulated(compiled)
+    stream = Stream(0, 1, "train")
     models = models_of(world)
     expected = train(world, models, EVERYONE, PAIR, reduce=True, stream=stream)
     got = train(
@@ -106,7 +109,8 @@ def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: boo
 
 
 def test_a_choice_that_is_hidden_is_that_of_the_plain_world() -> None:
-    world, stream = simulated(), Stream(0, 1, "train")
+    world = simulated()
+    stream = Stream(0, 1, "train")
     models = models_of(world, 2)
     expected = train(world, models, EVERYONE, None, reduce=True, stream=stream)
     own = SecretWorld(world, replace(PLAIN, hide_choice=True), Journal(), ROUND)
@@ -129,8 +133,10 @@ LOSSES = {
 def test_clients_that_are_lost_between_exchanges_are_left_out_and_no_more(
     lost: dict[str, tuple[int, ...]],
 ) -> None:
-    world, stream = simulated(), Stream(0, 1, "train")
-    models, index = models_of(world, 1), np.zeros(N, np.int64)
+    world = simulated()
+    stream = Stream(0, 1, "train")
+    models = models_of(world, 1)
+    index = np.zeros(N, np.int64)
     answered = np.setdiff1d(
         EVERYONE, [c for name, who in lost.items() if name != "secret_reveal" for c in who]
     )
@@ -147,7 +153,8 @@ def test_clients_that_are_lost_between_exchanges_are_left_out_and_no_more(
 @pytest.mark.parametrize("exchange", [*LOSSES, ""])
 def test_no_secret_outlives_its_sum(exchange: str, least: int) -> None:
     """Whoever drops out, and whether the sum is made or lost."""
-    world, settings = simulated(), fk.SecretSums(least=least)
+    world = simulated()
+    settings = fk.SecretSums(least=least)
     own = SecretWorld(Losing({exchange: (2, 5)}).of(world), settings, Journal(), ROUND)
     train(
         own,
@@ -168,8 +175,10 @@ def test_no_secret_outlives_its_sum(exchange: str, least: int) -> None:
 
 
 def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() -> None:
-    world, stream = simulated(), Stream(0, 1, "train")
-    models, index = models_of(world), (EVERYONE < 2).astype(np.int64)
+    world = simulated()
+    stream = Stream(0, 1, "train")
+    models = models_of(world)
+    index = (EVERYONE < 2).astype(np.int64)
     journal = Journal()
     got = train(
         SecretWorld(world, PLAIN, journal, ROUND),
@@ -201,7 +210,8 @@ def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() 
 
 
 def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, stream = simulated(), Stream(0, 1, "train")
+    world = simulated()
+    stream = Stream(0, 1, "train")
     models = models_of(world)
     updates = []
     for memory in (2**28, 400):
@@ -216,7 +226,9 @@ def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     "method", [fk.FedAvg(), fk.FedProx(mu=0.1), fk.Ditto(), fk.APFL(), fk.PFedMe(strength=5.0)]
 )
 def test_runs_have_the_numbers_of_plain_runs_and_repeat(method: Any) -> None:
-    plain, secret, again = simulate(method, None), simulate(method), simulate(method)
+    plain = simulate(method, None)
+    secret = simulate(method)
+    again = simulate(method)
     np.testing.assert_allclose(secret.models, plain.models, atol=1e-5)
     np.testing.assert_array_equal(secret.models, again.models)  # though all masks are others
     said = secret.summary()["secret"]
@@ -255,13 +267,15 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
     )
     assert execute(config, out=None).summary()["secret"]["answered"] == 16
     journal = Journal()
+    # Of a process that was killed before its checkpoint.
     for round, answered in (
         (1, 8),
         (2, 7),
         (2, 6),
-    ):  # of a process that was killed before its checkpoint
-        counts = {"sums": 1, "asked": 8, "answered": answered, "clipped": 0, "unusable": 1}
-        journal.add(round=round, call=1, lost={}, **counts)
+    ):
+        journal.add(
+            round=round, call=1, lost={}, sums=1, asked=8, answered=answered, clipped=0, unusable=1
+        )
     end = RunEnd(
         2, State(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), np.zeros(0), pd.DataFrame()
     )
@@ -270,7 +284,8 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
 
 
 def test_a_round_without_clients_has_no_sum() -> None:
-    world, nobody = simulated(), np.zeros(0, np.int64)
+    world = simulated()
+    nobody = np.zeros(0, np.int64)
     for secret in (PLAIN, replace(PLAIN, hide_choice=True)):
         own = SecretWorld(world, secret, Journal(), ROUND)
         assert not train(
@@ -329,8 +344,10 @@ def test_what_is_no_sum_is_refused_or_reported() -> None:
 
 
 def test_what_has_no_masked_form_or_too_many_rows_is_refused() -> None:
-    world, twice = simulated(), np.zeros(2, np.int64)
-    own, models = SecretWorld(world, PLAIN, Journal(), ROUND), models_of(world)
+    world = simulated()
+    twice = np.zeros(2, np.int64)
+    own = SecretWorld(world, PLAIN, Journal(), ROUND)
+    models = models_of(world)
     with pytest.raises(TaskError, match="may add one vector only"):
         train(own, models, twice, twice, reduce=True, stream=Stream(0))
     with pytest.raises(TaskError, match="hide_choice=true"):
@@ -471,7 +488,13 @@ def test_a_choice_that_a_client_sends_is_not_hidden_from_a_server_of_secret_sums
     def world(settings: fk.ClientDP, secret: fk.SecretSums | None) -> PrivateWorld:
         mechanism = settings.mechanism(N, N, 1, "uniform")
         return PrivateWorld(
-            simulated(), mechanism, Journal(), SystemRandomness(), 1, EVERYONE, secret
+            world=simulated(),
+            mechanism=mechanism,
+            journal=Journal(),
+            randomness=SystemRandomness(),
+            round=1,
+            cohort=EVERYONE,
+            secret=secret,
         )
 
     assert world(settings, None).run(task, EVERYONE, Stream(0)).arrived.all()
@@ -503,15 +526,12 @@ def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
 def test_who_sees_the_cohorts_gets_no_amplification() -> None:
     """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of
     z / sqrt(2)."""
-    options: dict[str, Any] = {
-        "privacy": fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3),
-        "cohort": 4,
-        "rounds": 2,
-    }
-    said = simulate(**options, selection="poisson").summary()["privacy"]
+    privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
+    private = partial(simulate, privacy=privacy, cohort=4, rounds=2, selection="poisson")
+    said = private().summary()["privacy"]
     exact = dp_accounting.get_epsilon_gaussian(1 / np.sqrt(2), 1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-2)
-    amplified = simulate(secret=None, **options, selection="poisson").summary()["privacy"]
+    amplified = private(secret=None).summary()["privacy"]
     assert amplified["epsilon"] < 0.8 * exact and "added or removed" in amplified["neighbours"]
     assert "no amplification" in said["sampling"] and "adds noise only" in said["neighbours"]
     assert "may know who took part" in said["protects_from"]
@@ -524,8 +544,8 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
     """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by
     dp-accounting."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, cap=cap)
-    options: dict[str, Any] = {"privacy": privacy, "cohort": 4, "rounds": 3}
-    run = simulate(**options, selection="uniform", out=tmp_path / "run")
+    private = partial(simulate, privacy=privacy, cohort=4, rounds=3)
+    run = private(selection="uniform", out=tmp_path / "run")
     said = run.summary()["privacy"]
     assert ("at most 3 clients" in said["sampling"]) is (cap is not None)
     loose = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, cap=9).mechanism(
@@ -544,17 +564,17 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
     ]
     assert [line["asked"] for line in lines if "asked" in line] == [cap or 4] * 3
     with pytest.raises(ConfigError, match="have no amplification by sampling"):
-        simulate(secret=None, **options, selection="uniform")
+        private(secret=None, selection="uniform")
     with pytest.raises(ConfigError, match=r'run\.selection="round_robin" does not go with it'):
-        simulate(**options, selection="round_robin")
+        private(selection="round_robin")
 
 
 def test_a_budget_is_that_of_rounds_without_amplification() -> None:
-    options: dict[str, Any] = {
-        "privacy": fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),
-        "rounds": 20,
-    }
-    run = simulate(cohort=fk.Cohort(4, selection="poisson"), **options)
+    run = simulate(
+        cohort=fk.Cohort(4, selection="poisson"),
+        privacy=fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),
+        rounds=20,
+    )
     affordable = [
         t for t in range(1, 21) if dp_accounting.get_epsilon_gaussian(2 / np.sqrt(t), 1e-3) <= 4
     ]
@@ -564,19 +584,24 @@ def test_a_budget_is_that_of_rounds_without_amplification() -> None:
 def test_client_work_in_the_clear_is_named_among_what_is_trusted() -> None:
     """Both options have to allow it."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, uncharged="infinite")
-    options: dict[str, Any] = {"privacy": privacy, "cohort": N, "rounds": 1}
-    run = simulate(fk.FlexCFL(clusters=2, alpha=2), fk.SecretSums(others="clear"), **options)
+    run = simulate(
+        fk.FlexCFL(clusters=2, alpha=2),
+        fk.SecretSums(others="clear"),
+        privacy=privacy,
+        cohort=N,
+        rounds=1,
+    )
     said = run.summary()
     assert said["privacy"]["epsilon"] == "infinite" and said["secret"]["clear"][0] == "train"
     assert said["privacy"]["trusted"].endswith(f"replies to {', '.join(said['secret']['clear'])}")
     own = PrivateWorld(
-        simulated(),
-        privacy.mechanism(N, N, 1, "uniform"),
-        Journal(),
-        SystemRandomness(),
-        1,
-        EVERYONE,
-        PLAIN,
+        world=simulated(),
+        mechanism=privacy.mechanism(N, N, 1, "uniform"),
+        journal=Journal(),
+        randomness=SystemRandomness(),
+        round=1,
+        cohort=EVERYONE,
+        secret=PLAIN,
     )
     with pytest.raises(TaskError, match="secret: the task losses sends what is no sum"):
         own.run(Losses(models_of(simulated())), EVERYONE, Stream(0))
@@ -594,7 +619,15 @@ def test_a_private_sum_is_written_down_before_the_server_sees_it(
 
     monkeypatch.setattr("fedkin.options.privacy.private_world.secret_noisy_sums", killed)
     mechanism = fk.ClientDP(noise_multiplier=1.0, delta=1e-3).mechanism(N, N, 1, "uniform")
-    own = PrivateWorld(simulated(), mechanism, journal, SystemRandomness(), 1, EVERYONE, PLAIN)
+    own = PrivateWorld(
+        world=simulated(),
+        mechanism=mechanism,
+        journal=journal,
+        randomness=SystemRandomness(),
+        round=1,
+        cohort=EVERYONE,
+        secret=PLAIN,
+    )
     with pytest.raises(KeyboardInterrupt):
         train(own, models_of(simulated()), EVERYONE, PAIR, reduce=True, stream=Stream(0))
     assert counted == [1]

@@ -37,7 +37,8 @@ def simulate(*optimizers: Any, rounds: int = 5, method: Any = GROUPS, **settings
 
 def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path) -> None:
     adam = fk.FedAdam(lr=0.05)
-    whole, plain = simulate(adam), simulate()
+    whole = simulate(adam)
+    plain = simulate()
     simulate(adam, rounds=3, out=tmp_path / "run")
     resumed = simulate(adam, out=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(resumed.models, whole.models)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Killed(Exception):
 def go(
     data: FederatedData, out: Path | None = None, die_at: int | None = None, **options: Any
 ) -> Run:
-    """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap; a checkpoint every other round."""
+    """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap;
+    a checkpoint every other round."""
 
     def stop(record: dict[str, Any]) -> None:
         if (record["method"], record["round"]) == ("flexcfl", die_at):
@@ -130,7 +132,8 @@ def test_a_run_that_goes_on_ends_with_the_same_bytes(
 
 
 def test_data_moved_in_the_rounds_after_which_it_was_stopped(whole: tuple[Run, Path]) -> None:
-    """At a checkpoint (rounds 0, 2, 4, 6) and between two: else the test above would show little."""
+    """At a checkpoint (rounds 0, 2, 4, 6) and between two:
+    else the test above would show little."""
     run, _ = whole
     moved = np.array(column(run, "data_shifts"))
     assert (moved[[2, 4, 6]] > 0).any() and (moved[[1, 3, 5]] > 0).any()
@@ -160,13 +163,13 @@ def test_a_run_that_was_kept_in_memory_may_go_on(
 def test_a_shift_is_described_and_another_is_another_run(
     tiny: FederatedData, tmp_path: Path
 ) -> None:
-    short: dict[str, Any] = {"rounds": 1, "against": []}
-    run = go(tiny, tmp_path / "run", shift=SwapPart(probability=0.2), **short)
+    short = partial(go, tiny, tmp_path / "run", rounds=1, against=[])
+    run = short(shift=SwapPart(probability=0.2))
     assert run.config.shift == {"name": "swap_part", "probability": 0.2, "as_coded": False}
     assert tomllib.loads((tmp_path / "run/config.toml").read_text())["shift"] == run.config.shift
     for other in (SwapPart(probability=0.3), SwapAll(probability=0.2), None):
         with pytest.raises(CheckpointError, match="another configuration"):
-            go(tiny, tmp_path / "run", shift=other, resume=True, **short)
+            short(shift=other, resume=True)
 
 
 def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:
@@ -199,8 +202,9 @@ def test_ones_own_shift_need_not_be_a_dataclass(tiny: FederatedData, tmp_path: P
             self, original: Any, current: FederatedData, round: int, reachable: Any, stream: Any
         ) -> ShiftedRound:
             order = np.r_[1, 0, 2 : current.clients] if round == 2 else np.arange(current.clients)
-            taken = current.train.select(order), current.test.select(order)
-            return current.with_rows(*taken), order != np.arange(current.clients)
+            return current.with_rows(
+                current.train.select(order), current.test.select(order)
+            ), order != np.arange(current.clients)
 
     run = go(tiny, tmp_path / "run", shift=Once(), rounds=3, against=[])
     assert run.config.shift == {"name": "once", "is": f"{Once.__module__}.{Once.__qualname__}"}

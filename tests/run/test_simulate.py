@@ -48,17 +48,18 @@ def go(data: FederatedData, against: Sequence[Any] = (), **options: Any) -> Run:
 
 def test_clusters_win_where_labels_contradict(tiny: FederatedData) -> None:
     run = go(tiny, [fk.FedAvg()], rounds=10)
-    ours, theirs = run.summary(), run.against["fedavg"].summary()
-    assert (
-        ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]
-    )  # one model cannot serve both halves
+    ours = run.summary()
+    theirs = run.against["fedavg"].summary()
+    # One model cannot serve both halves.
+    assert ours["best_accuracy"] > 0.8 > theirs["best_accuracy"]
     assert (ours["ari"], ours["nmi"]) == (1.0, 1.0)
     assert theirs["ari"] == 0.0
 
 
 def test_the_summary_agrees_with_the_history(tiny: FederatedData) -> None:
     run = go(tiny, target=0.6)
-    summary, history = run.summary(), run.history
+    summary = run.summary()
+    history = run.history
     assert list(history.index) == list(range(6))
     assert (
         summary["best_accuracy"]
@@ -71,9 +72,8 @@ def test_the_summary_agrees_with_the_history(tiny: FederatedData) -> None:
     sums = history["discrepancy_sum"].dropna()
     assert summary["discrepancy_sum_mean"] == pytest.approx(sums.mean())
     assert summary["discrepancy_sum_variance"] == pytest.approx(sums.var(ddof=0))
-    assert (
-        not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}
-    )  # there, they are of clients
+    # There, they are of clients.
+    assert not set(summary) & set(history) & {"discrepancy_mean", "discrepancy_variance"}
     assert summary["clusters"] == len(run.models) == 2
     assert (summary["bytes_down"], summary["bytes_up"]) == (
         history["bytes_down"].iloc[-1],
@@ -86,7 +86,9 @@ def test_partial_rounds_do_not_count_for_the_best(tiny: FederatedData) -> None:
     run = go(tiny)
     cheat = [{**record, "partial": record["round"] < 4} for record in run.records]
     cheat[2] = {**cheat[2], "accuracy": 1.0}
-    changed = Run(run.config, cheat, run.state, run.clients, run.seconds)
+    changed = Run(
+        config=run.config, records=cheat, state=run.state, clients=run.clients, seconds=run.seconds
+    )
     assert changed.summary()["best_round"] >= 4
     assert changed.summary()["best_accuracy"] == max(r["accuracy"] for r in cheat[4:])
 
@@ -117,7 +119,8 @@ def test_bytes_are_models_sent(tiny: FederatedData) -> None:
 
 def test_watching_and_keeping_change_nothing(tiny: FederatedData, tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
-    bare, kept = go(tiny), go(tiny, [fk.FedAvg()], out=tmp_path / "run", on_round=told.append)
+    bare = go(tiny)
+    kept = go(tiny, [fk.FedAvg()], out=tmp_path / "run", on_round=told.append)
     assert bare.models.tobytes() == kept.models.tobytes()
     assert bare.records == kept.records
     assert [r["method"] for r in told] == ["fedgroup"] * 6 + ["fedavg"] * 6
@@ -169,7 +172,8 @@ def test_saving_on_a_disk_that_fills_up_leaves_nothing(
     tiny: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     run = go(tiny, [fk.FedAvg()])
-    fsync, calls = os.fsync, iter(range(1, 100))
+    fsync = os.fsync
+    calls = iter(range(1, 100))
 
     def full(descriptor: int) -> None:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode) and next(calls) == number:
@@ -200,16 +204,29 @@ def test_a_failure_before_the_first_checkpoint_leaves_nothing(
 
 UNTYPED = """
 import sys, numpy as np, fedkin as fk
+
 data = fk.data.digits(clients=4)
 model = fk.models.mclr(data)
-for options in ({"rounds": 2.5}, {"cohort": True}, {"seed": "x"}, {"shift": fk.SwapAll}, {"shift": "swap_all"},
-                {"scoring": {"target": 1}}, {"compute": 2}, {"callbacks": 3}):
+for options in (
+    {"rounds": 2.5},
+    {"cohort": True},
+    {"seed": "x"},
+    {"shift": fk.SwapAll},
+    {"shift": "swap_all"},
+    {"scoring": {"target": 1}},
+    {"compute": 2},
+    {"callbacks": 3},
+):
     try:
         fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
     except fk.ConfigError as error:
         print(error)
-for make in (lambda: fk.Scoring(target="all"), lambda: fk.Scoring(evaluate_every=None), lambda: fk.Compute(devices=1.5),
-             lambda: fk.Compute(clients_per_batch=2.5)):
+for make in (
+    lambda: fk.Scoring(target="all"),
+    lambda: fk.Scoring(evaluate_every=None),
+    lambda: fk.Compute(devices=1.5),
+    lambda: fk.Compute(clients_per_batch=2.5),
+):
     try:
         make()
     except fk.ConfigError as error:
@@ -234,8 +251,7 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
         "scoring must be made, fk.Scoring(...), got {'target': 1}",
         "compute must be made, fk.Compute(...), got 2",
         "callbacks are functions of a round's record, trackers, or names of trackers "
-        "(tensorboard, mlflow, wandb); "
-        "got 3",
+        "(tensorboard, mlflow, wandb); got 3",
         "scoring.target: expected a valid number, got 'all'",
         "scoring.evaluate_every: expected a valid integer, got None",
         "compute.devices: expected a valid integer, got 1.5",

@@ -31,7 +31,7 @@ def test_by_hand() -> None:
     assert memory_parts(three, plan, 100, 50) == {"models": 1200, "local training": 800}
     reads_single = replace(three, reads=ClientReads(updates="single"))
     keeps_two = replace(reads_single, memory=MemoryNeeds(kept_models=2))
-    single = memory_parts(keeps_two, plan, 100, 50, 4)
+    single = memory_parts(needs=keeps_two, plan=plan, clients=100, parameters=50, together=4)
     assert single["local training"] == 3200 and single["updates of a cohort"] == 1600
     assert single["what is kept of each client"] == 40_000
     compares_all = replace(reads_single, memory=MemoryNeeds(compares_all=True))
@@ -47,14 +47,17 @@ def test_by_hand() -> None:
 def test_what_a_method_keeps_of_clients_is_declared(name: str) -> None:
     """Of its state and of clients' memory: rows of a model's size, and matrices over pairs of
     clients."""
-    world, method = fake(name), make(name)
+    world = fake(name)
+    method = make(name)
     state = run(method, world, rounds=3)
-    N, P = world.total_clients, world.spec.parameters
+    N = world.total_clients
+    P = world.spec.parameters
     kept = [*arrays(state).items(), *world.memory().items()]
+    # Layers: the bias of the last one, which is all of this tiny model.
     elsewhere = (
         "models",
         "layers",
-    )  # layers: the bias of the last one, which is all of this tiny model
+    )
     rows = sum(
         array.nbytes for label, array in kept if array.shape == (N, P) and label not in elsewhere
     )

@@ -21,7 +21,8 @@ def begins(self, *arguments):
     raise KeyboardInterrupt
 
 {method}.init = begins
-sys.argv = ["fedkin", "run", "method.name={name}", "run.rounds=1", "run.against=[]", "--out", {out!r}]
+sys.argv = ["fedkin", "run", "method.name={name}", "run.rounds=1", "run.against=[]"]
+sys.argv += ["--out", {out!r}]
 main()
 """
 

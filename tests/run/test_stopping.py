@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,8 @@ def test_patience_counts_rounds_since_the_best(
 def test_until_is_reached_by_complete_rounds_only() -> None:
     plan = Plan(rounds=100, cohort=1, until=0.5)
     assert stops(plan, records(0.1, 0.49, 0.5, 0.6)) == 2
-    assert (
-        stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3
-    )  # round 0 is none, round 1 is partial
+    # Round 0 is none, round 1 is partial.
+    assert stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3
     assert stops(Plan(rounds=100, cohort=1), records(1.0, 1.0, 0.0, 0.0)) is None
 
 
@@ -94,16 +94,14 @@ def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
     rounds = records(0.1, 0.3, 0.2, 0.2)
     stopped = stop_by_score(Plan(rounds=9, cohort=1, patience=2), rounds)
     assert stopped is not None
-    assert (
-        stop_of_resumed(Plan(rounds=20, cohort=1, patience=2), rounds, stopped) is not None
-    )  # as from the start
+    # As from the start.
+    assert stop_of_resumed(Plan(rounds=20, cohort=1, patience=2), rounds, stopped) is not None
     assert stop_of_resumed(Plan(rounds=9, cohort=1, patience=3), rounds, stopped) is None
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, stopped) is None
     replied = stop_by_reply(Plan(rounds=9, cohort=1), 3, fk.STOP)
     assert stop_of_resumed(Plan(rounds=9, cohort=1), rounds, replied) == replied
-    assert (
-        stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None
-    )  # more rounds are asked for
+    # More rounds are asked for.
+    assert stop_of_resumed(Plan(rounds=10, cohort=1), rounds, replied) is None
 
 
 def replies(*rounds: tuple[float | None, int]) -> list[Record]:
@@ -117,7 +115,9 @@ def replies(*rounds: tuple[float | None, int]) -> list[Record]:
     ]
 
 
-BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
+BAD = (None, 4)
+GOOD = (0.5, 1)
+NOBODY = (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,23 +134,22 @@ BAD, GOOD, NOBODY = (None, 4), (0.5, 1), (None, 0)
 def test_three_rounds_without_a_usable_reply_end_a_run(
     rounds: tuple[Any, ...], stops: bool
 ) -> None:
-    records, plan = replies(*rounds), Plan(rounds=50, cohort=1)
+    records = replies(*rounds)
+    plan = Plan(rounds=50, cohort=1)
     stopped = stop_without_replies(plan, records)
     assert (stopped is not None) == stops == bool(failure(records))
     if stopped:
         reason = "no client's reply was usable in the last 3 rounds"
         assert stopped == {"round": len(rounds), "of": 50, "reason": reason}
         assert stop_of_resumed(plan, records, stopped) == stopped
-        assert (
-            stop_of_resumed(replace(plan, rounds=60), records, stopped) is None
-        )  # more rounds are asked for
+        # More rounds are asked for.
+        assert stop_of_resumed(replace(plan, rounds=60), records, stopped) is None
 
 
 def test_a_run_of_one_round_can_fail_too() -> None:
     assert failure(replies(BAD)) and not failure(replies(GOOD)) and not failure(replies())
-    assert (
-        stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None
-    )  # it was the last one
+    # It was the last one.
+    assert stop_without_replies(Plan(rounds=3, cohort=1), replies(BAD, BAD, BAD)) is None
 
 
 # --- whole runs: validation scores are 0, 0.3, 0.4, 0.3, 0.3, ...
@@ -237,7 +236,8 @@ def test_a_final_score_over_some_of_the_clients_is_known_as_such() -> None:
 
 
 def test_the_rounds_of_a_stopped_run_are_those_of_a_longer_one() -> None:
-    stopped, whole = said(rounds=50, patience=3), said(rounds=7)
+    stopped = said(rounds=50, patience=3)
+    whole = said(rounds=7)
     assert stopped.records == whole.records[:6]
 
 
@@ -299,11 +299,11 @@ def test_an_error_in_a_callback_leaves_a_run_that_goes_on(tmp_path: Path, die_at
         if record["round"] == die_at:
             raise OwnError
 
-    settings: dict[str, Any] = {"rounds": 50, "patience": 3, "checkpoint_every": 2}
-    whole = said(out=tmp_path / "whole", **settings)
+    stopping = partial(said, rounds=50, patience=3, checkpoint_every=2)
+    whole = stopping(out=tmp_path / "whole")
     with pytest.raises(OwnError):
-        said(out=tmp_path / "cut", on_round=on_round, **settings)
-    resumed = said(out=tmp_path / "cut", resume=True, **settings)
+        stopping(out=tmp_path / "cut", on_round=on_round)
+    resumed = stopping(out=tmp_path / "cut", resume=True)
     assert (tmp_path / "cut/metrics.jsonl").read_bytes() == (
         tmp_path / "whole/metrics.jsonl"
     ).read_bytes()
@@ -341,9 +341,8 @@ def test_configurations_have_it_and_old_ones_stay_as_they_are() -> None:
     assert (config.run.patience, config.run.until) == (7, 0.9)
     bare = from_dict({})
     assert not {"patience", "until"} & set(bare.description().run)
-    assert fingerprint(config.description()) == fingerprint(
-        bare.description()
-    )  # no number of any round depends on it
+    # No number of any round depends on it.
+    assert fingerprint(config.description()) == fingerprint(bare.description())
 
 
 @pytest.mark.parametrize(
@@ -390,7 +389,8 @@ def test_real_sites_have_no_validation(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run\.patience: does not apply to a real federation"):
         load_server(tmp_path / "server.toml")
     (tmp_path / "client.toml").write_text(
-        f'{samples}[client]\nname = "a"\nfederation = "it"\n[data]\nname = "digits"\nvalidation = 0.1\n'
+        f'{samples}[client]\nname = "a"\nfederation = "it"\n[data]\nname = "digits"\nvalidation '
+        f"= 0.1\n"
     )
     with pytest.raises(ConfigError, match=r"data\.validation: does not apply to a real site"):
         load_client(tmp_path / "client.toml")
@@ -440,16 +440,24 @@ def test_runs_with_other_budgets_are_no_repetition() -> None:
 
 
 def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
-    settings = [
+    compared = partial(
+        fk.compare,
+        None,
         "data.name=digits",
         "data.clients=6",
         "data.validation=0.3",
         "local.epochs=1",
         "local.lr=1e-9",
-    ]
-    settings += ["run.rounds=8", "run.cohort=6", "run.patience=1", "run.checkpoint_every=4"]
-    options: dict[str, Any] = {"methods": ["fedavg", "ifca"], "seeds": 2, "out": tmp_path / "study"}
-    first = fk.compare(None, *settings, **options, by="best")
+        "run.rounds=8",
+        "run.cohort=6",
+        "run.patience=1",
+        "run.checkpoint_every=4",
+        methods=["fedavg", "ifca"],
+        seeds=2,
+        out=tmp_path / "study",
+        by="best",
+    )
+    first = compared()
     assert all(run.summary()["stopped"]["of"] == 8 for run in first.finished.values())
     table = first.table()
     assert np.isfinite(table["best_accuracy"].to_numpy(float)).all()
@@ -460,6 +468,6 @@ def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
     assert table["validation_accuracy"].tolist() == pytest.approx(validated)
     assert first.curves("") and len(first.differences()) == 1
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("metrics.jsonl")}
-    again = fk.compare(None, *settings, **options, by="best", resume=True)
+    again = compared(resume=True)
     assert len(again.finished) == 4
     assert stamps == {path: path.stat().st_mtime_ns for path in stamps}  # none was run again

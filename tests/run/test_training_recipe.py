@@ -1,4 +1,5 @@
-"""Recipes of local training in whole runs: described, resumed, and the round that a schedule is at."""
+"""Recipes of local training in whole runs: described, resumed,
+and the round that a schedule is at."""
 
 from __future__ import annotations
 
@@ -62,9 +63,11 @@ def test_a_run_without_a_recipe_is_described_as_before() -> None:
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.FedProx(mu=0.0)], ids=["fedavg", "fedprox"])
 def test_every_round_has_its_rate(method: Any) -> None:
     """On quadratics of one step, a round's way is its learning rate times the distance."""
-    target, schedule = np.ones((3, 2), np.float32), fk.Schedule("exponential", gamma=0.5)
+    target = np.ones((3, 2), np.float32)
+    schedule = fk.Schedule("exponential", gamma=0.5)
     world = FakeWorld(target, np.ones(3, np.int64), work=fk.SGD(lr=0.5, schedule=schedule))
-    state, everyone = method.init(world, Stream(0, 0, "method/init")), np.arange(3)
+    state = method.init(world, Stream(0, 0, "method/init"))
+    everyone = np.arange(3)
     for round in (1, 2, 3):
         before = state.models[0]
         state = method.round(world, state, everyone, Stream(0, round, "method"))
@@ -73,7 +76,8 @@ def test_every_round_has_its_rate(method: Any) -> None:
 
 def test_an_averaged_gradient_has_the_rate_of_its_round() -> None:
     """IFCA's other form does one plain step of its own making."""
-    target, method = np.ones((3, 2), np.float32), fk.IFCA(clusters=1, averaging="gradients")
+    target = np.ones((3, 2), np.float32)
+    method = fk.IFCA(clusters=1, averaging="gradients")
     work = fk.SGD(lr=0.5, schedule=fk.Schedule("exponential", gamma=0.5))
     world = FakeWorld(target, np.ones(3, np.int64), work=work)
     state = method.init(world, Stream(0, 0, "method/init"))

@@ -37,11 +37,17 @@ DATA = fk.planted("digits", "rotation", clusters=2, clients=8, samples=20, test_
 def state(trust: np.ndarray = TRUST) -> PeerState:
     n = len(trust)
     counts = np.arange(2 * n).reshape(n, 2)
-    models, ties = (
-        np.zeros((n, 3), np.float32),
-        (trust, trust.astype(np.int32), np.ones(n, np.int64)),
+    models = np.zeros((n, 3), np.float32)
+    return PeerState(
+        models=models,
+        assignment=np.zeros(n, np.int64),
+        start=models[0],
+        trust=trust,
+        votes=trust.astype(np.int32),
+        age=np.ones(n, np.int64),
+        messages=counts,
+        vectors=2 * counts,
     )
-    return PeerState(models, np.zeros(n, np.int64), models[0], *ties, counts, 2 * counts)
 
 
 def test_precision_and_recall_by_hand() -> None:
@@ -60,9 +66,8 @@ def test_a_record_counts_who_is_there() -> None:
             "messages": 12,
         }
     )
-    few = peers_record(
-        state(), np.array([0, 2]), KINDS, keeping=False
-    )  # each trusts the other, of another kind
+    # Each trusts the other, of another kind.
+    few = peers_record(state(), np.array([0, 2]), KINDS, keeping=False)
     assert (
         few["neighbours"] == 1
         and few["neighbour_precision"] == 0
@@ -157,7 +162,8 @@ def test_gossip_has_nobody_to_be_right_about() -> None:
 
 def test_clients_and_summary_tell_of_neighbours(run: fk.Run) -> None:
     assert isinstance(run.state, PeerState)
-    table, summary = {name: np.asarray(run.clients[name]) for name in run.clients}, run.summary()
+    table = {name: np.asarray(run.clients[name]) for name in run.clients}
+    summary = run.summary()
     np.testing.assert_array_equal(table["messages_got"], run.state.messages[:, 0])
     assert table["messages_got"].sum() == table["messages_given"].sum() == summary["messages"] > 0
     assert table["bytes_got"].sum() == summary["bytes_down"] == summary["bytes_up"] > 0

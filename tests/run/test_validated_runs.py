@@ -233,7 +233,8 @@ def test_a_damaged_best_round_is_noticed(tmp_path: Path) -> None:
 
 
 def test_the_validation_split_decides_which_run_it_is(tmp_path: Path) -> None:
-    run, other = said(out=tmp_path / "run"), said(data=constant_data(validation=False))
+    run = said(out=tmp_path / "run")
+    other = said(data=constant_data(validation=False))
     assert run.config.data == {"name": "constant", "clients": 4, "validation_samples": 40}
     assert other.config.data == {"name": "constant", "clients": 4}
     assert fingerprint(run.config) != fingerprint(other.config)
@@ -384,7 +385,8 @@ def test_advice_chooses_by_them(monkeypatch: pytest.MonkeyPatch, tiny: Federated
     )
     plan = PilotPlan(rounds=2, cohort=12, seeds=3)
     tables = [
-        run_pilots(one, mclr(one), fk.SGD(lr=0.5, epochs=2), 2, plan) for one in (data, wrong)
+        run_pilots(data=one, model=mclr(one), local=fk.SGD(lr=0.5, epochs=2), clusters=2, plan=plan)
+        for one in (data, wrong)
     ]
     columns = ["accuracy", "bottom_decile", "gain"]
     assert tables[0][columns].equals(tables[1][columns])

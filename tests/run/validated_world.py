@@ -1,4 +1,5 @@
-"""Runs of a tiny federation with a validation split, and a method whose scores are known by hand."""
+"""Runs of a tiny federation with a validation split,
+and a method whose scores are known by hand."""
 
 from __future__ import annotations
 
@@ -34,16 +35,23 @@ def constant_data(clients: int = 4, validation: bool = True) -> FederatedData:
     y = np.tile(own, clients)
     train, held_out, test = parts
     return FederatedData(
-        "constant", x, y, CLASSES, train, test, validation=held_out if validation else None
+        name="constant",
+        x=x,
+        y=y,
+        classes=CLASSES,
+        train=train,
+        test=test,
+        validation=held_out if validation else None,
     )
 
 
+# Of a model that says a class for every sample.
 VALIDATION_SCORES = {
     0: 0.4,
     1: 0.3,
     2: 0.3,
     3: 0.0,
-}  # of a model that says a class for every sample
+}
 TEST_SCORES = {0: 0.1, 1: 0.6, 2: 0.3, 3: 0.0}
 
 

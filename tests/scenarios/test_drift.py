@@ -1,4 +1,5 @@
-"""Drift: clients whose labels are permuted or whose images are rotated, when, and to which variant."""
+"""Drift: clients whose labels are permuted or whose images are rotated, when,
+and to which variant."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def federation(shape: tuple[int, ...] = (9,), classes: int = 5, clients: int = N
     x = np.random.default_rng(0).uniform(-1, 1, (M, *shape)).astype(np.float32)
     train = Ragged(np.arange(6 * clients), 6 * np.arange(clients + 1))
     test = Ragged(6 * clients + np.arange(2 * clients), 2 * np.arange(clients + 1))
-    return FederatedData("toy", x, np.arange(M) % classes, classes, train, test)
+    return FederatedData(
+        name="toy", x=x, y=np.arange(M) % classes, classes=classes, train=train, test=test
+    )
 
 
 def everybody(_: int) -> np.ndarray:
@@ -84,7 +87,8 @@ def test_recurring() -> None:
 @pytest.mark.parametrize("pattern", ["sudden", "gradual", "recurring"])
 def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
     drift = Relabel(pattern=pattern, at=3, length=4)
-    moving, when = ShiftedData(federation(), drift, everybody), variants(drift, 12)
+    moving = ShiftedData(federation(), drift, everybody)
+    when = variants(drift, 12)
     before = None
     for round in range(12):
         data, moved = moving.at(STREAM.at(round))
@@ -92,9 +96,8 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
         assert (
             data.true_clusters is not None and data.true_clusters.tolist() == when[round].tolist()
         )
-        assert (
-            moved.any() or before is None or data is before
-        )  # nothing is copied where nobody moves
+        # Nothing is copied where nobody moves.
+        assert moved.any() or before is None or data is before
         before = data
 
 
@@ -108,10 +111,12 @@ def test_the_truth_that_is_there_makes_a_pair() -> None:
 
 
 def test_relabel_gives_every_variant_names_of_its_own() -> None:
-    data, drift = federation(), Relabel(at=2)
+    data = federation()
+    drift = Relabel(at=2)
     for round in (0, 2):
         now, _ = ShiftedData(data, drift, everybody).at(STREAM.at(round))
-        variant, names = drift.variants(N, round, STREAM), {}
+        variant = drift.variants(N, round, STREAM)
+        names = {}
         assert np.array_equal(now.x, data.x)
         for split in ("train", "test"):
             for client in range(N):
@@ -129,7 +134,8 @@ def test_relabel_gives_every_variant_names_of_its_own() -> None:
 @pytest.mark.parametrize(("kinds", "quarters"), [(2, 2), (3, 1), (4, 1)])
 @pytest.mark.parametrize("shape", [(9,), (3, 3), (3, 3, 2)])
 def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -> None:
-    data, drift = federation(shape), Rotate(kinds=kinds, at=1)
+    data = federation(shape)
+    drift = Rotate(kinds=kinds, at=1)
     given_x = data.x.copy()
     for round in (0, 1):
         now, _ = ShiftedData(data, drift, everybody).at(STREAM.at(round))
@@ -176,9 +182,8 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
     variant = drift.variants(2, 0, STREAM)
     assert sorted(variant) == [0, 1]
     for client in range(2):
-        want = (
-            data.x[:3, ::-1] if variant[client] else data.x[:3]
-        )  # flat and rotated by 180 degrees: reversed
+        # Flat and rotated by 180 degrees: reversed.
+        want = data.x[:3, ::-1] if variant[client] else data.x[:3]
         np.testing.assert_array_equal(now.x[now.train[client]], want)
 
 

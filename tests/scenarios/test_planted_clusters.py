@@ -75,7 +75,8 @@ def test_more_swaps_than_pairs_of_classes_are_refused() -> None:
 
 
 def test_odd_angles_are_turned_softly() -> None:
-    data, upright = little("rotation", 5), little("rotation", 1)
+    data = little("rotation", 5)
+    upright = little("rotation", 1)
     assert data.x.min() >= 0 and data.x.max() <= 1 and data.true_clusters is not None
     for client, cluster in enumerate(data.true_clusters):
         untouched = [data.x[row].tobytes() in ORIGINAL for row in rows_of(data, client)]
@@ -90,10 +91,11 @@ def test_label_permutation_renames_by_cluster() -> None:
     for client, cluster in enumerate(data.true_clusters):
         for row in rows_of(data, client):
             label = ORIGINAL[data.x[row].tobytes()]
+            # The same name throughout the cluster.
             assert label_permutations[cluster, label] in (
                 -1,
                 data.y[row],
-            )  # the same name throughout the cluster
+            )
             label_permutations[cluster, label] = data.y[row]
     assert label_permutations[0].tolist() == list(range(10))
     assert all(sorted(permutation) == list(range(10)) for permutation in label_permutations)

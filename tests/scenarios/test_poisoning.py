@@ -12,14 +12,15 @@ from fedkin.scenarios.poisoning import LaterPoisoning, add_backdoor, flip_labels
 
 
 def data(train: list[list[int]], test: list[list[int]]) -> FederatedData:
-    x, y = np.zeros((6, 2), np.float32), np.array([0, 1, 2, 3, 3, 0])
+    x = np.zeros((6, 2), np.float32)
+    y = np.array([0, 1, 2, 3, 3, 0])
     return FederatedData(
-        "six",
-        x,
-        y,
-        4,
-        Ragged.of([np.array(r) for r in train]),
-        Ragged.of([np.array(r) for r in test]),
+        name="six",
+        x=x,
+        y=y,
+        classes=4,
+        train=Ragged.of([np.array(r) for r in train]),
+        test=Ragged.of([np.array(r) for r in test]),
     )
 
 
@@ -38,10 +39,14 @@ def test_samples_of_others_are_not_touched(train: list[list[int]], test: list[li
 
 def images() -> FederatedData:
     """Two clients with four images of 4 x 4 to train on, and two to test."""
-    x, y = np.zeros((12, 16), np.float32), np.tile([0, 1, 2], 4)
+    x = np.zeros((12, 16), np.float32)
+    y = np.tile([0, 1, 2], 4)
     x[0, 0] = 0.8  # the brightest pixel
-    train, test = [np.arange(4), np.arange(4, 8)], [np.array([8, 9]), np.array([10, 11])]
-    return FederatedData("images", x, y, 3, Ragged.of(train), Ragged.of(test))
+    train = [np.arange(4), np.arange(4, 8)]
+    test = [np.array([8, 9]), np.array([10, 11])]
+    return FederatedData(
+        name="images", x=x, y=y, classes=3, train=Ragged.of(train), test=Ragged.of(test)
+    )
 
 
 def test_every_second_sample_of_attackers_has_the_trigger_and_the_label_0() -> None:
@@ -69,10 +74,18 @@ def test_a_backdoor_is_measured_on_samples_of_other_classes() -> None:
 
 
 def test_later_poison_comes_in_its_round_and_stays() -> None:
-    plain, shift = images(), LaterPoisoning("label_flip", (1,), 2)
-    current, labels = plain, []
+    plain = images()
+    shift = LaterPoisoning("label_flip", (1,), 2)
+    current = plain
+    labels = []
     for round in range(4):
-        current, shifted = shift.step(plain, current, round, np.arange(2), Stream(0, round))
+        current, shifted = shift.step(
+            original=plain,
+            current=current,
+            round=round,
+            reachable=np.arange(2),
+            stream=Stream(0, round),
+        )
         labels.append(current.y[4:8].tolist())
         assert not shifted.any()
     assert labels == [[1, 2, 0, 1], [1, 2, 0, 1], [1, 0, 2, 1], [1, 0, 2, 1]]

@@ -41,7 +41,7 @@ def federation(*sizes: int) -> FederatedData:
     test = Ragged(sum(sizes) + np.arange(2 * len(sizes)), 2 * np.arange(len(sizes) + 1))
     x = np.arange(4 * (len(train.rows) + len(test.rows)), dtype=np.float32).reshape(-1, 4)
     y = np.concatenate([(train.owners() + train.rows) % 5, test.rows % 5])
-    return FederatedData("toy", x, y, 5, train, test)
+    return FederatedData(name="toy", x=x, y=y, classes=5, train=train, test=test)
 
 
 def same(a: FederatedData, b: FederatedData) -> bool:
@@ -81,7 +81,8 @@ def test_without_a_shift_nothing_moves() -> None:
 
 
 def test_every_round_is_stepped_once_and_in_order() -> None:
-    data, steps = federation(), Steps()
+    data = federation()
+    steps = Steps()
     moving = ShiftedData(data, steps, lambda round: np.arange(round + 1))
     for round in (0, 0, 3, 3):
         now, moved = moving.at(STREAM.at(round))
@@ -91,7 +92,8 @@ def test_every_round_is_stepped_once_and_in_order() -> None:
 
 
 def test_an_earlier_round_or_another_seed_starts_over() -> None:
-    data, steps = federation(), Steps()
+    data = federation()
+    steps = Steps()
     moving = ShiftedData(data, steps, everybody)
     moving.at(STREAM.at(4))
     for stream in (STREAM.at(2), Stream(6, 2, "run/shift"), Stream(6, 2, "another")):
@@ -116,8 +118,10 @@ SOME: list[Shift] = [
 
 @pytest.mark.parametrize("shift", SOME, ids=repr)
 def test_a_resumed_run_comes_to_the_same_data(shift: Shift) -> None:
-    data, before = federation(), federation()
-    steady, news = ShiftedData(data, shift, everybody), 0
+    data = federation()
+    before = federation()
+    steady = ShiftedData(data, shift, everybody)
+    news = 0
     for round in range(8):
         now, moved = steady.at(STREAM.at(round))
         resumed, moved_too = ShiftedData(data, shift, everybody).at(STREAM.at(round))
@@ -163,18 +167,23 @@ def detected(
 ) -> tuple[list[int], list[set[int]], list[set[int]]]:
     """Who has a cluster from round 0 on; in each round from 1 on, who is placed and who detects a
     shift. The cohorts are clients 0 and 1, 2 and 3, 4 and 5, 0 and 1, ..."""
-    data, method = federation(*(40,) * 6), FlexCFL(clusters=2, alpha=1)
+    data = federation(*(40,) * 6)
+    method = FlexCFL(clusters=2, alpha=1)
     world = InstrumentedWorld(
         SimulatedWorld(data, mclr(data), SGD(epochs=1, lr=0.01), shift=shift, **options)
     )
     world.begin(STREAM)
     state = method.init(world, STREAM)
-    first, placed, found = np.flatnonzero(state.assignment != UNASSIGNED).tolist(), [], []
+    first = np.flatnonzero(state.assignment != UNASSIGNED).tolist()
+    placed = []
+    found = []
     for round in range(1, rounds + 1):
         world.begin(STREAM.at(round))
         cold = np.flatnonzero(state.assignment == UNASSIGNED)
         plan = Plan(rounds=rounds, cohort=2, selection="round_robin", seed=STREAM.seed)
-        state = run_round(world, WithOptions(method), state, round, plan)
+        state = run_round(
+            instrumented=world, method=WithOptions(method), state=state, round=round, plan=plan
+        )
         placed.append(set(cold[state.assignment[cold] != UNASSIGNED].tolist()))
         assert world.observations.detected is not None
         found.append(set(np.flatnonzero(world.observations.detected).tolist()))
@@ -199,16 +208,19 @@ def test_in_the_sound_form_clients_compare_with_what_they_had_when_placed() -> N
 def test_incremental_round_by_round() -> None:
     """Releases 0 to 3 of 8 samples are 2, 4, 6, 8: in rounds 0, 1 + 3, 1 + 6, 1 + 9."""
     data = federation(8, 8, 1)
-    moving, released = ShiftedData(data, Incremental(every=3), lambda _: np.arange(1)), data.train
-    sizes, had = [], [set(), set(), set()]
+    moving = ShiftedData(data, Incremental(every=3), lambda _: np.arange(1))
+    released = data.train
+    sizes = []
+    had = [set(), set(), set()]
     for round in range(14):
         now, moved = moving.at(STREAM.at(round))
         sizes.append(int(now.train.sizes[0]))
+        # Those who are away too.
         assert moved.tolist() == [
             round in (4, 7, 10),
             round in (4, 7, 10),
             False,
-        ]  # those who are away too
+        ]
         assert now.train.sizes[2] == 1 and now.test is data.test and now.x is data.x
         for client in range(3):
             assert had[client] <= set(now.train[client]) <= set(released[client])

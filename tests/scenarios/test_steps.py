@@ -25,7 +25,8 @@ def at(shift: Steps, data: StreamData, round: int) -> tuple[FederatedData, np.nd
 
 
 def test_a_step_is_tested_before_it_is_trained_on() -> None:
-    data, trained = stream(), set()
+    data = stream()
+    trained = set()
     every = ShiftedData(data, Steps(2), lambda _: np.arange(3))
     for round in range(7):
         now, shifted = every.at(Stream(0, round, "scenario"))
@@ -58,7 +59,9 @@ def test_data_without_steps() -> None:
         DataError,
         match=r"digits.*do not come in steps: take sine, circle, sea .*or leave out the shift",
     ):
-        Steps().step(digits(), digits(), 0, np.arange(3), Stream(0))
+        Steps().step(
+            original=digits(), current=digits(), round=0, reachable=np.arange(3), stream=Stream(0)
+        )
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"every": -2}])
@@ -69,9 +72,8 @@ def test_what_cannot_be(options: dict[str, Any]) -> None:
 
 def test_prequential_accuracy_is_of_the_last_rounds_of_steps() -> None:
     records: Any = [{"round": r, "accuracy": a} for r, a in enumerate([0.9, 0.1, 0.5, 0.2, 0.7])]
-    assert prequential_accuracy(records, 2) == pytest.approx(
-        0.6
-    )  # not round 0, which nobody trained for
+    # Not round 0, which nobody trained for.
+    assert prequential_accuracy(records, 2) == pytest.approx(0.6)
     with pytest.raises(ConfigError, match=r"run\.evaluate_every = 5"):
         prequential_accuracy(records, 5)
     with pytest.raises(ConfigError, match="was scored"):

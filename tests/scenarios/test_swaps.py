@@ -33,7 +33,13 @@ def federation(
     )
     x = np.arange(len(y), dtype=np.float32)[:, None]
     return FederatedData(
-        "toy", x, y, 10, train, test, np.arange(len(labels)) if true_clusters else None
+        name="toy",
+        x=x,
+        y=y,
+        classes=10,
+        train=train,
+        test=test,
+        true_clusters=np.arange(len(labels)) if true_clusters else None,
     )
 
 
@@ -62,7 +68,8 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
     """In their run 0 and 6 exchanged labels 0 and 3, 3 and 2 labels 0 and 2, 7 and 4 labels 2 and
     0."""
     swap = oracle("flexcfl")["swap"]
-    pairs, before = np.array(swap["rng_trace_p0.5"]["pairs"]), published()
+    pairs = np.array(swap["rng_trace_p0.5"]["pairs"])
+    before = published()
     if kind == "all":
         data, moved = swap_all(before, pairs)
     else:
@@ -77,7 +84,8 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
 
 def test_only_labels_that_the_other_has_not_are_drawn() -> None:
     """Of pairs (0, 6), (3, 2) and (7, 4): {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
-    pairs, seen = np.array([[0, 6], [3, 2], [7, 4]]), []
+    pairs = np.array([[0, 6], [3, 2], [7, 4]])
+    seen = []
     for round in range(100):
         labels, possible = draw_labels(published(), pairs, STREAM.at(round))
         assert possible.all()
@@ -141,10 +149,16 @@ def test_part_swapped_back_is_what_it_was() -> None:
 def test_as_coded_the_rest_of_a_round_is_dropped() -> None:
     """Client 3 can swap with anybody, the other three have nothing to give each other. So one of
     the two pairs is possible, and as coded only where it comes first: every other time."""
-    data, everybody, swaps = federation([[0, 1], [0, 1], [0, 1], [2, 3]]), np.arange(4), 0
+    data = federation([[0, 1], [0, 1], [0, 1], [2, 3]])
+    everybody = np.arange(4)
+    swaps = 0
     for round in range(1, 201):
-        _, moved = SwapPart(1.0).step(data, data, round, everybody, STREAM.at(round))
-        _, coded = SwapPart(1.0, as_coded=True).step(data, data, round, everybody, STREAM.at(round))
+        _, moved = SwapPart(1.0).step(
+            original=data, current=data, round=round, reachable=everybody, stream=STREAM.at(round)
+        )
+        _, coded = SwapPart(1.0, as_coded=True).step(
+            original=data, current=data, round=round, reachable=everybody, stream=STREAM.at(round)
+        )
         assert moved.sum() == 2 and moved[3]
         assert not coded.any() or coded.tolist() == moved.tolist()
         swaps += int(coded[3])
@@ -159,7 +173,9 @@ def test_with_probability_one_everybody_there_has_a_partner(
     shift: SwapAll, there: range, count: int
 ) -> None:
     data = federation([[i, i] for i in range(8)])
-    after, moved = shift.step(data, data, 1, np.array(there, np.int64), STREAM)
+    after, moved = shift.step(
+        original=data, current=data, round=1, reachable=np.array(there, np.int64), stream=STREAM
+    )
     assert moved.sum() == count and set(np.flatnonzero(moved)) <= set(there)
     home = [own[0] // 2 for own in rows_of(after.train)]  # whose samples each client has now
     assert [home[home[i]] for i in range(8)] == list(range(8))
@@ -170,22 +186,35 @@ def test_with_probability_one_everybody_there_has_a_partner(
 def test_where_nothing_moves_the_data_are_the_same(shift: SwapAll) -> None:
     """All have the same labels; and with one client there is nobody to swap with."""
     for data in (federation([[0, 1]] * 6), federation([[0]] * 6), federation([[0, 1]])):
-        after, moved = shift.step(data, data, 1, np.arange(data.clients), STREAM)
+        after, moved = shift.step(
+            original=data, current=data, round=1, reachable=np.arange(data.clients), stream=STREAM
+        )
         assert after is data and not moved.any()
 
 
 @pytest.mark.parametrize("shift", [SwapAll(1.0), SwapPart(1.0)])
 def test_nobody_swaps_before_the_first_communication_round(shift: SwapAll) -> None:
     data = federation([[0], [1], [2], [3]])
-    assert shift.step(data, data, 0, np.arange(4), STREAM.at(0))[0] is data
-    assert shift.step(data, data, 1, np.arange(4), STREAM.at(1))[1].all()
+    assert (
+        shift.step(
+            original=data, current=data, round=0, reachable=np.arange(4), stream=STREAM.at(0)
+        )[0]
+        is data
+    )
+    assert shift.step(
+        original=data, current=data, round=1, reachable=np.arange(4), stream=STREAM.at(1)
+    )[1].all()
 
 
 @pytest.mark.parametrize("probability", [0.05, 0.5])
 def test_pairs_swap_as_often_as_said(probability: float) -> None:
     data = federation([[0]] * 1000)
     moved = [
-        SwapAll(probability).step(data, data, r, np.arange(1000), STREAM.at(r))[1].sum()
+        SwapAll(probability)
+        .step(original=data, current=data, round=r, reachable=np.arange(1000), stream=STREAM.at(r))[
+            1
+        ]
+        .sum()
         for r in range(1, 21)
     ]
     expected = 20 * 500 * probability
@@ -205,10 +234,15 @@ def test_what_swaps_never_change(
     original = current = federation(labels, [own[::2] for own in labels], true_clusters=True)
     rows = rows_of(original.train), rows_of(original.test), np.arange(len(labels)).tolist()
     for round in range(1, 6):
-        stream, everybody = Stream(seed, round, "shift"), np.arange(len(labels))
+        stream = Stream(seed, round, "shift")
+        everybody = np.arange(len(labels))
         before = current
-        current, moved = kind(probability).step(original, before, round, everybody, stream)
-        again, _ = kind(probability).step(original, before, round, everybody, stream)
+        current, moved = kind(probability).step(
+            original=original, current=before, round=round, reachable=everybody, stream=stream
+        )
+        again, _ = kind(probability).step(
+            original=original, current=before, round=round, reachable=everybody, stream=stream
+        )
         assert rows_of(again.train) == rows_of(current.train) and rows_of(again.test) == rows_of(
             current.test
         )

@@ -30,7 +30,13 @@ class SmallSum:
         self.sessions: list[Session] = [session for session, _ in begun]
         announced = np.stack([one for _, one in begun])
         self.numbers = 3 * np.arange(clients) + 5
-        self.exchange = Exchange.of(ABOUT, self.numbers, announced, neighbours, least)
+        self.exchange = Exchange.of(
+            about=ABOUT,
+            clients=self.numbers,
+            announced=announced,
+            neighbours=neighbours,
+            least=least,
+        )
         self.vectors = np.random.default_rng(clients).integers(
             0, 2**32, (clients, numbers), dtype=np.uint32
         )
@@ -41,11 +47,11 @@ class SmallSum:
         """As a client is told."""
         exchange = self.exchange
         return Group(
-            ABOUT,
-            int(self.numbers[position]),
-            exchange.holder_numbers()[position],
-            exchange.announced[exchange.places[position]],
-            exchange.least,
+            about=ABOUT,
+            me=int(self.numbers[position]),
+            holders=exchange.holder_numbers()[position],
+            announced=exchange.announced[exchange.places[position]],
+            least=exchange.least,
         )
 
     def share(self, lost: Collection[int] = ()) -> None:
@@ -74,7 +80,8 @@ class SmallSum:
     def asked(self, i: int) -> tuple[Session, Group, np.ndarray, np.ndarray, np.ndarray]:
         """What a client is asked in the last exchange."""
         exchange = self.exchange
-        inbox, wanted = exchange.inbox()[i], exchange.wanted()[i]
+        inbox = exchange.inbox()[i]
+        wanted = exchange.wanted()[i]
         return self.sessions[i], self.group(i), exchange.partners[i], inbox, wanted
 
     def unmasked(self) -> np.ndarray:

@@ -31,7 +31,11 @@ def test_holders_that_are_told_different_things_give_neither_secret() -> None:
         session, group, partners, inbox, wanted = one.asked(i)
         kind = OWN_SEED if i < 3 else MASK_KEY
         _, revealed = client.reveal(
-            session, group, partners, inbox, np.where(np.arange(6) == 5, kind, wanted)
+            session=session,
+            group=group,
+            partners=partners,
+            sealed=inbox,
+            wanted=np.where(np.arange(6) == 5, kind, wanted),
         )
         shares[kind][i + 1] = revealed[5].tobytes()
     assert all(any(share) for kind in shares.values() for share in kind.values())
@@ -45,14 +49,22 @@ def test_the_other_share_is_not_given_through_another_group() -> None:
     other holders."""
     one = before_reveal()
     session, group, partners, inbox, wanted = one.asked(0)
-    after, _ = client.reveal(session, group, partners, inbox, wanted)
+    after, _ = client.reveal(
+        session=session, group=group, partners=partners, sealed=inbox, wanted=wanted
+    )
     gone = np.where(np.arange(6) == 5, MASK_KEY, wanted)
     for own in (session, after):
         for about in (group.about, group.about + b"1"):
             if own is session and about == group.about:
                 continue
             with pytest.raises(RefusedError, match="each is answered once"):
-                client.reveal(own, replace(group, about=about), partners, inbox, gone)
+                client.reveal(
+                    session=own,
+                    group=replace(group, about=about),
+                    partners=partners,
+                    sealed=inbox,
+                    wanted=gone,
+                )
     for changed in (
         replace(group, holders=np.array([*group.holders[:5], 99])),
         replace(group, announced=group.announced[[1, 0, 2, 3, 4, 5]]),
@@ -60,7 +72,13 @@ def test_the_other_share_is_not_given_through_another_group() -> None:
     ):
         width = len(changed.holders)
         with pytest.raises(RefusedError, match="other clients than those with whom"):
-            client.reveal(session, changed, partners[:width], inbox[:width], gone[:width])
+            client.reveal(
+                session=session,
+                group=changed,
+                partners=partners[:width],
+                sealed=inbox[:width],
+                wanted=gone[:width],
+            )
 
 
 def test_partners_that_change_after_the_vector_are_refused() -> None:
@@ -70,13 +88,20 @@ def test_partners_that_change_after_the_vector_are_refused() -> None:
     with pytest.raises(
         RefusedError, match="other clients than those with whom this one has masked"
     ):
-        client.reveal(session, group, fewer, inbox, np.where(fewer, wanted, 0))
+        client.reveal(
+            session=session,
+            group=group,
+            partners=fewer,
+            sealed=inbox,
+            wanted=np.where(fewer, wanted, 0),
+        )
 
 
 def test_a_second_vector_for_other_partners_is_refused() -> None:
     one = SmallSum(6)
     one.share()
-    session, group = one.sessions[0], one.group(0)
+    session = one.sessions[0]
+    group = one.group(0)
     partners = one.exchange.partners[0]
     after, _ = client.mask(session, group, partners, one.vectors[0])
     with pytest.raises(RefusedError, match="each is answered once"):
@@ -87,7 +112,13 @@ def test_too_many_that_are_called_gone_are_refused() -> None:
     one = before_reveal()
     session, group, partners, inbox, wanted = one.asked(0)
     with pytest.raises(RefusedError, match="only 4 clients have answered, and 5 are needed"):
-        client.reveal(session, group, partners, inbox, np.where(np.arange(6) > 3, MASK_KEY, wanted))
+        client.reveal(
+            session=session,
+            group=group,
+            partners=partners,
+            sealed=inbox,
+            wanted=np.where(np.arange(6) > 3, MASK_KEY, wanted),
+        )
 
 
 def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> None:
@@ -103,9 +134,15 @@ def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> N
     session, group, partners, inbox, wanted = one.asked(0)
     gone = np.where(np.arange(6) == 5, MASK_KEY, wanted)
     with pytest.raises(RefusedError, match="only 5 clients have answered, and 6 are needed"):
-        client.reveal(session, group, partners, inbox, gone)
+        client.reveal(session=session, group=group, partners=partners, sealed=inbox, wanted=gone)
     with pytest.raises(RefusedError, match="other clients than those with whom"):
-        client.reveal(session, replace(group, least=3), partners, inbox, gone)
+        client.reveal(
+            session=session,
+            group=replace(group, least=3),
+            partners=partners,
+            sealed=inbox,
+            wanted=gone,
+        )
 
 
 def test_what_a_client_cannot_see_it_does_not_check() -> None:

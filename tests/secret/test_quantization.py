@@ -28,7 +28,8 @@ def test_the_most_that_clients_can_send_fits() -> None:
 
 def test_weighted_means_are_those_of_the_vectors() -> None:
     rng = np.random.default_rng(1)
-    updates, examples = rng.normal(size=(20, 200)).astype(np.float32), rng.integers(1, 100, 20)
+    updates = rng.normal(size=(20, 200)).astype(np.float32)
+    examples = rng.integers(1, 100, 20)
     grid = Grid(20, 8.0, 1000)
     total = sum(
         grid.quantized(u, n, rng).astype(np.uint64)
@@ -47,7 +48,8 @@ def test_weighted_means_are_those_of_the_vectors() -> None:
 
 def test_rounding_has_no_bias() -> None:
     """A number at a quarter between two integers is the lower one in three of four cases."""
-    grid, draws = Grid(2**20, 1.0, 1), 40000
+    grid = Grid(2**20, 1.0, 1)
+    draws = 40000
     number = 0.25 / grid.scale
     vector = grid.quantized(np.full(draws, number), 1, np.random.default_rng(2))[:-EXTRA].view(
         np.int32
@@ -58,7 +60,8 @@ def test_rounding_has_no_bias() -> None:
 
 def test_the_error_is_that_of_the_rounding() -> None:
     """Standard deviation of a sum's error over uniform positions: sqrt(n / 6) steps of the grid."""
-    rng, grid = np.random.default_rng(3), Grid(20, 1.0, 1)
+    rng = np.random.default_rng(3)
+    grid = Grid(20, 1.0, 1)
     updates = rng.uniform(-1, 1, (20, 5000))
     total = sum(grid.quantized(u, 1, rng).astype(np.uint64) for u in updates)
     error = (
@@ -70,7 +73,8 @@ def test_the_error_is_that_of_the_rounding() -> None:
 
 
 def test_what_is_out_of_range_is_clipped_and_counted() -> None:
-    grid, rng = Grid(3, 1.0, 1), np.random.default_rng(4)
+    grid = Grid(3, 1.0, 1)
+    rng = np.random.default_rng(4)
     vectors = [
         grid.quantized(np.array(u, np.float32), 1, rng)
         for u in ([0.5, -9.0], [0.5, 0.0], [np.nan, 1.0])
@@ -81,14 +85,16 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
 
 
 def test_a_client_without_examples_is_none() -> None:
-    grid, rng = Grid(3, 1.0, 10), np.random.default_rng(4)
+    grid = Grid(3, 1.0, 10)
+    rng = np.random.default_rng(4)
     vectors = [grid.quantized(np.array([0.5], np.float32), examples, rng) for examples in (4, 0, 4)]
     sums = grid.sums(added(vectors))
     assert (sums.weight[0], sums.clients[0], sums.unusable[0]) == (8, 2, 1)
 
 
 def test_a_client_weighs_its_examples_up_to_the_cap() -> None:
-    grid, rng = Grid(3, 4.0, 10), np.random.default_rng(5)
+    grid = Grid(3, 4.0, 10)
+    rng = np.random.default_rng(5)
     vectors = [
         grid.quantized(np.array([x], np.float32), n, rng)
         for x, n in ((1.0, 500), (2.0, 10), (4.0, 5))

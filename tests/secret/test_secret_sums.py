@@ -50,7 +50,8 @@ def test_a_graph_of_neighbours_gives_the_same() -> None:
 def ring(one: SmallSum) -> list[int]:
     """The clients in the order of the ring on which their neighbours are."""
     places = [set(row.tolist()) for row in one.exchange.places]
-    order, half = [0], one.exchange.places.shape[1] // 2
+    order = [0]
+    half = one.exchange.places.shape[1] // 2
     while len(order) < len(places):
         near = [j for j in places[order[-1]] if len(places[order[-1]] & places[j]) == 2 * half]
         order.append(next(j for j in near if j not in order))
@@ -170,14 +171,20 @@ def test_never_both_shares_of_one_client() -> None:
     np.testing.assert_array_equal(wanted, [OWN_SEED, OWN_SEED, OWN_SEED, MASK_KEY])
     both = np.where(np.arange(4) == 3, OWN_SEED + MASK_KEY, wanted)
     with pytest.raises(RefusedError, match="both shares of one client"):
-        client.reveal(session, group, partners, inbox, both)
+        client.reveal(session=session, group=group, partners=partners, sealed=inbox, wanted=both)
     with pytest.raises(RefusedError, match="or its own key"):
-        client.reveal(session, group, partners, inbox, np.array([MASK_KEY, 1, 1, 1]))
+        client.reveal(
+            session=session,
+            group=group,
+            partners=partners,
+            sealed=inbox,
+            wanted=np.array([MASK_KEY, 1, 1, 1]),
+        )
     twice = replace(
         group, holders=group.holders[[0, 1, 1, 3]], announced=group.announced[[0, 1, 1, 3]]
     )
     with pytest.raises(RefusedError, match="other clients than those"):
-        client.reveal(session, twice, partners, inbox, wanted)
+        client.reveal(session=session, group=twice, partners=partners, sealed=inbox, wanted=wanted)
     with pytest.raises(RefusedError, match="there twice"):
         client.share(SmallSum(4).sessions[0], twice)
 
@@ -185,11 +192,15 @@ def test_never_both_shares_of_one_client() -> None:
 def test_a_share_of_another_round_or_client_is_refused() -> None:
     earlier, one = (finished(4, set(), set(), {0, 1, 2, 3}) for _ in range(2))
     session, group, partners, inbox, wanted = one.asked(0)
-    replayed, misplaced = inbox.copy(), inbox.copy()
-    replayed[2], misplaced[2] = earlier.asked(0)[3][2], one.asked(1)[3][2]
+    replayed = inbox.copy()
+    misplaced = inbox.copy()
+    replayed[2] = earlier.asked(0)[3][2]
+    misplaced[2] = one.asked(1)[3][2]
     for wrong in (replayed, misplaced):
         with pytest.raises(RefusedError, match="not sealed for this client in this round"):
-            client.reveal(session, group, partners, wrong, wanted)
+            client.reveal(
+                session=session, group=group, partners=partners, sealed=wrong, wanted=wanted
+            )
 
 
 def test_keys_that_a_client_has_not_announced_are_refused() -> None:

@@ -22,7 +22,8 @@ class Signed:
     """Three clients, what they have announced, and their signatures."""
 
     def __init__(self, folder: Path, names: tuple[str, ...] = NAMES) -> None:
-        self.folder, self.authority = folder, Authority.new("trial")
+        self.folder = folder
+        self.authority = Authority.new("trial")
         self.sum = SmallSum(3)
         self.identities = [
             Identity(name, certified(folder, self.authority, name)) for name in names
@@ -56,9 +57,8 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
         RefusedError, match="the key of client 8 does not verify: it is not of this content"
     ):
         check_signed(signed.identities[0], other, signed.signatures)
-    stranger = certified(
-        tmp_path / "elsewhere", Authority.new("trial"), "bob"
-    )  # the server's own authority
+    # The server's own authority.
+    stranger = certified(tmp_path / "elsewhere", Authority.new("trial"), "bob")
     forged = signed.signatures.copy()
     forged[1] = sign(Identity("bob", stranger), signed.alone(1, other))
     with pytest.raises(

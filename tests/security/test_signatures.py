@@ -31,7 +31,8 @@ def refusal(
 
 
 def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authority) -> None:
-    ada, bob = certified(tmp_path, authority, "ada"), certified(tmp_path, authority, "bob")
+    ada = certified(tmp_path, authority, "ada")
+    bob = certified(tmp_path, authority, "bob")
     assert isinstance(ada, MessageSigner)
     for _ in range(2):  # the second time her certificate is known
         bob.check("ada", ada.certificate, ada.sign(b"content"), b"content")
@@ -40,13 +41,13 @@ def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authorit
 def test_a_member_that_signs_for_ada_is_refused(tmp_path: Path, authority: Authority) -> None:
     ada, bob, eve = (certified(tmp_path, authority, name) for name in ("ada", "bob", "eve"))
     assert refusal(bob, eve.certificate, eve.sign(b"content")) == "certificate"
-    assert (
-        refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"
-    )  # ada's certificate, eve's key
+    # ada's certificate, eve's key.
+    assert refusal(bob, ada.certificate, eve.sign(b"content")) == "signature"
 
 
 def test_changed_content_and_no_signature_are_refused(tmp_path: Path, authority: Authority) -> None:
-    ada, bob = certified(tmp_path, authority, "ada"), certified(tmp_path, authority, "bob")
+    ada = certified(tmp_path, authority, "ada")
+    bob = certified(tmp_path, authority, "bob")
     assert refusal(bob, ada.certificate, ada.sign(b"content"), b"contenu") == "signature"
     assert refusal(bob, ada.certificate, b"") == "signature"
     assert refusal(bob, b"", ada.sign(b"content")) == "certificate"
@@ -63,8 +64,10 @@ def test_a_certificate_of_another_authority_is_refused(
 def test_an_expired_certificate_is_refused(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ada, bob = certified(tmp_path, authority, "ada"), certified(tmp_path, authority, "bob")
-    signature, now = ada.sign(b"content"), datetime.datetime.now
+    ada = certified(tmp_path, authority, "ada")
+    bob = certified(tmp_path, authority, "bob")
+    signature = ada.sign(b"content")
+    now = datetime.datetime.now
 
     class Later(datetime.datetime):
         @classmethod

@@ -19,7 +19,9 @@ from fedkin.server.node import Node
 from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import OnlineNode, Reply, SentRequest
 
-HEARTBEAT, TIMEOUT = 30.0, 60.0  # seconds between heartbeats, and after which one no longer counts
+# Seconds between heartbeats, and after which one no longer counts.
+HEARTBEAT = 30.0
+TIMEOUT = 60.0
 Handler = Callable[[RpcMessage], RpcMessage]
 
 
@@ -54,16 +56,14 @@ class Station:
     name: str = ""  # that it is registered under
     key: str = ""
     delay: float = 0.0  # seconds until its reply is there
-    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: (
-        reply
-    )  # changes its replies
+    # Changes its replies.
+    tamper: Callable[[RpcMessage, RpcMessage], RpcMessage] = lambda request, reply: reply
     loses: int = 0  # so many of its next requests are lost, and the engine reports it
     crashes: bool = False  # its process crashes at every request, and the engine reports it
     rejected: bool = False  # the engine takes no request for it
     since: float = 0.0
-    killed: float | None = (
-        None  # when it was killed, which the engine learns from missing heartbeats
-    )
+    # When it was killed, which the engine learns from missing heartbeats.
+    killed: float | None = None
     requests: list[RpcMessage] = field(default_factory=list)  # all that it received
 
     def alive_until(self, now: float) -> float:
@@ -88,9 +88,8 @@ class MemoryTransport:
         self.stations: dict[int, Station] = {}
         self.pushed: list[tuple[int, int, str, int]] = []
         self.calls: list[tuple[int, str]] = []  # round and operation of every call of push
-        self.pulled: list[
-            tuple[str, int]
-        ] = []  # operation and bytes of every reply that was fetched
+        # Operation and bytes of every reply that was fetched.
+        self.pulled: list[tuple[str, int]] = []
         self._due: dict[str, _Due] = {}
         self._operations: dict[str, str] = {}
 
@@ -106,16 +105,19 @@ class MemoryTransport:
         """A node disconnects: requests to it are lost at once."""
         for request_id, due in self._due.items():
             if due.node == node and due.when > self.clock.now:
-                due.when, due.reply = self.clock.now, _gone(request_id)
+                due.when = self.clock.now
+                due.reply = _gone(request_id)
         return self.stations.pop(node)
 
     def kill(self, node: int) -> None:
         """A node dies: requests to it are lost when its heartbeat is missed."""
-        station, now = self.stations[node], self.clock.now
+        station = self.stations[node]
+        now = self.clock.now
         station.killed = now
         for request_id, due in self._due.items():
             if due.node == node and due.when > now:
-                due.when, due.reply = station.alive_until(now), _gone(request_id)
+                due.when = station.alive_until(now)
+                due.reply = _gone(request_id)
 
     def operations(self, round: int | None = None) -> list[str]:
         """The operations of a round, without handshakes."""
@@ -157,7 +159,8 @@ class MemoryTransport:
 
     def _push(self, node: int, request: RpcMessage, round: int) -> SentRequest:
         received, size = transmitted(request)
-        station, operation = self.stations.get(node), str(request.header["operation"])
+        station = self.stations.get(node)
+        operation = str(request.header["operation"])
         if station is None or station.rejected:
             return SentRequest(None, size)
         request_id = f"request-{len(self._operations)}"

@@ -27,10 +27,13 @@ from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.workers import AnyModel
 from tests.server.memory_transport import MemoryTransport, request_round
 
-P, C = 4, 3
+P = 4
+C = 3
 WORK = LocalTraining(epochs=2, batch_size=5, lr=0.1)
 ABOUT = replace(
-    make_handshake("trial", __version__, ModelSpec(P), (P,), C),
+    make_handshake(
+        federation="trial", version=__version__, spec=ModelSpec(P), shape=(P,), classes=C
+    ),
     start=model_digest(np.zeros(P, np.float32)),
 )
 
@@ -68,7 +71,14 @@ def fake_node(
     def world(own: np.ndarray) -> FakeWorld:
         return FakeWorld(target, 10 + ids, LocalTraining(lr=0.5), counts=counts, **options)
 
-    return Node(name, lambda spec: about, lambda: about.start, 10 + ids, world, ResponseCache())
+    return Node(
+        name=name,
+        handshake=lambda spec: about,
+        start=lambda: about.start,
+        samples=10 + ids,
+        world=world,
+        disk=ResponseCache(),
+    )
 
 
 # --- clients of the simulator
@@ -85,7 +95,7 @@ def clustered_data(clients: int = 6, classes: int = 6, seed: int = 1) -> Federat
     train, test = (
         Ragged.of([rows[c][part] for c in range(clients)]) for part in (slice(2, None), slice(0, 2))
     )
-    return FederatedData("clustered", x, y, classes, train, test)
+    return FederatedData(name="clustered", x=x, y=y, classes=classes, train=train, test=test)
 
 
 @cache
@@ -114,15 +124,21 @@ def simulated(
 def node_of(name: str, clients: Sequence[int], data: FederatedData, model: AnyModel) -> Node:
     """A node that plays some clients of a federated data set, on a disk in memory."""
     own = data.select(np.array(clients))
-    about = make_handshake("trial", __version__, model.spec, own.x.shape[1:], own.classes)
+    about = make_handshake(
+        federation="trial",
+        version=__version__,
+        spec=model.spec,
+        shape=own.x.shape[1:],
+        classes=own.classes,
+    )
     world = partial(simulated, data, model, clients)
     return Node(
-        name,
-        lambda spec: about,
-        lambda: model_digest(model.initial(HANDSHAKE_SEED)),
-        own.train.sizes,
-        world,
-        ResponseCache(),
+        name=name,
+        handshake=lambda spec: about,
+        start=lambda: model_digest(model.initial(HANDSHAKE_SEED)),
+        samples=own.train.sizes,
+        world=world,
+        disk=ResponseCache(),
     )
 
 
@@ -134,9 +150,11 @@ def membership_of(
     about: Handshake = ABOUT,
     classes: int = C,
     signed: bool = False,
+    capacity: int = 100,
+    deadline: float = 90.0,
     **settings: Any,
 ) -> Membership:
-    rounds = request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings})
+    rounds = request_round(transport, capacity=capacity, deadline=deadline, **settings)
     return Membership(rounds, about, classes, signed=signed)
 
 
@@ -151,7 +169,11 @@ def fake_remote(
     spec = fake_node("x", detects=detects).world(np.arange(1)).spec
     membership = membership or membership_of(transport, **settings)
     return RemoteWorld(
-        membership, spec, lambda words: np.zeros(P, np.float32), LocalTraining(lr=0.5), run
+        membership=membership,
+        spec=spec,
+        initial=lambda words: np.zeros(P, np.float32),
+        work=LocalTraining(lr=0.5),
+        run=run,
     )
 
 
@@ -163,16 +185,23 @@ def remote(
     run: str = "trial-run",
     **settings: Any,
 ) -> RemoteWorld:
-    about = make_handshake("trial", __version__, model.spec, data.x.shape[1:], data.classes)
-    about = replace(about, start=model_digest(model.initial(HANDSHAKE_SEED)))
-    membership = membership_of(
-        transport,
-        about,
-        data.classes,
-        **{"capacity": data.clients, "wait_for": data.clients, **settings},
+    about = make_handshake(
+        federation="trial",
+        version=__version__,
+        spec=model.spec,
+        shape=data.x.shape[1:],
+        classes=data.classes,
     )
+    about = replace(about, start=model_digest(model.initial(HANDSHAKE_SEED)))
+    settings.setdefault("capacity", data.clients)
+    settings.setdefault("wait_for", data.clients)
+    membership = membership_of(transport, about, data.classes, **settings)
     return RemoteWorld(
-        membership, simulated(data, model, range(data.clients)).spec, model.initial, work, run
+        membership=membership,
+        spec=simulated(data, model, range(data.clients)).spec,
+        initial=model.initial,
+        work=work,
+        run=run,
     )
 
 

@@ -87,7 +87,12 @@ class Federation:
         def handle(request: RpcMessage) -> RpcMessage:
             made = fake_node(f"site-{number}", GROUPS[number])
             return Node(
-                made.name, made.handshake, made.start, made.samples, made.world, NodeDisk(folder)
+                name=made.name,
+                handshake=made.handshake,
+                start=made.start,
+                samples=made.samples,
+                world=made.world,
+                disk=NodeDisk(folder),
             ).handle(request)
 
         return handle
@@ -135,7 +140,8 @@ def test_memory_for_a_cluster_is_gone_when_it_changes(federation: Federation) ->
 
 
 def test_a_simulation_counts_the_same(federation: Federation) -> None:
-    near, found = fake_node("all", [0, 1, 2, 3]).world(EVERYONE), []
+    near = fake_node("all", [0, 1, 2, 3]).world(EVERYONE)
+    found = []
     for world in (federation.world, near):
         for moved in ([], [2, 3], [0], [], [1, 2]):
             world.reassigned(np.array(moved, np.int64))
@@ -244,7 +250,9 @@ def test_it_is_sent_again_after_any_failure(failure: str, federation: Federation
     else:
         station.tamper = lambda request, reply: RpcMessage({}, {"total": np.zeros(9)})
     assert np.isnan(total(federation, TABLE)[0])
-    station.delay, station.crashes, station.tamper = 0.0, False, lambda request, reply: reply
+    station.delay = 0.0
+    station.crashes = False
+    station.tamper = lambda request, reply: reply
     federation.transport.clock.sleep(60.0)
     federation.world.begin(Stream(0, 1))
     assert total(federation, TABLE) == [15.0] * 4 and sent(federation) == [True, False, False]

@@ -22,13 +22,15 @@ MODELS = np.zeros((1, P), np.float32)
 class Sites:
     """Four clients on three nodes, whose labels a test may change."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.transport, self.counts, self.nodes = MemoryTransport(), {}, {}
+    def __init__(self, capacity: int = 4, wait_for: int = 4, **settings: Any) -> None:
+        self.transport = MemoryTransport()
+        self.counts = {}
+        self.nodes = {}
         for node, clients in ((0, [0]), (1, [1, 2]), (2, [3])):
             self.counts[node] = np.full((len(clients), C), 12)
             self.nodes[node] = fake_node(f"site-{node}", clients, counts=self.counts[node])
             self.transport.join(node, self.nodes[node])
-        self.world = fake_remote(self.transport, **{"capacity": 4, "wait_for": 4, **settings})
+        self.world = fake_remote(self.transport, capacity=capacity, wait_for=wait_for, **settings)
         self.round = -1
         self.next()
 
@@ -62,9 +64,8 @@ def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> N
     before = len(sites.transport.pushed)
     sites.train()
     np.testing.assert_array_equal(sites.last(0).arrays["note"], [0])
-    np.testing.assert_array_equal(
-        sites.last(1).arrays["note"], [1]
-    )  # the second client of its node
+    # The second client of its node.
+    np.testing.assert_array_equal(sites.last(1).arrays["note"], [1])
     assert "note" not in sites.last(2).arrays
     sites.train()
     assert all("note" not in sites.last(node).arrays for node in range(3))
@@ -144,7 +145,8 @@ def test_a_new_process_of_a_node_has_what_it_noted() -> None:
     sites.move(0)
     sites.world.run(Note(), np.array([0]))
     sites.train()
-    assert "clients/noted_labels" in sites.nodes[0].disk.load_memory("trial-run")  # type: ignore[attr-defined]
+    disk = sites.nodes[0].disk
+    assert "clients/noted_labels" in disk.load_memory("trial-run")  # type: ignore[attr-defined]
     assert sites.shifted() == []
 
 
@@ -218,4 +220,5 @@ def test_evaluation_stores_the_cluster_s_model() -> None:
     sites = Sites()
     held = np.stack([np.zeros(P), np.ones(P)]).astype(np.float32)
     evaluate(sites.world, held, EVERYONE, np.array([1, 0, 1, 0]))
-    np.testing.assert_array_equal(sites.nodes[0].disk.models["trial-run"]["cluster"], held[1])  # type: ignore[attr-defined]
+    models = sites.nodes[0].disk.models["trial-run"]  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(models["cluster"], held[1])

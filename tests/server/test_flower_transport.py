@@ -1,4 +1,5 @@
-"""Flower's messages: what goes in comes out, what is invalid is refused, and a ClientApp replies."""
+"""Flower's messages: what goes in comes out, what is invalid is refused,
+and a ClientApp replies."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ def test_a_reply_that_was_cut_off_holds_up_no_other() -> None:
 def reply_to(request_id: str) -> Message:
     """A reply to a request."""
     metadata = Metadata(1, "m2", 7, 1, request_id, "3", time.time(), 60.0, "query")
-    return Message(metadata=metadata, content=to_record(RpcMessage({"name": "berlin"}))[0])  # type: ignore[call-overload]
+    content = to_record(RpcMessage({"name": "berlin"}))[0]
+    return Message(metadata=metadata, content=content)  # type: ignore[call-overload]
 
 
 def record(**parts: Any) -> RecordDict:
@@ -123,7 +125,10 @@ def npy(array: np.ndarray) -> bytes:
 
 def huge() -> bytes:
     """The header of an array of four terabytes, and nothing after it."""
-    header = b'{"__metadata__":{"fedkin":"{}"},"a":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'
+    header = (
+        b'{"__metadata__":{"fedkin":"{}"},'
+        b'"a":{"dtype":"F32","shape":[1000000000000],"data_offsets":[0,4000000000000]}}'
+    )
     return len(header).to_bytes(8, "little") + header
 
 

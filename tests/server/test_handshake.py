@@ -77,7 +77,7 @@ def spec(**slices: slice) -> ModelSpec:
 
 def made(model: ModelSpec, shape: tuple[int, ...] = (2,), start: Any = 0.0) -> Handshake:
     return replace(
-        make_handshake("trial", __version__, model, shape, 2),
+        make_handshake(federation="trial", version=__version__, spec=model, shape=shape, classes=2),
         start=model_digest(np.full(6, start, np.float32)),
     )
 

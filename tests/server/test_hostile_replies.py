@@ -43,17 +43,27 @@ class Change(NamedTuple):
 def example(name: str) -> tuple[Task, list[Task], np.ndarray]:
     """A task, the tasks before it, and the clients of its rows: several of a client where models
     are detectors."""
-    clients, index = np.array([2, 0, 3, 1, 4]), np.array([1, 0, 1, 2, 1])
+    clients = np.array([2, 0, 3, 1, 4])
+    index = np.array([1, 0, 1, 2, 1])
     if EXAMPLES[name].detectors and name != "evaluate detectors":
-        clients, index = np.array([3, 0, 3, 1, 2, 3]), np.array([2, 0, 1, 1, 0, 0])
+        clients = np.array([3, 0, 3, 1, 2, 3])
+        index = np.array([2, 0, 1, 1, 0, 0])
     together = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, -1, 2], [0, -1, -1]])
     models = np.random.default_rng(4).normal(size=(3, P)).astype(np.float32)
-    given = Given(SPEC, models, clients, index, (index + clients) % 3, together)
+    given = Given(
+        spec=SPEC,
+        models=models,
+        clients=clients,
+        index=index,
+        positive=(index + clients) % 3,
+        together=together,
+    )
     return EXAMPLES[name].make(given), [make(given) for make in EXAMPLES[name].before], clients
 
 
 def federation(layout: str, detects: bool) -> tuple[MemoryTransport, RemoteWorld]:
-    transport, about = MemoryTransport(), replace(ABOUT, samples="[1] -> 3")
+    transport = MemoryTransport()
+    about = replace(ABOUT, samples="[1] -> 3")
     for node, clients in enumerate(LAYOUTS[layout]):
         transport.join(node, fake_node(f"site-{clients[0]}", clients, about, detects=detects))
     world = fake_remote(
@@ -112,9 +122,8 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
         others = {other: array for other, array in honest.items() if other != name}
         yield Change(f"no {name}", others, name)
         for what, changed in changed_arrays(task, name, values):
-            counts = name == "trained_models" and what.endswith(
-                "entries"
-            )  # it says how many means there must be
+            # It says how many means there must be.
+            counts = name == "trained_models" and what.endswith("entries")
             field = next(iter(task.up.of("model"))) if counts else name
             yield Change(f"{name}: {what}", {**others, name: changed}, field)
     if "arrived" in honest:
@@ -200,11 +209,16 @@ CASES = [
 def test_a_changed_reply_is_left_out_with_one_warning(
     name: str, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gone, whole = Federation(name, layout), Federation(name, layout)
+    gone = Federation(name, layout)
+    whole = Federation(name, layout)
     gone.node.rejected = True
-    task, expected, _ = gone.task, gone.run(), whole.run()
+    task = gone.task
+    expected = gone.run()
+    _ = whole.run()
     own = np.isin(gone.clients, LAYOUTS[layout][hostile_node(layout)])
-    lasting, count = bool(task.memory), 0  # clients do not do the same again
+    # Clients do not do the same again.
+    lasting = bool(task.memory)
+    count = 0
     for change in changes(task.for_messages(SPEC), whole.honest):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "fedkin"):
@@ -229,7 +243,8 @@ def test_a_changed_reply_is_left_out_with_one_warning(
 
 def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixture) -> None:
     transport, world = federation("lone", detects=False)
-    clients, models = np.arange(6), np.zeros((1, P), np.float32)
+    clients = np.arange(6)
+    models = np.zeros((1, P), np.float32)
     train = Train(models, world.work, np.zeros(6, np.int64))
     world.expect(Shifted())
     for name in ("update", "shifted"):
@@ -250,9 +265,8 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
         caplog.clear()
         transport.stations[HOSTILE].tamper = lambda request, reply: reply
         requests = [len(station.requests) for station in transport.stations.values()]
-        assert not world.run(
-            Shifted(), clients
-        ).shifted.any()  # and it is sent a request of its own
+        # And it is sent a request of its own.
+        assert not world.run(Shifted(), clients).shifted.any()
         new = [
             len(s.requests) - before
             for s, before in zip(transport.stations.values(), requests, strict=True)

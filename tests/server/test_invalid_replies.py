@@ -152,10 +152,8 @@ def test_an_invalid_update_is_excluded(what: str, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("model_index", [WHICH, None], ids=["assigned", "choosing"])
 def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: Any) -> None:
     _, world = federation(MEANS[what], fleets=True)
-    got, fine = (
-        train(world, model_index, reduce=True),
-        train(federation(fleets=True)[1], model_index, reduce=True),
-    )
+    got = train(world, model_index, reduce=True)
+    fine = train(federation(fleets=True)[1], model_index, reduce=True)
     there = np.arange(6) // 2 != ODD // 2
     np.testing.assert_array_equal(got.arrived, there)
     np.testing.assert_array_equal(got.nonfinite, ~there)
@@ -169,9 +167,8 @@ def test_invalid_means_are_excluded_with_all_their_rows(what: str, model_index: 
 def test_a_nonfinite_client_of_a_fleet_is_excluded_alone() -> None:
     transport = MemoryTransport()
     transport.join(0, fake_node("a", (0, 1, 2)))
-    transport.join(
-        1, fake_node("b", (3, 4, 5), garbage=frozenset({1}))
-    )  # its second, which is client 4
+    # Its second, which is client 4.
+    transport.join(1, fake_node("b", (3, 4, 5), garbage=frozenset({1})))
     world = fake_remote(transport, capacity=6, wait_for=6)
     world.begin(Stream(0, 0))
     for reduce in (False, True):
@@ -268,7 +265,14 @@ def test_an_outlier_is_named_and_counted_apart(
     observed = InstrumentedWorld(world, update_memory=0)
     observed.begin(Stream(0, 1))
     with caplog.at_level(logging.WARNING, "fedkin"):
-        got = train_clients(observed, MODELS, EVERYONE, WHICH, stream=STREAM, reduce=reduce)  # type: ignore[arg-type]
+        got = train_clients(
+            observed,
+            MODELS,
+            EVERYONE,
+            WHICH,
+            stream=STREAM,
+            reduce=reduce,  # type: ignore[arg-type]
+        )
     assert not got.arrived[ODD] and got.nonfinite[ODD] and got.arrived.sum() == 5
     assert observed.observations.outliers == 1 and observed.observations.nonfinite == 0
     (line,) = [record.getMessage() for record in caplog.records]
@@ -324,7 +328,8 @@ def test_a_client_without_a_reply_is_missing(how: str, caplog: pytest.LogCapture
 def test_calls_without_a_reply_return_nan_or_zeros(how: str) -> None:
     transport, world = federation()
     silent(transport, how)
-    held, start = MODELS, MODELS[0]
+    held = MODELS
+    start = MODELS[0]
     assert np.isnan(world.run(Losses(held), EVERYONE).losses[ODD]).all()
     assert np.isnan(world.run(LabelErrors(held), EVERYONE).error[ODD]).all()
     assert np.isnan(

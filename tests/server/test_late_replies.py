@@ -27,7 +27,8 @@ class Federation:
     replies."""
 
     def __init__(self, **late: Any) -> None:
-        self.engine, self.late = MemoryTransport(), []
+        self.engine = MemoryTransport()
+        self.late = []
         self.slow: Station
         for client in range(3):
             self.slow = self.engine.join(100 + client, fake_node(f"site-{client}", [client]))
@@ -64,7 +65,8 @@ class Federation:
 
     def counts(self) -> tuple[int, int]:
         """Late replies that were used and dropped."""
-        return tuple(self.method.options.record(self.states[-1]).values())  # type: ignore[return-value]
+        record = self.method.options.record(self.states[-1])
+        return tuple(record.values())  # type: ignore[return-value]
 
 
 def mean(updates: list[np.ndarray], weight: np.ndarray) -> np.ndarray:

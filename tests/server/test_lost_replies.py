@@ -96,7 +96,9 @@ class Federation:
     """Six clients behind an engine that loses replies, and the same in the simulator."""
 
     def __init__(self, layout: str, model: Model = MODEL) -> None:
-        self.data, self.model, self.engine = clustered_data(), model, Engine()
+        self.data = clustered_data()
+        self.model = model
+        self.engine = Engine()
         self.near = simulated(self.data, model, range(6))
         self.nodes = [
             node_of(f"site-{k}", own, self.data, model) for k, own in enumerate(LAYOUTS[layout])
@@ -132,7 +134,8 @@ class Federation:
         return {name: np.concatenate([one[name] for one in stored]) for name in names}
 
     def assert_same_memory(self) -> None:
-        near, far = self.near.memory(), self.memory()
+        near = self.near.memory()
+        far = self.memory()
         assert far.keys() == near.keys()
         for name, column in near.items():
             np.testing.assert_allclose(far[name], column, rtol=1e-4, atol=1e-6, err_msg=name)
@@ -143,8 +146,15 @@ def ranks(*numbers: int) -> RankDiffers:
 
 
 def personal(federation: Federation, round: int) -> tuple[Task, np.ndarray, Stream]:
-    start, head = federation.model.initial(Stream(1, 0, "init").words()), federation.model.spec.head
-    task = Personal(body_of(start[None], head), WORK, np.zeros(6, np.int64), start, head)
+    start = federation.model.initial(Stream(1, 0, "init").words())
+    head = federation.model.spec.head
+    task = Personal(
+        models=body_of(start[None], head),
+        work=WORK,
+        model_index=np.zeros(6, np.int64),
+        start=start,
+        head=head,
+    )
     return task, EVERYONE, Stream(3, round, "train")
 
 
@@ -160,9 +170,8 @@ def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) ->
         reply.changed.tolist() == [True, False, True, False, True, True]
         and reply.told.tolist() == [2] * 6
     )
-    assert (
-        federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
-    )  # asked again, by a request of its own
+    # Asked again, by a request of its own.
+    assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
     federation.assert_same_memory()
 
 
@@ -207,14 +216,11 @@ def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
     federation.far.run(ranks(7, 8), np.array([0, 1]))
     federation.resume(checkpoint, 1)
     reply = federation.far.run(ranks(9, 8), np.array([2, 1]))
-    assert (
-        reply.told.tolist() == [1, 2] and not reply.changed.any()
-    )  # client 2 never was told another
+    # Client 2 never was told another.
+    assert reply.told.tolist() == [1, 2] and not reply.changed.any()
     federation.resume(checkpoint, 1)
-    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [
-        True,
-        False,
-    ]  # other fields, too
+    # Other fields, too.
+    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [True, False]
 
 
 @each_layout
@@ -285,7 +291,8 @@ class FirstKept(Task):
 def test_a_disk_that_went_back_to_a_backup_is_sent_again_what_it_had_to_keep(layout: str) -> None:
     """A node must not answer with the array that it kept before."""
     federation = Federation(layout)
-    one, two = np.full(3, 1, np.float32), np.full(3, 2, np.float32)
+    one = np.full(3, 1, np.float32)
+    two = np.full(3, 2, np.float32)
     federation.both(FirstKept(one))
     disk: Any = federation.nodes[0].disk
     backup = dict(disk.kept["trial-run"])

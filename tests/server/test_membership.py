@@ -24,7 +24,8 @@ def started(*names: str, **settings: Any) -> tuple[MemoryTransport, Membership]:
     transport = MemoryTransport()
     for number, name in enumerate(names):
         transport.join(100 - number, fake_node(name))
-    membership = membership_of(transport, **{"wait_for": len(names), **settings})
+    settings.setdefault("wait_for", len(names))
+    membership = membership_of(transport, **settings)
     membership.begin_round(0)
     return transport, membership
 
@@ -270,7 +271,11 @@ def test_a_run_that_goes_on_waits_no_longer_than_a_deadline_for_clients_that_may
 def test_a_handshake_that_is_answered_twice_counts_once() -> None:
     transport = MemoryTransport()
     pull = transport.pull
-    transport.pull = lambda ids: [reply for reply in pull(ids) for _ in range(2)]  # type: ignore[method-assign]
+
+    def pull_twice(ids: Any) -> list[Any]:
+        return [reply for reply in pull(ids) for _ in range(2)]
+
+    transport.pull = pull_twice  # type: ignore[method-assign]
     transport.join(1, fake_node("a"))
     membership = membership_of(transport, wait_for=1)
     membership.begin_round(0)
@@ -382,7 +387,8 @@ def test_a_node_with_another_handshake_is_refused_and_sent_nothing_more(
     changes: dict[str, Any], words: tuple[str, ...], honest: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = replace(ABOUT, config="c0")
-    transport, other = MemoryTransport(), replace(own, **changes)
+    transport = MemoryTransport()
+    other = replace(own, **changes)
     transport.join(1, fake_node("a", about=own))
     forged = RpcMessage({**other.header(), "name": "stranger"}, {"samples": np.array([5])})
     transport.join(2, fake_node("stranger", about=other) if honest else lambda request: forged)
@@ -439,7 +445,10 @@ def test_where_sums_are_signed_a_node_of_several_clients_is_refused_at_the_start
     with caplog.at_level(logging.WARNING, "fedkin"):
         membership.begin_round(1)
     assert first_ids(membership) == ({"lone": 0} if signed else {"fleet": 0, "lone": 3})
-    refusal = "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of sites with one client"
+    refusal = (
+        "'fleet' (node 0) is refused: it has 3 clients, "
+        "and signed sums (secret.signed) are of sites with one client"
+    )
     assert (refusal in caplog.text) == signed == ("or leave out secret.signed" in caplog.text)
 
 

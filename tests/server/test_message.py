@@ -76,9 +76,8 @@ def test_a_damaged_byte_is_noticed(data: Any) -> None:
         back = unpack(bytes(packed))
     except InvalidMessageError:
         return
-    np.testing.assert_array_equal(
-        back, np.arange(50) ** 2
-    )  # what was hit says nothing of the numbers
+    # What was hit says nothing of the numbers.
+    np.testing.assert_array_equal(back, np.arange(50) ** 2)
 
 
 def test_half_of_the_bytes_are_refused() -> None:

@@ -112,9 +112,8 @@ def test_a_registered_name_is_refused_to_an_unregistered_node() -> None:
         InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"
     ):
         known.accept(OnlineNode(3), "berlin", samples())
-    np.testing.assert_array_equal(
-        known.online_clients([OnlineNode(1), OnlineNode(3)]), [0]
-    )  # the first node is still accepted
+    # The first node is still accepted.
+    np.testing.assert_array_equal(known.online_clients([OnlineNode(1), OnlineNode(3)]), [0])
 
 
 def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCaptureFixture) -> None:
@@ -159,7 +158,8 @@ def test_a_node_that_comes_back_with_another_number_of_clients_is_refused() -> N
 
 
 def test_memory_restores_members_without_their_present_nodes() -> None:
-    known, again = registry(a=1, b=3), NodeRegistry(10)
+    known = registry(a=1, b=3)
+    again = NodeRegistry(10)
     again.recall(known.memory())
     assert again.members == known.members and again.client_names() == known.client_names()
     np.testing.assert_array_equal(again.samples, known.samples)
@@ -169,7 +169,8 @@ def test_memory_restores_members_without_their_present_nodes() -> None:
 
 
 def test_members_that_came_since_stay() -> None:
-    early, known = registry(a=1, b=3), registry(a=1, b=3, c=2)
+    early = registry(a=1, b=3)
+    known = registry(a=1, b=3, c=2)
     known.recall(early.memory())
     assert [*known.members] == ["a", "b", "c"]
     np.testing.assert_array_equal(known.online_clients([OnlineNode(3)]), [4, 5])
@@ -177,7 +178,8 @@ def test_members_that_came_since_stay() -> None:
 
 
 def test_memory_holds_the_key() -> None:
-    known, again = NodeRegistry(4), NodeRegistry(4)
+    known = NodeRegistry(4)
+    again = NodeRegistry(4)
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     again.recall(known.memory())
     with pytest.raises(InvalidMessageError, match="another key"):

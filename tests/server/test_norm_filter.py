@@ -1,4 +1,5 @@
-"""The norm filter on norms worked out by hand: honest, saturated and hostile updates, and clusters."""
+"""The norm filter on norms worked out by hand: honest, saturated and hostile updates,
+and clusters."""
 
 from __future__ import annotations
 
@@ -150,8 +151,7 @@ def test_a_hostile_client_cannot_drive_the_typical_norm_of_its_model_up(
     for _ in range(5):
         assert not excluded(norm_filter, 1.0, 1.0, 1.0, 1.0, *own, models=models)
         assert norm_filter.typical[" model 1"] == 1.0
-        too_long = (*honest, 101.0)
-        assert excluded(norm_filter, 1.0, 1.0, 1.0, 1.0, *too_long, models=models) == [place]
+        assert excluded(norm_filter, 1.0, 1.0, 1.0, 1.0, *honest, 101.0, models=models) == [place]
 
 
 def test_of_two_clients_the_hostile_one_cannot_drive_the_typical_norm_up() -> None:

@@ -94,13 +94,15 @@ class TwoSorts(Task):
     detectors = None
 
     def compute(self, client: Client) -> dict[str, Any]:
-        one, two = self.first_table[self.first_index[0]], self.other_table[self.other_index[0]]
+        one = self.first_table[self.first_index[0]]
+        two = self.other_table[self.other_index[0]]
         return {"found": np.array([one.sum(), two.sum()], float), "client": client.id}
 
 
 @each_layout
 def test_models_of_two_fields_each_with_its_own_index(layout: str) -> None:
-    one, two = np.array([3, 1, 1, 0]), np.array([2, 0, 3, 3])
+    one = np.array([3, 1, 1, 0])
+    two = np.array([2, 0, 3, 3])
     reply = compared(TwoSorts(TABLE, TABLE * 10, one, two), layout)
     np.testing.assert_allclose(
         reply.found, np.stack([TABLE.sum(axis=1)[one], 10 * TABLE.sum(axis=1)[two]], axis=1)
@@ -301,12 +303,13 @@ class Totals(Task):
 @pytest.mark.parametrize("value", ["2.0", "-0.5", "inf", "nan"])
 def test_a_number_out_of_bounds_leaves_out_its_client_only(value: str, layout: str) -> None:
     reply = compared(Values(3, value), layout)
+    # NaN is in no bounds' way.
     assert reply.nonfinite.tolist() == [
         False,
         False,
         value != "nan",
         False,
-    ]  # NaN is in no bounds' way
+    ]
 
 
 @each_layout

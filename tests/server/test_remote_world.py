@@ -58,10 +58,12 @@ def pair(
     layout: str, model: Model | None = None, data: FederatedData | None = None
 ) -> tuple[RemoteWorld, Any]:
     """The same clients behind an engine and in the simulator."""
-    data, model = data or clustered_data(), model or model_of()
+    data = data or clustered_data()
+    model = model or model_of()
     transport = MemoryTransport()
     join_nodes(transport, LAYOUTS[layout], data, model)
-    far, near = remote(transport, data, model), simulated(data, model, range(6))
+    far = remote(transport, data, model)
+    near = simulated(data, model, range(6))
     for world in (far, near):
         world.begin(Stream(3, 0, "scenario"))
         world.begin(Stream(3, 2, "scenario"))
@@ -158,7 +160,8 @@ def test_means_of_single_clients_are_the_simulator_s_to_the_last_bit() -> None:
 @pytest.mark.parametrize("layout", ["lone", "mixed"])
 def test_a_client_in_several_rows_trains_several_models(layout: str) -> None:
     far, near = pair(layout)
-    clients, model_index = np.array([1, 4, 1, 0]), [0, 2, 1, 0]
+    clients = np.array([1, 4, 1, 0])
+    model_index = [0, 2, 1, 0]
     same(*(train(world, clients, model_index) for world in (far, near)))
 
 
@@ -168,20 +171,20 @@ def test_a_client_in_several_rows_trains_several_models(layout: str) -> None:
 @pytest.mark.parametrize("reduce", [False, True])
 def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
     far, near = pair("mixed", detector())
-    clients, positive = np.array([0, 0, 3, 3, 2, 5]), np.array([0, 1, 1, 0, 4, 5])
-    options = {"work": replace(WORK, positive=positive), "reduce": reduce}
-    one, two = (train(world, clients, [0, 1, 1, 0, 2, 2], **options) for world in (far, near))
+    clients = np.array([0, 0, 3, 3, 2, 5])
+    positive = np.array([0, 1, 1, 0, 4, 5])
+    work = replace(WORK, positive=positive)
+    index = [0, 1, 1, 0, 2, 2]
+    one, two = (train(world, clients, index, work=work, reduce=reduce) for world in (far, near))
     close(one, two) if reduce else same(one, two)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_detections_are_the_simulator_s(split: str) -> None:
     far, near = pair("mixed", detector())
-    clients, model_index, positive = (
-        np.array([0, 0, 3, 5]),
-        np.array([0, 1, 1, 0]),
-        np.array([0, 1, 1, 5]),
-    )
+    clients = np.array([0, 0, 3, 5])
+    model_index = np.array([0, 1, 1, 0])
+    positive = np.array([0, 1, 1, 5])
     one, two = (
         w.run(Detections(models(w, 2), model_index, positive, split), clients).counts
         for w in (far, near)
@@ -213,7 +216,13 @@ def test_losses_errors_and_classes_are_the_simulator_s() -> None:
         lambda world: world.run(LabelErrors(held), SOME).error,
         lambda world: world.run(Classes(), SOME).classes,
         lambda world: similarities(world, held[0], held[1:], SOME),
-        lambda world: similarities(world, held[0], held[1:], SOME, replace(WORK, steps=2)),
+        lambda world: similarities(
+            world=world,
+            start=held[0],
+            directions=held[1:],
+            clients=SOME,
+            work=replace(WORK, steps=2),
+        ),
     ):
         np.testing.assert_array_equal(ask(far), ask(near), strict=True)
 
@@ -224,9 +233,8 @@ def test_gradients_are_the_simulator_s() -> None:
         world.run(Gradients(models(near, 3), np.array([2, 0, 2, 1])), SOME).gradients
         for world in (far, near)
     ]
-    np.testing.assert_allclose(
-        *found, rtol=1e-4, atol=1e-6
-    )  # alone, a client has another block of samples
+    # Alone, a client has another block of samples.
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -239,24 +247,28 @@ def test_scores_are_the_simulator_s(split: str) -> None:
 
 def test_an_initial_model_that_nodes_can_make_is_not_sent() -> None:
     far, near = pair("lone")
-    start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
+    start = far.initial(Stream(3, 0, "init"))
+    directions = models(near, 2)
     found = similarities(far, start, directions, EVERYONE)
     np.testing.assert_array_equal(
         found, similarities(near, start, directions, EVERYONE), strict=True
     )
-    stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
+    transport = far.membership.request_round.transport
+    stations = transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" not in station.requests[-1].arrays for station in stations)
 
 
 def test_an_initial_model_that_a_node_makes_differently_is_sent() -> None:
     far, near = pair("lone")
     far.membership.same_start = False
-    start, directions = far.initial(Stream(3, 0, "init")), models(near, 2)
+    start = far.initial(Stream(3, 0, "init"))
+    directions = models(near, 2)
     found = similarities(far, start, directions, EVERYONE)
     np.testing.assert_array_equal(
         found, similarities(near, start, directions, EVERYONE), strict=True
     )
-    stations = far.membership.request_round.transport.stations.values()  # type: ignore[attr-defined]
+    transport = far.membership.request_round.transport
+    stations = transport.stations.values()  # type: ignore[attr-defined]
     assert all("start" in station.requests[-1].arrays for station in stations)
 
 
@@ -273,10 +285,9 @@ def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
 def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     far, _ = pair("mixed")
     train(far, np.array([0, 1, 2, 4]), [4, 2, 4, 0], 5)
-    sent = {
-        n: s.requests[-1].arrays.get("models")
-        for n, s in far.membership.request_round.transport.stations.items()
-    }  # type: ignore[attr-defined]
+    transport = far.membership.request_round.transport
+    stations = transport.stations  # type: ignore[attr-defined]
+    sent = {node: station.requests[-1].arrays.get("models") for node, station in stations.items()}
     assert {node: len(held) for node, held in sent.items() if held is not None} == {
         100: 1,
         99: 2,
@@ -291,14 +302,17 @@ def test_the_ledger_has_what_messages_weigh() -> None:
     with far.ledger.scoring():
         evaluate(far, models(far, 3), SOME, np.array([2, 0, 2, 1]))
     far.run(Losses(models(far, 3)), SOME)
-    down, up = far.ledger.measured_down, far.ledger.measured_up
+    down = far.ledger.measured_down
+    up = far.ledger.measured_up
     for operation, account in (
         ("train", "train"),
         ("evaluate", "scoring.evaluate"),
         ("losses", "losses"),
     ):
-        assert down[account] == sum(size for *_, v, size in transport.pushed if v == operation) > 0  # type: ignore[attr-defined]
-        assert up[account] == sum(size for v, size in transport.pulled if v == operation) > 0  # type: ignore[attr-defined]
+        pushed = transport.pushed  # type: ignore[attr-defined]
+        pulled = transport.pulled  # type: ignore[attr-defined]
+        assert down[account] == sum(size for *_, v, size in pushed if v == operation) > 0
+        assert up[account] == sum(size for v, size in pulled if v == operation) > 0
     assert far.ledger.measured_total()[0] == sum(
         down.get(operation, 0) for operation in ("hello", "train", "losses")
     )

@@ -42,18 +42,24 @@ class Told(Task):
 
 
 def collector() -> ReplyCollector:
-    return ReplyCollector(Told(np.array([4, 1, 0])), 3, {}, NormFilter(10), np.ones(3, np.int64))
+    return ReplyCollector(
+        task=Told(np.array([4, 1, 0])),
+        rows=3,
+        sizes={},
+        norm_filter=NormFilter(10),
+        samples=np.ones(3, np.int64),
+    )
 
 
 def test_a_client_replies_with_the_model_that_it_was_told() -> None:
-    rows, loss = np.array([0, 2]), np.array([0.5, 0.25])
+    rows = np.array([0, 2])
+    loss = np.array([0.5, 0.25])
     with pytest.raises(TaskError, match="told: model_index is another than it was told"):
         collector().read(rows, {"model_index": np.array([4, 1]), "loss": loss}, None)
     reading = collector()
     flags = {"arrived": np.array([True, False]), "nonfinite": np.array([False, True])}
-    reading.read(
-        rows, {"model_index": np.array([4, 1]), "loss": loss, **flags}, None
-    )  # what did not arrive is not read
+    # What did not arrive is not read.
+    reading.read(rows, {"model_index": np.array([4, 1]), "loss": loss, **flags}, None)
     reply = reading.reply()
     np.testing.assert_array_equal(reply.loss, [0.5, np.nan, np.nan])
     np.testing.assert_array_equal(reply.arrived, [True, False, False])

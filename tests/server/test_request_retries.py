@@ -24,11 +24,13 @@ def echo(node: int) -> Any:
     return lambda request: RpcMessage({"node": node, "count": next(counter)})
 
 
-def started(nodes: int = 4, **settings: Any) -> tuple[MemoryTransport, RequestRound]:
+def started(
+    nodes: int = 4, capacity: int = 100, deadline: float = 90.0, **settings: Any
+) -> tuple[MemoryTransport, RequestRound]:
     transport = MemoryTransport()
     for node in range(1, nodes + 1):
         transport.join(node, echo(node))
-    requests = request_round(transport, **{"capacity": 100, "deadline": 90.0, **settings})
+    requests = request_round(transport, capacity=capacity, deadline=deadline, **settings)
     requests.begin_round()
     return transport, requests
 
@@ -157,7 +159,8 @@ def test_a_new_round_has_its_own_deadline() -> None:
 
 def test_a_reply_right_before_the_deadline_counts_and_one_after_it_does_not() -> None:
     transport, requests = started(deadline=90.0)
-    transport.stations[1].delay, transport.stations[2].delay = 59.5, 60.5
+    transport.stations[1].delay = 59.5
+    transport.stations[2].delay = 60.5
     assert set(ask(requests)) == {1, 3, 4}
 
 
@@ -175,7 +178,8 @@ def test_when_the_time_of_a_round_is_up_no_node_is_suspected() -> None:
 def test_after_the_quorum_the_others_get_as_long_again() -> None:
     transport, requests = started(quorum=0.5)
     transport.stations[1].delay = transport.stations[2].delay = 10.0
-    transport.stations[3].delay, transport.stations[4].delay = 19.0, 21.0
+    transport.stations[3].delay = 19.0
+    transport.stations[4].delay = 21.0
     assert set(ask(requests)) == {1, 2, 3}
     assert transport.clock.now <= 20 + 3 * POLL
 
@@ -350,16 +354,19 @@ def test_a_reply_that_is_delivered_twice_counts_once() -> None:
     """Its bytes are measured as often as they come."""
     transport, requests = started()
     pull = transport.pull
-    transport.pull = lambda ids: [reply for reply in pull(ids) for _ in range(2)]  # type: ignore[method-assign]
+
+    def pull_twice(ids: Any) -> list[Any]:
+        return [reply for reply in pull(ids) for _ in range(2)]
+
+    transport.pull = pull_twice  # type: ignore[method-assign]
     transport.stations[2].delay = 3.0
     replies = ask(requests)
     assert who(replies) == {1: 1, 2: 2, 3: 3, 4: 4}
     assert requests.bytes_received == 2 * sum(reply.size for reply in replies.values())
 
 
-def test_a_suspected_node_is_back_with_its_next_heartbeat_though_the_engines_clock_was_set_back() -> (
-    None
-):
+def test_a_suspected_node_is_back_with_its_next_heartbeat_after_a_clock_was_set_back() -> None:
+    """The clock is the engine's."""
     transport, requests = started()
     transport.stations[2].delay = 1000.0
     ask(requests)

@@ -38,7 +38,8 @@ from tests.server.small_federations import (
     simulated,
 )
 
-CLIENTS, ROUNDS = 6, 2
+CLIENTS = 6
+ROUNDS = 2
 LONE = [[client] for client in range(CLIENTS)]
 SETTINGS = fk.SecretSums(examples_cap=20)
 
@@ -91,9 +92,8 @@ def test_what_nodes_send_is_masked_and_as_long_as_a_model() -> None:
     }
     numbers = model_of().spec.parameters + 4
     assert len(sizes["secret_train"]) == CLIENTS and not sizes["train"]
-    assert all(
-        4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"]
-    )  # a header, and no more
+    # A header, and no more.
+    assert all(4 * numbers < size < 4 * numbers + 400 for size in sizes["secret_train"])
 
 
 def leaves_before(transport: MemoryTransport, operation: str, node: int) -> None:
@@ -184,7 +184,8 @@ def test_nodes_refuse_what_would_give_them_away_and_the_round_goes_on(
 @pytest.mark.parametrize("lies", [False, True])
 def test_nodes_forget_the_secrets_of_a_lost_sum_with_their_next_message(lies: bool) -> None:
     """Which is the request for their scores."""
-    transport, nodes = MemoryTransport(), []
+    transport = MemoryTransport()
+    nodes = []
     for client in range(CLIENTS):
         nodes.append(node_of(f"site-{client}", [client], clustered_data(), model_of()))
         transport.join(100 - client, nodes[-1])
@@ -218,12 +219,11 @@ def test_a_request_that_comes_again_with_another_vector_is_refused() -> None:
 def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
     lies: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    transport, authority = MemoryTransport(), Authority.new("trial")
+    transport = MemoryTransport()
+    authority = Authority.new("trial")
     for client in range(CLIENTS):
-        node, name = (
-            node_of(f"site-{client}", [client], clustered_data(), model_of()),
-            f"site-{client}",
-        )
+        node = node_of(f"site-{client}", [client], clustered_data(), model_of())
+        name = f"site-{client}"
         identity = Identity(name, certified(tmp_path, authority, name))
 
         def world(ids: np.ndarray, make: Any = node.world, own: Identity = identity) -> Any:
@@ -233,9 +233,8 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
 
         transport.join(100 - client, replace(node, world=world))
     if lies:
-        changed(
-            transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1)
-        )  # of the second holder
+        # Of the second holder.
+        changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))
     federation_of_sites = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):
         _, said = with_secret_sums(
@@ -252,11 +251,14 @@ def test_sites_with_a_certificate_take_part_in_no_sum_that_is_not_signed(tmp_pat
     own: Any = copy.copy(node.world(np.arange(1)))
     own.identity = identity
     announced = own.run(SecretKeys("sum", np.zeros(1, np.int64)), np.arange(1)).announced
-    about = {
-        "sum_id": "sum",
-        "group": np.zeros(1, np.int64),
-        "holders": np.array([[0]]),
-        "announced": announced[None],
-    }
     with pytest.raises(fk.FedkinError, match="does not verify"):
-        own.run(SecretShares(**about, signatures=np.zeros((1, 1, 0), np.int64)), np.arange(1))
+        own.run(
+            SecretShares(
+                sum_id="sum",
+                group=np.zeros(1, np.int64),
+                holders=np.array([[0]]),
+                announced=announced[None],
+                signatures=np.zeros((1, 1, 0), np.int64),
+            ),
+            np.arange(1),
+        )

@@ -1,4 +1,5 @@
-"""A deployed run equals the simulated one: every method with a server, and the number of its calls."""
+"""A deployed run equals the simulated one: every method with a server,
+and the number of its calls."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def received(
 
 def assert_equal(one: Any, two: Any) -> None:
     if isinstance(two, LocalTraining):
-        one, two = dataclasses.asdict(one), dataclasses.asdict(two)
+        one = dataclasses.asdict(one)
+        two = dataclasses.asdict(two)
         assert one.keys() == two.keys()
         for name, value in two.items():
             assert_equal(one[name], value)
@@ -193,7 +194,8 @@ def test_an_array_that_no_declaration_sends_is_refused() -> None:
         TaskError,
         match=r"all_kinds: limit = .* cannot be sent as a setting; declare how it travels",
     ):
-        encode_task(replace(TASK, limit=np.ones(3)), np.array([0]), Known())  # type: ignore[arg-type]
+        limited = replace(TASK, limit=np.ones(3))  # type: ignore[arg-type]
+        encode_task(limited, np.array([0]), Known())
 
 
 def test_requests_with_something_missing_are_refused() -> None:
@@ -241,7 +243,8 @@ def test_settings_that_a_task_cannot_have_are_refused() -> None:
 
 @pytest.mark.parametrize("stream", [None, START, Stream(7, 12, "method/round/cohort")])
 def test_a_stream_comes_back(stream: Stream | None) -> None:
-    header, _ = transmitted(RpcMessage({"stream": plain_stream(stream)}))[0].header, None
+    header = transmitted(RpcMessage({"stream": plain_stream(stream)}))[0].header
+    _ = None
     assert header["stream"] is None if stream is None else read_stream(header["stream"]) == stream
 
 
@@ -265,10 +268,12 @@ def test_every_task_of_fedkin_arrives(name: str, model: str) -> None:
     spec: ModelSpec = model_of(name, model).spec
     task = EXAMPLES[name].make(g).for_messages(spec)
     rows = np.array([2, 0])
-    found, expected = received(type(task), sent(task, rows)), task.select(rows)
+    found = received(type(task), sent(task, rows))
+    expected = task.select(rows)
     used = used_models(task, rows)
     for field, down in fields_down(task):
-        value, mine = getattr(expected, field), getattr(found, field)
+        value = getattr(expected, field)
+        mine = getattr(found, field)
         if down.kind == "chosen" and down.by in used:
             np.testing.assert_array_equal(mine, value[used[down.by]])
         elif field in used:
@@ -319,9 +324,8 @@ def test_means_are_of_the_models_that_were_trained() -> None:
 
 def test_clients_that_chose_say_which() -> None:
     told = encode_reply(Train(MODELS, WORK, reduce=True), reply(**ARRAYS))
-    assert (
-        told["model_index"].tolist() == [1, 0] and "examples" not in told
-    )  # samples are registered
+    # Samples are registered.
+    assert told["model_index"].tolist() == [1, 0] and "examples" not in told
 
 
 def test_rows_are_flagged_where_they_hold_numbers_all_the_same() -> None:

@@ -98,12 +98,14 @@ MESSAGES: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {
         {"hello": 638, "train": 10878, "evaluate": 1360, "similarities": 224, "shifted": 260},
     ),
 }
-NODES, ROUNDS = 2, 5
+NODES = 2
+ROUNDS = 5
 SIZES = (10, 100, 1000)
 
 
 def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
-    """By round: bytes of its largest request, and of all its replies, in rounds that nobody scores."""
+    """By round: bytes of its largest request, and of all its replies,
+    in rounds that nobody scores."""
     transport = MemoryTransport()
     for node in range(NODES):
         transport.join(
@@ -111,7 +113,8 @@ def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
         )
     total = NODES * clients
     world = fake_remote(transport, capacity=total, wait_for=total)
-    received, seen = {}, [0]
+    received = {}
+    seen = [0]
 
     def on_round(record: dict[str, Any]) -> None:
         received[record["round"]] = [
@@ -136,7 +139,8 @@ def test_messages_weigh_what_they_did_before_tasks(name: str, groups: str) -> No
     transport, state = deployed(
         name, {"lone": LONE, "fleets": FLEETS}[groups], plan(4, 6, evaluate_every=100)
     )
-    down, up = Counter[str](), Counter[str]()
+    down = Counter[str]()
+    up = Counter[str]()
     for round, _, operation, size in transport.pushed:
         down[f"{round} {operation}"] += size
     for operation, size in transport.pulled:

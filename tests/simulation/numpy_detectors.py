@@ -43,7 +43,8 @@ class Small(eqx.Module):
 
     def __init__(self, features: int, key: Array) -> None:
         first, second = jax.random.split(key)
-        self.hidden, self.head = Dense(features, HIDDEN, first), Dense(HIDDEN, 1, second)
+        self.hidden = Dense(features, HIDDEN, first)
+        self.head = Dense(HIDDEN, 1, second)
 
     def __call__(self, x: Array) -> Array:
         return self.head(jax.nn.relu(self.hidden(x.reshape(len(x), -1))))
@@ -70,17 +71,16 @@ def scores(flat: np.ndarray, widths: tuple[int, ...], x: np.ndarray) -> np.ndarr
 def loss_and_gradient(
     flat: np.ndarray, widths: tuple[int, ...], x: np.ndarray, found: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Mean binary cross entropy of whether a sample is of the detector's class, and its gradient."""
+    """Mean binary cross entropy of whether a sample is of the detector's class,
+    and its gradient."""
     flat = flat.astype(np.float64)
     values = numpy_reference.forward(flat, widths, x)
     score = values[-1][:, 0]
     chance = 1 / (1 + np.exp(-score))
     loss = -np.mean(np.where(found, np.log(chance), np.log1p(-chance)))
-    error, net, parts = (
-        ((chance - found) / len(found))[:, None],
-        numpy_reference.layers(flat, widths),
-        [],
-    )
+    error = ((chance - found) / len(found))[:, None]
+    net = numpy_reference.layers(flat, widths)
+    parts = []
     for depth in reversed(range(len(net))):
         parts.append(np.concatenate([(error.T @ values[depth]).ravel(), error.sum(axis=0)]))
         error = (error @ net[depth][0]) * (values[depth] > 0)
@@ -96,11 +96,9 @@ def trained(
 ) -> tuple[np.ndarray, float, float]:
     """Update, last loss and first loss of a client whose batch holds all that it has."""
     start = start.astype(np.float64)
-    w, optimizer, seen = (
-        start.copy(),
-        numpy_reference.Optimizer(work, np.zeros(len(start)), np.zeros(len(start))),
-        [],
-    )
+    w = start.copy()
+    optimizer = numpy_reference.Optimizer(work, np.zeros(len(start)), np.zeros(len(start)))
+    seen = []
     for _ in range(int(work.epochs)):
         loss, gradient = loss_and_gradient(w, widths, x, found)
         seen.append(loss)

@@ -19,7 +19,8 @@ Layer = tuple[np.ndarray, np.ndarray]
 
 def layers(flat: np.ndarray, widths: tuple[int, ...]) -> list[Layer]:
     """Kernel and bias of each layer, as views of the flat vector."""
-    found, at = [], 0
+    found = []
+    at = 0
     for inputs, outputs in pairwise(widths):
         kernel = flat[at : at + inputs * outputs].reshape(outputs, inputs)
         at += inputs * outputs
@@ -60,7 +61,8 @@ def loss_and_gradient(
     flat = flat.astype(np.float64)
     values = forward(flat, widths, x)
     error = (np.exp(log_softmax(values[-1])) - np.eye(widths[-1])[y]) / len(y)
-    net, parts = layers(flat, widths), []
+    net = layers(flat, widths)
+    parts = []
     for depth in reversed(range(len(net))):
         kernel, _ = net[depth]
         parts.append(
@@ -88,7 +90,8 @@ class Optimizer:
         self.time += 1
         self.velocity = 0.9 * self.velocity + 0.1 * gradient
         self.square = 0.999 * self.square + 0.001 * gradient**2
-        mean, spread = self.velocity / (1 - 0.9**self.time), self.square / (1 - 0.999**self.time)
+        mean = self.velocity / (1 - 0.9**self.time)
+        spread = self.square / (1 - 0.999**self.time)
         return -self.work.lr * mean / (np.sqrt(spread) + 1e-8)
 
 
@@ -105,13 +108,11 @@ def train(
     """One client's update, and its mean loss per sample over the last and over the first
     ``per_epoch`` batches."""
     start = start.astype(np.float64)
-    w, optimizer, seen = (
-        start.copy(),
-        Optimizer(work, np.zeros(len(start)), np.zeros(len(start))),
-        [],
-    )
+    w = start.copy()
+    optimizer = Optimizer(work, np.zeros(len(start)), np.zeros(len(start)))
+    seen = []
     for batch in batches:
-        loss, gradient = loss_and_gradient(w, widths, x[batch], y[batch], l2)
+        loss, gradient = loss_and_gradient(flat=w, widths=widths, x=x[batch], y=y[batch], l2=l2)
         seen.append((loss, len(batch)))
         w = w + optimizer.move(gradient + work.mu * (w - start))
     return w - start, mean_loss(seen[-per_epoch:]), mean_loss(seen[:per_epoch])

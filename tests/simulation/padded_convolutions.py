@@ -42,7 +42,8 @@ def convolutions(shared: tuple[Array, ...], first: Array) -> Array:
 
 
 def different_steps() -> list[int]:
-    """Number of steps on each of two devices whose convolution has other bits than on a single one."""
+    """Number of steps on each of two devices whose convolution has other bits than on a single
+    one."""
     shapes = ((32, 24, 24, 32), (5, 5, 32, 32), (32, 10, 10, 64), (3, 3, 64, 32))
     draw = np.random.default_rng(0).standard_normal
     shared = tuple(draw((KINDS, *shape), np.float32) for shape in shapes)
@@ -52,7 +53,8 @@ def different_steps() -> list[int]:
         compiled = jax.jit(program, compiler_options={"xla_cpu_multi_thread_eigen": False})
         return np.asarray(compiled(shared, np.array(first)))
 
-    both, alone = on(2, [0, 1]), [on(1, [first])[0] for first in (0, 1)]
+    both = on(2, [0, 1])
+    alone = [on(1, [first])[0] for first in (0, 1)]
     return [
         int((part != own).any(axis=(1, 2, 3, 4)).sum())
         for part, own in zip(both, alone, strict=True)

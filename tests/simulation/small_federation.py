@@ -8,15 +8,8 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.simulation.workers import AnyModel
 
-SIZES = (
-    1,
-    2,
-    7,
-    10,
-    23,
-    64,
-    130,
-)  # around the batch size of 10: below, equal, above, no multiple, one sample
+# Around the batch size of 10: below, equal, above, no multiple, one sample.
+SIZES = (1, 2, 7, 10, 23, 64, 130)
 EVERYONE = np.arange(len(SIZES))
 
 
@@ -33,11 +26,13 @@ def federation(
     rng = np.random.Generator(np.random.PCG64(seed))
     total = sum(sizes) + sum(test_sizes)
     parts = np.split(rng.permutation(total), np.cumsum(sizes + test_sizes)[:-1])
-    x, y = rng.normal(size=(total, features)).astype(np.float32), rng.integers(classes, size=total)
+    x = rng.normal(size=(total, features)).astype(np.float32)
+    y = rng.integers(classes, size=total)
     for client, rows in enumerate(parts):
         x[rows] += np.float32(0.3 * (client % len(sizes)))
-    train, test = Ragged.of(parts[: len(sizes)]), Ragged.of(parts[len(sizes) :])
-    return FederatedData("small", x, y, classes, train, test)
+    train = Ragged.of(parts[: len(sizes)])
+    test = Ragged.of(parts[len(sizes) :])
+    return FederatedData(name="small", x=x, y=y, classes=classes, train=train, test=test)
 
 
 def samples(

@@ -20,7 +20,8 @@ from fedkin.simulation.batching import (
     step_batches,
 )
 
-samples, batch_size = st.integers(1, 40), st.integers(1, 15)
+samples = st.integers(1, 40)
+batch_size = st.integers(1, 15)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -47,10 +48,8 @@ def test_every_epoch_visits_every_sample_once(n: int, size: int, epochs: int, se
 @given(samples, batch_size, st.integers(1, 4))
 def test_fewer_epochs_are_the_beginning_of_more(n: int, size: int, epochs: int) -> None:
     """So that a straggler's work is the first part of what it would have done."""
-    whole, part = (
-        lists(epoch_batches(n, size, epochs + 1, rng())),
-        lists(epoch_batches(n, size, epochs, rng())),
-    )
+    whole = lists(epoch_batches(n, size, epochs + 1, rng()))
+    part = lists(epoch_batches(n, size, epochs, rng()))
     assert whole[: len(part)] == part
 
 
@@ -74,7 +73,9 @@ def test_every_order_is_as_likely() -> None:
 def step_generator(n: int, size: int, steps: int, shuffled: list[list[int]]) -> list[list[int]]:
     """FlexCFL's, step by step: full batches; the last of an epoch borrows from the next order,
     which then starts again from its beginning."""
-    per_epoch, orders, out = -(-n // size), iter(shuffled), []
+    per_epoch = -(-n // size)
+    orders = iter(shuffled)
+    out = []
     order = next(orders)
     while len(out) < steps:
         out += [order[q * size : (q + 1) * size] for q in range(per_epoch - 1)]

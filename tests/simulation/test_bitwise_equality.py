@@ -118,11 +118,11 @@ def test_order_of_clients_in_a_mean() -> None:
 def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
     """1e17 + 1 - 1e17 is 0 even in float64, 1e17 - 1e17 + 1 is not: clients are summed in an order
     of their own."""
-    x, rows = (
-        np.array([[1e17], [1.0], [-1e17], [3.0]], np.float32),
-        Ragged.of(list(np.arange(4)[:, None])),
+    x = np.array([[1e17], [1.0], [-1e17], [3.0]], np.float32)
+    rows = Ragged.of(list(np.arange(4)[:, None]))
+    data = FederatedData(
+        name="giants", x=x, y=np.zeros(4, np.int64), classes=2, train=rows, test=rows
     )
-    data = FederatedData("giants", x, np.zeros(4, np.int64), 2, rows, rows)
     nothing = np.zeros((1, 4), np.float32)
     found = set()
     for order in permutations(range(4)):
@@ -162,7 +162,8 @@ def test_a_client_in_several_rows() -> None:
 
 def test_rows_with_epochs_of_their_own() -> None:
     """Epochs travel with their row through any order."""
-    epochs, order = np.array([1, 2, 3, 1, 2, 3, 1]), np.array([3, 0, 6, 2, 5, 1, 4])
+    epochs = np.array([1, 2, 3, 1, 2, 3, 1])
+    order = np.array([3, 0, 6, 2, 5, 1, 4])
     whole = train(world(), START, EVERYONE, WHICH, work=replace(WORK, epochs=epochs), stream=STREAM)
     mixed = replace(WORK, epochs=epochs[order])
     assert_same_rows(
@@ -205,7 +206,8 @@ def test_portions(chunks: Callable[[int], list[int]], reduce: bool) -> None:
 
 
 def test_reduced_reply_is_the_mean_of_the_rows() -> None:
-    rows, reduced = trained(world()), trained(world(), reduce=True)
+    rows = trained(world())
+    reduced = trained(world(), reduce=True)
     update, weight = mean_by_model(rows.update, rows.examples, rows.model_index, 2)
     np.testing.assert_array_equal(reduced.update, update)
     np.testing.assert_array_equal(reduced.weight, weight)
@@ -219,7 +221,8 @@ def test_reduced_reply_is_the_mean_of_the_rows() -> None:
 
 def test_several_clients_at_a_time() -> None:
     """Four lanes reorder sums, so this is equality of numbers, not of bits."""
-    whole, lanes = trained(world()), trained(world(clients_per_batch=4))
+    whole = trained(world())
+    lanes = trained(world(clients_per_batch=4))
     np.testing.assert_allclose(lanes.update, whole.update, rtol=1e-4, atol=3e-6)
     np.testing.assert_allclose(lanes.loss, whole.loss, rtol=1e-4)
     np.testing.assert_allclose(lanes.first_loss, whole.first_loss, rtol=1e-4)
@@ -227,7 +230,8 @@ def test_several_clients_at_a_time() -> None:
 
 @pytest.mark.parametrize("rows", [[6, 5, 4, 3, 2, 1, 0], [0], [2, 5]])
 def test_scores_and_gradients_do_not_depend_on_order_or_company(rows: list[int]) -> None:
-    w, rows_ = world(), np.array(rows)
+    w = world()
+    rows_ = np.array(rows)
     whole = w.run(Gradients(START, WHICH), EVERYONE).gradients
     np.testing.assert_array_equal(
         w.run(Gradients(START, WHICH[rows_]), EVERYONE[rows_]).gradients, whole[rows_]
@@ -235,9 +239,7 @@ def test_scores_and_gradients_do_not_depend_on_order_or_company(rows: list[int])
     np.testing.assert_array_equal(
         w.run(Losses(START), EVERYONE[rows_]).losses, w.run(Losses(START), EVERYONE).losses[rows_]
     )
-    every, some = (
-        evaluate(w, START, EVERYONE, WHICH),
-        evaluate(w, START, EVERYONE[rows_], WHICH[rows_]),
-    )
+    every = evaluate(w, START, EVERYONE, WHICH)
+    some = evaluate(w, START, EVERYONE[rows_], WHICH[rows_])
     np.testing.assert_array_equal(some.loss, every.loss[rows_])
     np.testing.assert_array_equal(some.correct, every.correct[rows_])

@@ -16,12 +16,18 @@ from fedkin.tasks.train import train
 from tests.simulation.small_federation import federation, models
 
 DATA = federation((6,) * 40)
-ASKERS, ASKED = np.arange(40), (np.arange(40) + 1) % 40
+ASKERS = np.arange(40)
+ASKED = (np.arange(40) + 1) % 40
 BYTES = 4 * mclr(DATA).spec.parameters
 
 
 def world(**population: object) -> SimulatedWorld:
-    made = SimulatedWorld(DATA, mclr(DATA), LocalTraining(), population=Population(**population))  # type: ignore[arg-type]
+    made = SimulatedWorld(
+        DATA,
+        mclr(DATA),
+        LocalTraining(),
+        population=Population(**population),  # type: ignore[arg-type]
+    )
     made.begin(Stream(0, 3, "scenario"))
     return made
 
@@ -56,9 +62,11 @@ def test_the_mute_are_the_same_in_every_round() -> None:
 
 
 def test_the_mute_train_for_themselves_and_send_nothing() -> None:
-    w, nobody = world(mute=0.3), np.zeros(40, np.int64)
+    w = world(mute=0.3)
+    nobody = np.zeros(40, np.int64)
     came = w.run(Ask(1), ASKED).arrived
-    start, stream = models(w.model, 1), Stream(0, 3, "method")
+    start = models(w.model, 1)
+    stream = Stream(0, 3, "method")
     np.testing.assert_array_equal(train(w, start, ASKED, nobody, stream=stream).arrived, came)
     np.testing.assert_array_equal(np.isnan(w.run(Losses(start), ASKED).losses[:, 0]), ~came)
     before = w.ledger.total()

@@ -30,10 +30,10 @@ MODEL = mclr(DATA)
 START = models(MODEL, 3)
 WORK = LocalTraining(epochs=1, batch_size=10, lr=0.05)
 WHICH = np.array([2, 0, 1, 1, 2, 0, 2])
-ORDER = np.array(
-    [0, 6, 2, 3, 4, 5, 1]
-)  # clients 1 and 6, of 2 and 130 samples, have changed places
-SCENARIO, TRAIN = Stream(1, 0, "scenario"), Stream(1, 4, "run/train")
+# Clients 1 and 6, of 2 and 130 samples, have changed places.
+ORDER = np.array([0, 6, 2, 3, 4, 5, 1])
+SCENARIO = Stream(1, 0, "scenario")
+TRAIN = Stream(1, 4, "run/train")
 BYTES = 4 * MODEL.spec.parameters
 
 
@@ -94,7 +94,9 @@ def everything(w: SimulatedWorld) -> list[bytes]:
 
 def test_every_operation_uses_the_data_of_the_round() -> None:
     """Asked before too, so that nothing may be kept from the round before."""
-    w, before, after = moving(0, 1), everything(world()), everything(world(exchanged(DATA)))
+    w = moving(0, 1)
+    before = everything(world())
+    after = everything(world(exchanged(DATA)))
     assert before != after
     assert everything(w) == before
     for round, expected in ((2, after), (3, after), (4, before)):
@@ -112,7 +114,8 @@ def test_who_has_moved_is_told_of_this_round_only() -> None:
 
 @pytest.mark.parametrize("rounds", [(3,), (0, 3), (4, 3), (3, 3)])
 def test_a_round_has_the_same_data_however_one_comes_to_it(rounds: tuple[int, ...]) -> None:
-    jumped, walked = moving(*rounds), moving(0, 1, 2, 3)
+    jumped = moving(*rounds)
+    walked = moving(0, 1, 2, 3)
     np.testing.assert_array_equal(jumped.data.train.rows, walked.data.train.rows)
     np.testing.assert_array_equal(jumped.shifted_clients, walked.shifted_clients)
 
@@ -133,7 +136,8 @@ def test_clients_are_sent_arrays() -> None:
 
 
 def test_similarities_are_cosines_of_the_updates_and_cost_nothing() -> None:
-    w, work = world(), LocalTraining(steps=7, lr=0.1)
+    w = world()
+    work = LocalTraining(steps=7, lr=0.1)
     clients = np.array([5, 0, 3])
     found = w.run(Similarities(START[0], START, work), clients, TRAIN).cosine
     assert w.ledger.total() == (0, 0)
@@ -189,14 +193,20 @@ def test_an_update_of_zeros_has_no_similarity() -> None:
         return jnp.concatenate([w * x, 0 * x], axis=1)
 
     rows = Ragged.of([np.array([0]), np.array([1])])
-    data = FederatedData("hand", np.array([[0], [1]], np.float32), np.array([0, 0]), 2, rows, rows)
+    data = FederatedData(
+        name="hand",
+        x=np.array([[0], [1]], np.float32),
+        y=np.array([0, 0]),
+        classes=2,
+        train=rows,
+        test=rows,
+    )
     w = SimulatedWorld(data, as_model((lambda key: jnp.ones(1), apply), name="by hand"))
     found = w.run(
         Similarities(np.ones(1, np.float32), np.ones((2, 1), np.float32), WORK), np.arange(2), TRAIN
     ).cosine
-    np.testing.assert_array_equal(
-        found, [[np.nan, np.nan], [1, 1]]
-    )  # more of a is better for label 0
+    # More of a is better for label 0.
+    np.testing.assert_array_equal(found, [[np.nan, np.nan], [1, 1]])
 
 
 # --- shift

@@ -77,7 +77,8 @@ def test_the_loss_is_the_cross_entropy_of_the_scores() -> None:
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_a_class_without_a_detector_is_never_chosen(missing: int) -> None:
-    """However low the scores of the others are; a client that has that class only is never right."""
+    """However low the scores of the others are;
+    a client that has that class only is never right."""
     start = np.zeros((1, 7), np.float32)
     start[:, 6] = -1e30
     model_index = np.where(np.arange(3) == missing, -1, 0)
@@ -127,7 +128,8 @@ def test_histograms_of_scores(split: str) -> None:
 
 
 def test_one_that_gives_no_answer_has_no_histogram() -> None:
-    w, whole = world(population=Population(dropout=0.5)), world()
+    w = world(population=Population(dropout=0.5))
+    whole = world()
     w.begin(Stream(3, 2, "scenario"))
     silent = ~trained(w).arrived
     got = w.run(Detections(models(linear(), 3), WHICH, POSITIVE), CLIENTS).counts

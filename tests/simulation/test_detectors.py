@@ -64,7 +64,11 @@ def test_it_learns_to_tell_its_class_from_all_others(model: Model, work: LocalTr
     ):
         x, y = samples(DATA, client)
         expected = numpy_detectors.trained(
-            models(model, 3)[model_index], widths(model), x, y == positive, work
+            start=models(model, 3)[model_index],
+            widths=widths(model),
+            x=x,
+            found=y == positive,
+            work=work,
         )
         np.testing.assert_allclose(got.update[row], expected[0], rtol=2e-4, atol=2e-6)
         np.testing.assert_allclose((got.loss[row], got.first_loss[row]), expected[1:], rtol=1e-5)
@@ -104,9 +108,8 @@ def test_detectors_trained_together_equal_each_trained_alone(
     model: Model, work: LocalTraining
 ) -> None:
     together = trained(world(model), work=work)
-    turn = np.array(
-        [np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS]
-    )  # the first of a client, the second, ..
+    # The first of a client, the second, ..
+    turn = np.array([np.sum(CLIENTS[:row] == CLIENTS[row]) for row in ROWS])
     for nth in range(3):
         rows = np.flatnonzero(turn == nth)
         assert_close(together, trained(world(model), rows, work=work), rows)
@@ -122,8 +125,10 @@ def test_the_order_of_rows_does_not_matter(order: np.ndarray) -> None:
 def test_detectors_of_one_client_see_the_same_batches() -> None:
     """Two that start alike and look for the same class end alike, at the end of the same row of
     losses."""
-    w, alike = world(), replace(WORK, positive=np.array([1, 1, 2]))
-    clients, model_index = np.full(3, 6), np.array([2, 2, 2])
+    w = world()
+    alike = replace(WORK, positive=np.array([1, 1, 2]))
+    clients = np.full(3, 6)
+    model_index = np.array([2, 2, 2])
     got = train(w, models(linear(), 3), clients, model_index, work=alike, stream=STREAM)
     np.testing.assert_array_equal(got.update[0], got.update[1])
     assert (got.update[2] != got.update[0]).any()
@@ -156,7 +161,8 @@ def test_chunks_keep_the_detectors_of_a_client_together(monkeypatch: pytest.Monk
 
 
 def test_means_by_detector() -> None:
-    rows, found = trained(world()), trained(world(), reduce=True)
+    rows = trained(world())
+    found = trained(world(), reduce=True)
     update, weight = mean_by_model(rows.update, rows.examples, rows.model_index, 3)
     np.testing.assert_allclose(found.update, update, rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(found.weight, weight)
@@ -175,7 +181,8 @@ def test_no_row_at_all() -> None:
     "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
 )
 def test_a_client_answers_with_all_its_detectors_or_with_none(population: Population) -> None:
-    w, whole = world(population=population), trained(world())
+    w = world(population=population)
+    whole = trained(world())
     got = trained(w)
     assert 0 < got.arrived.sum() < len(ROWS)
     for client in CLIENTS:
@@ -205,7 +212,8 @@ def test_a_detector_that_diverges_leaves_the_others_of_its_client_alone() -> Non
     start = models(linear(), 3)
     start[2] = np.nan
     work = replace(WORK, positive=POSITIVE)
-    got, whole = train(world(), start, CLIENTS, WHICH, work=work, stream=STREAM), trained(world())
+    got = train(world(), start, CLIENTS, WHICH, work=work, stream=STREAM)
+    whole = trained(world())
     np.testing.assert_array_equal(got.nonfinite, WHICH == 2)
     np.testing.assert_array_equal(got.arrived, WHICH != 2)
     np.testing.assert_allclose(

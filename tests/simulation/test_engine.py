@@ -53,9 +53,8 @@ def test_losses() -> None:
 
 
 def test_losses_count_the_penalty_that_training_adds() -> None:
-    kernels = [
-        w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START
-    ]  # without the biases
+    # Without the biases.
+    kernels = [w[:-3][np.r_[0 : 6 * 64, 6 * 64 + 64 : 6 * 64 + 64 + 64 * 3]] for w in START]
     expected = expected_losses() + 0.05 * np.array([np.sum(k**2) for k in kernels])
     penalised = SimulatedWorld(DATA, mlp(DATA, hidden=64, l2=0.05))
     np.testing.assert_allclose(penalised.run(Losses(START), EVERYONE).losses, expected, rtol=1e-5)
@@ -96,7 +95,8 @@ def test_evaluate(split: str) -> None:
 
 
 def test_evaluate_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded block by block, with the same results, and again when nothing may be kept."""
+    """Memory is bounded block by block, with the same results,
+    and again when nothing may be kept."""
     whole = evaluate(world(), START, EVERYONE, WHICH, split="train")
     monkeypatch.setattr(scoring, "_CHUNK_BYTES", 1)
     for kept, at_once in ((2**30, 8), (0, 2**20), (0, 8)):
@@ -182,7 +182,8 @@ def test_an_unknown_shift_test() -> None:
 
 
 def test_no_client_at_all() -> None:
-    nobody, w = np.zeros(0, np.int64), world()
+    nobody = np.zeros(0, np.int64)
+    w = world()
     assert train(w, START, nobody, nobody, stream=STREAM).update.shape == (0, START.shape[1])
     assert train(w, START, nobody, stream=STREAM).model_index.shape == (0,)
     reduced = train(w, START, nobody, nobody, reduce=True, stream=STREAM)
@@ -209,9 +210,8 @@ def test_ledger() -> None:
     w.run(Gradients(START, WHICH[:4]), EVERYONE[:4])
     evaluate(w, START, EVERYONE[:6], WHICH[:6])
     w.run(Directions(START[:2]), EVERYONE[:3])
-    w.run(
-        Similarities(START[0], START, w.work), EVERYONE, STREAM
-    )  # clients make the model, and have the directions
+    # Clients make the model, and have the directions.
+    w.run(Similarities(START[0], START, w.work), EVERYONE, STREAM)
     assert w.ledger.down == {
         "train": (7 + 5 * 3) * BYTES,
         "losses": 2 * 3 * BYTES,
@@ -265,12 +265,13 @@ def test_scores_by_hand() -> None:
     y = np.array([0, 1, 1, 1, 0])
     rows = Ragged.of([np.array([0, 1, 2]), np.array([3]), np.array([4, 1])])
     got = evaluate(
-        counting(FederatedData("hand", x, y, 2, rows, rows)),
+        counting(FederatedData(name="hand", x=x, y=y, classes=2, train=rows, test=rows)),
         np.array([[1], [-1]], np.float32),
         np.array([2, 0, 1, 0]),
         np.array([0, 0, 1, 1]),
     )
-    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    right = np.log1p(np.exp(-1))
+    wrong = np.log1p(np.exp(1))
     np.testing.assert_array_equal(got.correct, [1, 2, 0, 1])
     np.testing.assert_array_equal(got.examples, [2, 3, 1, 3])
     by_hand = [

@@ -61,7 +61,8 @@ def poisoned() -> FederatedData:
 
 
 def test_one_divergent_client_leaves_the_others_alone() -> None:
-    clean, got = trained(world()), trained(world(data=poisoned()))
+    clean = trained(world())
+    got = trained(world(data=poisoned()))
     np.testing.assert_array_equal(np.flatnonzero(got.nonfinite), [5])
     assert_zero_where_absent(got, np.array([5]))
     np.testing.assert_array_equal(
@@ -98,7 +99,8 @@ def test_no_client_replies(population: Population) -> None:
 
 
 def test_half_drop_out() -> None:
-    w, whole = world(Population(dropout=0.5)), trained(world())
+    w = world(Population(dropout=0.5))
+    whole = trained(world())
     got = trained(w)
     there = got.arrived
     assert 0 < there.sum() < 30
@@ -111,9 +113,8 @@ def test_half_drop_out() -> None:
 def test_who_drops_out_depends_on_client_and_round_only() -> None:
     population = Population(dropout=0.5)
     usual = trained(world(population)).arrived
-    w = world(
-        population
-    )  # other operations first, another purpose, another order, other clients in the call
+    # Other operations first, another purpose, another order, other clients in the call.
+    w = world(population)
     w.run(Losses(START), EVERYONE)
     w.run(Gradients(START, WHICH), EVERYONE)
     np.testing.assert_array_equal(
@@ -129,7 +130,8 @@ def test_who_drops_out_depends_on_client_and_round_only() -> None:
 
 
 def test_who_drops_out_of_a_round_tells_no_losses_in_it() -> None:
-    w, whole = world(Population(dropout=0.5)), world().run(Losses(START), EVERYONE).losses
+    w = world(Population(dropout=0.5))
+    whole = world().run(Losses(START), EVERYONE).losses
     for round in (3, 4):
         w.begin(Stream(7, round, "scenario"))
         silent = ~trained(w, round).arrived
@@ -146,7 +148,8 @@ def test_stragglers_tell_their_losses() -> None:
 
 
 def test_stragglers_are_lost_where_nothing_partial_is_sent() -> None:
-    whole, got = trained(world()), trained(world(Population(stragglers=0.5)))
+    whole = trained(world())
+    got = trained(world(Population(stragglers=0.5)))
     assert 0 < got.arrived.sum() < 30
     np.testing.assert_array_equal(got.update[got.arrived], whole.update[got.arrived])
     assert_zero_where_absent(got, ~got.arrived)
@@ -187,8 +190,7 @@ def test_stragglers_manage_fewer_steps_too() -> None:
     slow = trained(world(Population(stragglers=1.0)), work=replace(WORK, steps=2, partial=True))
     one = trained(world(), work=replace(WORK, steps=1))
     two = trained(world(), work=replace(WORK, steps=2))
-    large = np.flatnonzero(
-        DATA.train.sizes[EVERYONE] >= 20
-    )  # both of their batches come from one permutation
+    # Both of their batches come from one permutation.
+    large = np.flatnonzero(DATA.train.sizes[EVERYONE] >= 20)
     np.testing.assert_allclose(slow.update[large], one.update[large], atol=1e-7)
     assert (slow.update != two.update).any(axis=1).all()

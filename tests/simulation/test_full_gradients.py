@@ -105,7 +105,8 @@ def test_gradients_of_a_hidden_layer(work: str) -> None:
 @pytest.mark.parametrize("work", ["two epochs", "steps"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_penalty_is_in_the_gradient_once(name: str, work: str) -> None:
-    """With l2 as large as this, leaving it out, or adding it for every batch, would show at once."""
+    """With l2 as large as this, leaving it out, or adding it for every batch,
+    would show at once."""
     assert_equals_hand(name, WORK[work], l2=0.05)
 
 
@@ -138,7 +139,8 @@ def test_asking_changes_no_random_number() -> None:
 
 @pytest.mark.parametrize("work", [SGD, WORK["steps"]], ids=["epochs", "steps"])
 def test_where_means_are_asked_for_gradients_are_single(work: LocalTraining) -> None:
-    rows, found = trained(world(), work=work), trained(world(), work=work, reduce=True)
+    rows = trained(world(), work=work)
+    found = trained(world(), work=work, reduce=True)
     update, weight = mean_by_model(rows.update, rows.examples, rows.model_index, 2)
     np.testing.assert_array_equal(found.update, update)
     np.testing.assert_array_equal(found.weight, weight)
@@ -167,10 +169,8 @@ def test_no_client_at_all() -> None:
 def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
     """The gradient comes first; what they run out of time for is the training."""
     work = replace(work, partial=True)
-    slow, whole = (
-        trained(world(population=Population(stragglers=1.0)), work=work),
-        trained(world(), work=work),
-    )
+    slow = trained(world(population=Population(stragglers=1.0)), work=work)
+    whole = trained(world(), work=work)
     assert slow.arrived.all() and (slow.update != whole.update).any(axis=1).any()
     np.testing.assert_allclose(gradient_of(slow), by_hand("mclr", 0.0), rtol=1e-4, atol=2e-6)
 
@@ -179,7 +179,8 @@ def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
     "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
 )
 def test_who_sends_nothing_has_no_gradient(population: Population) -> None:
-    w, whole = world(population=population), trained(world())
+    w = world(population=population)
+    whole = trained(world())
     found = trained(w)
     there = found.arrived
     assert 0 < there.sum() < len(EVERYONE)
@@ -210,7 +211,8 @@ def test_a_nonfinite_gradient_excludes_its_client(
     monkeypatch: pytest.MonkeyPatch, reduce: bool
 ) -> None:
     """Update and gradient are one message."""
-    train, whole = Trainer.train, trained(world())
+    train = Trainer.train
+    whole = trained(world())
 
     def damaged(self: Trainer, call: TrainCall) -> Any:
         updates = train(self, call)
@@ -239,7 +241,8 @@ def test_a_nonfinite_gradient_excludes_its_client(
 
 def test_divergence_is_excluded_with_its_gradient() -> None:
     """Clients of one batch survive a step of this size, all others leave float32."""
-    found, whole = trained(world(), work=replace(SGD, lr=1e38)), trained(world())
+    found = trained(world(), work=replace(SGD, lr=1e38))
+    whole = trained(world())
     assert 0 < found.nonfinite.sum() < len(EVERYONE)
     np.testing.assert_array_equal(
         gradient_of(found)[found.arrived], gradient_of(whole)[found.arrived]
@@ -253,7 +256,8 @@ def test_divergence_is_excluded_with_its_gradient() -> None:
 @pytest.mark.parametrize("rows", [[6, 5, 4, 3, 2, 1, 0], [3, 0, 6], [5]])
 @pytest.mark.parametrize("work", [SGD, WORK["steps"]], ids=["epochs", "steps"])
 def test_order_and_company(rows: list[int], work: LocalTraining) -> None:
-    whole, rows_ = gradient_of(trained(world(), work=work)), np.array(rows)
+    whole = gradient_of(trained(world(), work=work))
+    rows_ = np.array(rows)
     start = models(mclr(DATA))
     found = train(
         world(), start, EVERYONE[rows_], WHICH[rows_], work=work, gradient=True, stream=STREAM
@@ -271,7 +275,8 @@ def test_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_clients_at_a_time() -> None:
     for work in (SGD, WORK["steps"]):
-        whole, lanes = trained(world(), work=work), trained(world(clients_per_batch=4), work=work)
+        whole = trained(world(), work=work)
+        lanes = trained(world(clients_per_batch=4), work=work)
         np.testing.assert_allclose(gradient_of(lanes), gradient_of(whole), rtol=1e-4, atol=2e-6)
         np.testing.assert_allclose(lanes.update, whole.update, rtol=1e-4, atol=3e-6)
 

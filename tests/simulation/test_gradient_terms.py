@@ -19,7 +19,8 @@ from tests.simulation.torch.twins import WIDTHS, pair
 
 DATA = federation()
 STREAM = Stream(3, 2, "run").child("train")
-CLIENTS, INDEX = np.array([4, 2, 5]), np.array([1, 0, 1])
+CLIENTS = np.array([4, 2, 5])
+INDEX = np.array([1, 0, 1])
 SGD = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 WORK = {
     "sgd": SGD,
@@ -31,7 +32,15 @@ WORK = {
 
 def call(start: np.ndarray, work: LocalTraining, **options: Any) -> TrainCall:
     """Two epochs of the three rows."""
-    return TrainCall(start, CLIENTS, INDEX, work, np.full(3, 2), STREAM, **options)
+    return TrainCall(
+        models=start,
+        clients=CLIENTS,
+        model_index=INDEX,
+        work=work,
+        num_steps=np.full(3, 2),
+        stream=STREAM,
+        **options,
+    )
 
 
 def options(names: str, size: int) -> dict[str, Any]:
@@ -49,7 +58,8 @@ def options(names: str, size: int) -> dict[str, Any]:
 
 
 def by_hand(row: int, own: TrainCall) -> np.ndarray:
-    start, work = own.models[INDEX[row]], own.work
+    start = own.models[INDEX[row]]
+    work = own.work
     terms = own.terms or GradientTerms()
     client = int(CLIENTS[row])
     x, y = samples(DATA, client)
@@ -100,23 +110,28 @@ def own_by_hand(
     client = int(CLIENTS[row])
     x, y = samples(DATA, client)
     made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
-    w, v, share = start.astype(np.float64), own.start[row].astype(np.float64), float(own.share[row])
+    w = start.astype(np.float64)
+    v = own.start[row].astype(np.float64)
+    share = float(own.share[row])
     optimizers = [
         numpy_reference.Optimizer(work, np.zeros(len(w)), np.zeros(len(w))) for _ in range(2)
     ]
     decoupled = work.optimizer == "adamw"
     for rows, count in zip(made.rows, made.valid, strict=True):
-        batch, moves = (WIDTHS["mclr"], x[rows[:count]], y[rows[:count]]), []
+        valid = rows[:count]
+        moves = []
         mix = share * v + (1 - share) * w
         for optimizer, at, model, factor in zip(
             optimizers, (w, mix), (w, v), (1, share), strict=True
         ):
-            gradient = factor * numpy_reference.loss_and_gradient(at, *batch)[1]
+            _, slope = numpy_reference.loss_and_gradient(at, WIDTHS["mclr"], x[valid], y[valid])
+            gradient = factor * slope
             if work.clip_norm is not None:
                 gradient = gradient * min(1, work.clip_norm / np.linalg.norm(gradient))
             move = optimizer.move(gradient + (0 if decoupled else work.weight_decay * model))
             moves.append(move - (work.lr * work.weight_decay * model if decoupled else 0))
-        w, v = w + moves[0], v + moves[1]
+        w = w + moves[0]
+        v = v + moves[1]
     return w - start, v - own.start[row]
 
 
@@ -124,7 +139,8 @@ def own_by_hand(
 @pytest.mark.parametrize("work", WORK)
 def test_a_model_beside(work: str, library: int) -> None:
     model = pair("mclr", DATA)[library]
-    start, rng = models(pair("mclr", DATA)[0]), np.random.default_rng(6)
+    start = models(pair("mclr", DATA)[0])
+    rng = np.random.default_rng(6)
     drawn = rng.normal(size=(3, model.spec.parameters)).astype(np.float32)
     own = MixedModel(drawn, np.array([0.25, 1.0, 0.7], np.float32))
     trainer: Any = SimulatedWorld(DATA, model)._trainer
@@ -139,7 +155,9 @@ def test_a_model_beside(work: str, library: int) -> None:
 @pytest.mark.parametrize("work", WORK)
 def test_an_envelope(work: str, library: int) -> None:
     """Each step along strength (w - theta), beside a loop in NumPy."""
-    model, envelope, settings = pair("mclr", DATA)[library], Envelope(1.5, 3, 0.2), WORK[work]
+    model = pair("mclr", DATA)[library]
+    envelope = Envelope(1.5, 3, 0.2)
+    settings = WORK[work]
     start = models(pair("mclr", DATA)[0])
     trainer: Any = SimulatedWorld(DATA, model)._trainer
     got = trainer.train(call(start, settings, envelope=envelope))

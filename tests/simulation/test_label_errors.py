@@ -60,7 +60,14 @@ def table(
     def apply(w: Any, x: Any, key: Any) -> Any:
         return -jnp.abs(jnp.arange(classes) - x) + 0 * w[0]
 
-    data = FederatedData("table", guess[:, None].astype(np.float32), y, classes, rows, rows)
+    data = FederatedData(
+        name="table",
+        x=guess[:, None].astype(np.float32),
+        y=y,
+        classes=classes,
+        train=rows,
+        test=rows,
+    )
     return SimulatedWorld(
         data, as_model((lambda key: jnp.zeros(1), apply), name="table")
     ), np.zeros((1, 1), np.float32)
@@ -137,7 +144,8 @@ def test_models_go_down_and_nothing_comes_up() -> None:
 
 def test_who_drops_out_tells_nothing() -> None:
     w = world(population=Population(dropout=0.5))
-    whole, silent = world().run(LabelErrors(START), EVERYONE).error, set()
+    whole = world().run(LabelErrors(START), EVERYONE).error
+    silent = set()
     for round in range(1, 5):
         w.begin(Stream(7, round, "scenario"))
         found = w.run(LabelErrors(START), EVERYONE).error

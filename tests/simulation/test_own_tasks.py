@@ -29,7 +29,8 @@ MODEL = mclr(DATA)
 MODELS = models(MODEL, 3)
 WORK = LocalTraining(epochs=4, batch_size=5, lr=0.1)
 STREAM = Stream(1, 4, "run/task")
-HALF, SLOW = Population(dropout=0.5), Population(stragglers=0.6)
+HALF = Population(dropout=0.5)
+SLOW = Population(stragglers=0.6)
 
 
 def world(**options: Any) -> SimulatedWorld:
@@ -221,13 +222,18 @@ class AskedOften(Task):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_client_with_memory_has_one_row(compiled: bool) -> None:
     """Two rows would be done one after the other here, and both at once in a compiled form."""
-    w, twice = world(compiled=compiled), np.array([0, 1, 0])
+    w = world(compiled=compiled)
+    twice = np.array([0, 1, 0])
     with pytest.raises(
         TaskError, match="task asked_often: a client has one row only, as it keeps one times_asked"
     ):
         w.run(AskedOften(), twice)
     personal = Personal(
-        body_of(MODELS, MODEL.spec.head), WORK, np.zeros(3, int), MODELS[0], MODEL.spec.head
+        models=body_of(MODELS, MODEL.spec.head),
+        work=WORK,
+        model_index=np.zeros(3, int),
+        start=MODELS[0],
+        head=MODEL.spec.head,
     )
     with pytest.raises(
         TaskError, match="task personal: a client has one row only, as it keeps one personal_head"
@@ -266,7 +272,8 @@ def test_a_reply_about_models_that_a_client_does_not_receive() -> None:
     """A real client has its own only; where the index is None it has all."""
     with pytest.raises(
         TaskError,
-        match=r"task own_models: test_losses has an entry for each of the models, .*let models be shared",
+        match=r"task own_models: test_losses has an entry for each of the models, "
+        r".*let models be shared",
     ):
         world().run(OwnModels(MODELS, np.zeros(7, np.int64)), EVERYONE)
     assert world().run(OwnModels(MODELS), EVERYONE).test_losses.shape == (7, 3)

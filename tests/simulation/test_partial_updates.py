@@ -31,7 +31,9 @@ START = models(MODEL, 2)
 EVERYONE = np.arange(12)
 WHICH = EVERYONE % 2
 P = MODEL.spec.parameters
-HEAD, BIAS = slice(P - 15, P), slice(P - 3, P)  # 4 x 3 weights and 3 biases
+# 4 x 3 weights and 3 biases.
+HEAD = slice(P - 15, P)
+BIAS = slice(P - 3, P)
 PARTS = {"bias": BIAS, "head": HEAD, "middle": slice(5, 9), "all": slice(None)}
 each_part = pytest.mark.parametrize("part", PARTS.values(), ids=PARTS.keys())
 
@@ -78,7 +80,8 @@ def test_the_same_clients_are_missing(population: Population) -> None:
 
 
 def test_stragglers_send_a_slice_of_partial_training() -> None:
-    work, slow = LocalTraining(epochs=4, lr=0.05, partial=True), Population(stragglers=1.0)
+    work = LocalTraining(epochs=4, lr=0.05, partial=True)
+    slow = Population(stragglers=1.0)
     assert_is_part(
         trained(world(slow), part=BIAS, work=work), trained(world(slow), work=work), BIAS
     )
@@ -107,7 +110,8 @@ def test_nonfinite_numbers_in_other_layers_exclude_a_client_too(
         return updates
 
     monkeypatch.setattr(Trainer, "train", damaged)
-    found, whole = trained(world(), part=BIAS, reduce=reduce), trained(world(), reduce=reduce)
+    found = trained(world(), part=BIAS, reduce=reduce)
+    whole = trained(world(), reduce=reduce)
     np.testing.assert_array_equal(np.flatnonzero(whole.nonfinite), [4])
     assert_is_part(found, whole, BIAS)
 
@@ -135,7 +139,8 @@ def test_a_client_that_chooses_its_model_gets_them_all() -> None:
 
 def test_of_a_gradient_the_same_part_comes_with_it() -> None:
     w = world()
-    found, whole = trained(w, part=HEAD, gradient=True), trained(world(), gradient=True)
+    found = trained(w, part=HEAD, gradient=True)
+    whole = trained(world(), gradient=True)
     assert found.gradient is not None and whole.gradient is not None
     np.testing.assert_array_equal(found.gradient, whole.gradient[:, HEAD])
     assert w.ledger.up == {"train": 2 * 12 * 15 * 4}
@@ -149,10 +154,8 @@ class Upside(eqx.Module):
 
     def __init__(self, key: Array) -> None:
         features = int(np.prod(DATA.x.shape[1:]))
-        self.head, self.body = (
-            Dense(DATA.classes + 1, DATA.classes, key),
-            Dense(features, DATA.classes + 1, key),
-        )
+        self.head = Dense(DATA.classes + 1, DATA.classes, key)
+        self.body = Dense(features, DATA.classes + 1, key)
 
     def __call__(self, x: Array) -> Array:
         return self.head(self.body(x.reshape(len(x), -1)))

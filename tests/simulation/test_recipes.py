@@ -63,7 +63,8 @@ def gradient(
     w: np.ndarray, x: np.ndarray, y: np.ndarray, weights: np.ndarray, smoothing: float
 ) -> np.ndarray:
     """Of sum_i [(1 - e) w_yi (-log p_yi) + e/C sum_c w_c (-log p_c)] / sum_i w_yi, by hand."""
-    kernel, bias = w[:18].reshape(3, 6), w[18:]
+    kernel = w[:18].reshape(3, 6)
+    bias = w[18:]
     scores = x @ kernel.T + bias
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -74,7 +75,8 @@ def gradient(
 
 def factors(work: LocalTraining, steps: int) -> np.ndarray:
     """The learning rates of all steps, from the schedules that stand in RECIPES."""
-    t, lr = np.arange(steps), work.lr
+    t = np.arange(steps)
+    lr = work.lr
     if work.schedule is not None:  # round 4 is the fourth step
         lr *= 0.5**3 if work.schedule.name == "exponential" else 0.3 ** (3 // 2)
     if work.step_schedule is None:
@@ -96,10 +98,16 @@ def by_hand(work: LocalTraining) -> np.ndarray:
         else np.array(work.class_weights)
     )
     first = start().astype(np.float64)
-    w, m, v = first.copy(), np.zeros(21), np.zeros(21)
+    w = first.copy()
+    m = np.zeros(21)
+    v = np.zeros(21)
     for t, (batch, lr) in enumerate(zip(batches, factors(work, len(batches)), strict=True), 1):
         g = gradient(
-            w, x[batch].astype(np.float64), y[batch], weights, work.label_smoothing
+            w=w,
+            x=x[batch].astype(np.float64),
+            y=y[batch],
+            weights=weights,
+            smoothing=work.label_smoothing,
         ) + work.mu * (w - first)
         if work.clip_norm:
             g *= min(1, work.clip_norm / np.linalg.norm(g))
@@ -109,7 +117,8 @@ def by_hand(work: LocalTraining) -> np.ndarray:
             move = g + decay + work.momentum * m if work.nesterov else m
         else:
             g = g + decay if work.optimizer == "adam" else g
-            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            m = 0.9 * m + 0.1 * g
+            v = 0.999 * v + 0.001 * g**2
             move = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
             move = move + decay if work.optimizer == "adamw" else move
         w = w - lr * move
@@ -126,20 +135,21 @@ def batch_lists(work: LocalTraining) -> list[np.ndarray]:
 
 def trained(model: Any, work: LocalTraining) -> np.ndarray:
     world = SimulatedWorld(DATA, model, work)
-    one, zero = np.array([CLIENT]), np.zeros(1, np.int64)
+    one = np.array([CLIENT])
+    zero = np.zeros(1, np.int64)
     return train(world, start()[None], one, zero, stream=STREAM).update[0]
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_jax_pytorch_and_a_loop_by_hand_agree(name: str) -> None:
-    work, (jax, own) = RECIPES[name], pair("mclr", DATA)
+    work = RECIPES[name]
+    jax, own = pair("mclr", DATA)
     expected = by_hand(work)
     np.testing.assert_allclose(trained(jax, work), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(trained(own, work), expected, rtol=1e-5, atol=1e-5)
     plain = by_hand(ADAM if work.optimizer != "sgd" else SGD)
-    assert (
-        name in ("plain", "adam") or np.abs(expected - plain).max() > 1e-3
-    )  # the option does something
+    # The option does something.
+    assert name in ("plain", "adam") or np.abs(expected - plain).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -179,7 +189,8 @@ def test_two_clients_have_weights_and_rates_of_their_own() -> None:
     """Several rows, of different numbers of steps, are what each is alone."""
     work = replace(SGD, class_weights="balanced", step_schedule=Schedule("cosine"))
     world = SimulatedWorld(DATA, mclr(DATA), work)
-    every, zeros = np.arange(len(DATA.train)), np.zeros(len(DATA.train), np.int64)
+    every = np.arange(len(DATA.train))
+    zeros = np.zeros(len(DATA.train), np.int64)
     together = train(world, start()[None], every, zeros, stream=STREAM).update
     for client in every:
         alone = train(world, start()[None], every[[client]], zeros[:1], stream=STREAM).update
@@ -193,9 +204,11 @@ def test_running_statistics_are_neither_decayed_nor_cut() -> None:
     def network() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(6), nn.Linear(6, 3))
 
-    model, tiny = torch_model(network, name="normalised"), 1e-9
+    model = torch_model(network, name="normalised")
+    tiny = 1e-9
     first = model.initial(np.array([1, 2], np.uint32))
-    one, zero = np.array([6]), np.zeros(1, np.int64)
+    one = np.array([6])
+    zero = np.zeros(1, np.int64)
     statistics = [model.spec.slices[f"1.running_{name}"] for name in ("mean", "var")]
     updates = [
         train(SimulatedWorld(DATA, model, work), first[None], one, zero, stream=STREAM).update[0]

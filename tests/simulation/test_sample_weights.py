@@ -20,7 +20,9 @@ from tests.simulation.torch.twins import of_jax
 
 DATA = federation(sizes=(5, 7), test_sizes=(2, 2))
 MODELS: dict[str, Any] = {"jax": mclr(DATA), "torch": of_jax(mclr(DATA), (6, 3))}
-CLIENTS, INDEX = np.array([0, 1, 1]), np.array([1, 0, 1])  # two rows of one client
+# Two rows of one client.
+CLIENTS = np.array([0, 1, 1])
+INDEX = np.array([1, 0, 1])
 SIZES = DATA.train.sizes[CLIENTS]
 WEIGHTS = np.random.default_rng(5).uniform(0, 1, SIZES.sum())
 WHOLE = LocalTraining(1, batch_size=100, lr=0.5)
@@ -34,14 +36,23 @@ def trainer(name: str) -> Trainer:
 def update(name: str, work: LocalTraining, weights: Float[np.ndarray, "t"] | None) -> np.ndarray:
     steps = np.full(3, work.count)
     of_rows = None if weights is None else np.split(weights, np.cumsum(SIZES)[:-1])
-    call = TrainCall(START, CLIENTS, INDEX, work, steps, Stream(1), weights=of_rows)
+    call = TrainCall(
+        models=START,
+        clients=CLIENTS,
+        model_index=INDEX,
+        work=work,
+        num_steps=steps,
+        stream=Stream(1),
+        weights=of_rows,
+    )
     return np.asarray(trainer(name).train(call).update)
 
 
 def by_hand(row: int, weights: Float[np.ndarray, "s"]) -> np.ndarray:
     """-lr (1/B) sum_j q_j grad l_j of a linear softmax model, weight [C, d] before bias [C]."""
     x, y = (part[DATA.train[int(CLIENTS[row])]] for part in (DATA.x, DATA.y))
-    weight, bias = START[INDEX[row], :18].reshape(3, 6), START[INDEX[row], 18:]
+    weight = START[INDEX[row], :18].reshape(3, 6)
+    bias = START[INDEX[row], 18:]
     scores = x @ weight.T + bias
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     error = (p / p.sum(axis=1, keepdims=True) - np.eye(3)[y]) * weights[:, None] / len(y)
@@ -50,12 +61,12 @@ def by_hand(row: int, weights: Float[np.ndarray, "s"]) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_is_the_weighted_sum_over_the_number_of_samples(name: str) -> None:
-    got, own = update(name, WHOLE, WEIGHTS), np.split(WEIGHTS, np.cumsum(SIZES)[:-1])
+    got = update(name, WHOLE, WEIGHTS)
+    own = np.split(WEIGHTS, np.cumsum(SIZES)[:-1])
     for row in range(3):
         np.testing.assert_allclose(got[row], by_hand(row, own[row]), atol=2e-6)
-    np.testing.assert_allclose(
-        update(name, WHOLE, WEIGHTS / 2), got / 2, atol=1e-6
-    )  # no division by their sum
+    # No division by their sum.
+    np.testing.assert_allclose(update(name, WHOLE, WEIGHTS / 2), got / 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -72,9 +83,8 @@ def test_weights_follow_their_samples_into_shuffled_batches_and_both_libraries_a
         update("torch", work, WEIGHTS), update("jax", work, WEIGHTS), atol=2e-6
     )
     first = np.where(np.concatenate([np.arange(size) for size in SIZES]) == 0, 1.0, 0.0)
-    plain = LocalTraining(
-        1, batch_size=1, lr=0.5
-    )  # one step on the first sample, and steps of zero
+    # One step on the first sample, and steps of zero.
+    plain = LocalTraining(1, batch_size=1, lr=0.5)
     got = update("jax", plain, first)
     for row in range(3):
         np.testing.assert_allclose(

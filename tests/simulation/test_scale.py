@@ -26,18 +26,20 @@ N = 1_000_000
 def data() -> FederatedData:
     """One sample each, in an order of its own; nobody has test data but every thousandth client."""
     rng = Stream(0).rng()
-    x, y = rng.normal(size=(N, 2)).astype(np.float32), rng.integers(3, size=N)
+    x = rng.normal(size=(N, 2)).astype(np.float32)
+    y = rng.integers(3, size=N)
     train = Ragged(rng.permutation(N), np.arange(N + 1))
     tested = np.arange(N) % 1000 == 0
     test = Ragged(np.flatnonzero(tested), np.concatenate([[0], np.cumsum(tested)]))
-    return FederatedData("million", x, y, 3, train, test)
+    return FederatedData(name="million", x=x, y=y, classes=3, train=train, test=test)
 
 
 @pytest.fixture
 def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Which clients were looked at one by one, in Python."""
     seen: list[int] = []
-    get_rows, draw = Ragged.__getitem__, Stream.client
+    get_rows = Ragged.__getitem__
+    draw = Stream.client
 
     def looking(self: Ragged, client: int) -> Any:
         seen.append(client)
@@ -62,7 +64,8 @@ def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
     )
     start = np.tile(world.initial(Stream(0)), (2, 1))
     assert len(world.clients(4)) == 900_000 and len(world.clients(5)) == N
-    cohort, model_index = np.arange(20) * 50_000, np.arange(20) % 2
+    cohort = np.arange(20) * 50_000
+    model_index = np.arange(20) % 2
     got = train(world, start, cohort, model_index, stream=Stream(0, 5))
     train(world, start, cohort, reduce=True, stream=Stream(0, 5))
     world.run(Losses(start), cohort)
@@ -76,6 +79,12 @@ def test_a_round_of_twenty(data: FederatedData, touched: list[int]) -> None:
     batches = [np.array([0]), np.array([0])]
     work = LocalTraining(lr=0.1)
     update, _, _ = numpy_reference.train(
-        start[0], (2, 3), data.x[sample], data.y[sample], batches, 1, work
+        start=start[0],
+        widths=(2, 3),
+        x=data.x[sample],
+        y=data.y[sample],
+        batches=batches,
+        per_epoch=1,
+        work=work,
     )
     np.testing.assert_allclose(got.update[row], update, rtol=1e-4, atol=1e-6)

@@ -31,13 +31,11 @@ from tests.simulation.small_federation import EVERYONE, federation, models, samp
 DATA = federation()
 STREAM = Stream(3, 2, "run/train")
 WHICH = np.array([0, 1, 1, 0, 1, 0, 1])
-WORK = LocalTraining(
-    epochs=3, batch_size=200, lr=0.1
-)  # a batch is all that a client has, and padding
-MEAN, REST = (
-    slice(0, 6),
-    slice(6, 27),
-)  # leaves in the order of their names: mean [6], weight [3 6], zero [3]
+# A batch is all that a client has, and padding.
+WORK = LocalTraining(epochs=3, batch_size=200, lr=0.1)
+# Leaves in the order of their names: mean [6], weight [3 6], zero [3].
+MEAN = slice(0, 6)
+REST = slice(6, 27)
 KERNEL = (6, 3)
 
 
@@ -77,7 +75,8 @@ def by_hand(start: np.ndarray, client: int, work: LocalTraining) -> np.ndarray:
     x, y = samples(DATA, client)
     x = x.astype(np.float64)
     start = start.astype(np.float64)
-    mean, w = start[MEAN], start[REST]
+    mean = start[MEAN]
+    w = start[REST]
     optimizer = numpy_reference.Optimizer(work, np.zeros(21), np.zeros(21))
     for _ in range(int(work.epochs)):
         _, gradient = numpy_reference.loss_and_gradient(w, KERNEL, x - x.mean(axis=0), y)
@@ -117,7 +116,8 @@ def test_only_samples_that_count_move_the_statistics() -> None:
     once an epoch."""
     got = trained(replace(WORK, epochs=1))
     for row, client in enumerate(EVERYONE.tolist()):
-        start, centre = models(MODEL)[WHICH[row], MEAN], samples(DATA, client)[0].mean(axis=0)
+        start = models(MODEL)[WHICH[row], MEAN]
+        centre = samples(DATA, client)[0].mean(axis=0)
         np.testing.assert_allclose(
             got.update[row, MEAN], 0.1 * (centre - start), rtol=1e-4, atol=1e-6
         )

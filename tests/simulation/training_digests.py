@@ -35,7 +35,8 @@ class Network(eqx.Module):
 
     def __init__(self, key: jax.Array) -> None:
         one, two = jax.random.split(key)
-        self.first, self.second = Dense(6, 64, one), Dense(64, 3, two)
+        self.first = Dense(6, 64, one)
+        self.second = Dense(64, 3, two)
 
     def __call__(self, x: jax.Array, key: jax.Array | None) -> jax.Array:
         return self.second(dropout(jax.nn.relu(self.first(x)), 0.5, key))

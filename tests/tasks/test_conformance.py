@@ -53,9 +53,8 @@ from tests.simulation.test_data_shifts import SCENARIO, RequestRound
 from tests.simulation.torch.twins import HIDDEN, of_jax
 from tests.tasks.worlds import REFERENCE, WORK, WORLDS, Kind, Opened, simulated
 
-DATA = federation(
-    sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2)
-)  # two clients with one sample, one without tests
+# Two clients with one sample, one without tests.
+DATA = federation(sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2))
 STREAM = Stream(3, 1, "run").child("task")
 HALF = Population(dropout=0.5)
 MODELS: dict[str, AnyModel] = {
@@ -136,12 +135,29 @@ EXAMPLES = {
     ),
     "evaluate own": Example(lambda g: Evaluate(g.models, g.index, "train", local=True)),
     "evaluate personal": Example(
-        lambda g: EvaluatePersonal(g.bodies, g.index, g.models[0], g.spec.head, "train"),
-        before=(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head),),
+        lambda g: EvaluatePersonal(
+            models=g.bodies, model_index=g.index, start=g.models[0], head=g.spec.head, split="train"
+        ),
+        before=(
+            lambda g: Personal(
+                models=g.bodies, work=WORK, model_index=g.index, start=g.models[0], head=g.spec.head
+            ),
+        ),
     ),
-    "controlled": Example(lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr)),
+    "controlled": Example(
+        lambda g: Controlled(
+            models=g.models, control=g.models[2] / 9, work=WORK, model_index=g.index, rate=WORK.lr
+        )
+    ),
     "controlled by gradients": Example(
-        lambda g: Controlled(g.models, g.models[2] / 9, WORK, g.index, WORK.lr, "I")
+        lambda g: Controlled(
+            models=g.models,
+            control=g.models[2] / 9,
+            work=WORK,
+            model_index=g.index,
+            rate=WORK.lr,
+            option="I",
+        )
     ),
     "criterion gradients": Example(lambda g: CriterionGradients(g.models, g.index)),
     "gradients": Example(lambda g: Gradients(g.models, g.index)),
@@ -162,12 +178,30 @@ EXAMPLES = {
     ),
     "note": Example(lambda g: Note()),
     "personal, head first": Example(
-        lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, head_epochs=2)
+        lambda g: Personal(
+            models=g.bodies,
+            work=WORK,
+            model_index=g.index,
+            start=g.models[0],
+            head=g.spec.head,
+            head_epochs=2,
+        )
     ),
     "personal, single": Example(
-        lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head, reduce=False)
+        lambda g: Personal(
+            models=g.bodies,
+            work=WORK,
+            model_index=g.index,
+            start=g.models[0],
+            head=g.spec.head,
+            reduce=False,
+        )
     ),
-    "personal": Example(lambda g: Personal(g.bodies, WORK, g.index, g.models[0], g.spec.head)),
+    "personal": Example(
+        lambda g: Personal(
+            models=g.bodies, work=WORK, model_index=g.index, start=g.models[0], head=g.spec.head
+        )
+    ),
     "sample counts": Example(lambda g: SampleCounts()),
     "describing model": Example(lambda g: DescribingModel(g.models[0])),
     "score moments": Example(
@@ -182,9 +216,17 @@ EXAMPLES = {
         before=(lambda g: Directions(g.models),),
     ),
     "sketch moments": Example(lambda g: SketchMoments(g.models[0], WORK, 4, 7)),
-    "sketch sums": Example(lambda g: SketchSums(g.models[0], WORK, 4, 7, NEAR)),
-    "sketch, single": Example(lambda g: SketchSums(g.models[0], WORK, 4, 7, NEAR, reduce=False)),
-    "nearest sketch": Example(lambda g: NearestSketch(g.models[0], WORK, 4, 7, NEAR)),
+    "sketch sums": Example(
+        lambda g: SketchSums(start=g.models[0], work=WORK, size=4, seed=7, directions=NEAR)
+    ),
+    "sketch, single": Example(
+        lambda g: SketchSums(
+            start=g.models[0], work=WORK, size=4, seed=7, directions=NEAR, reduce=False
+        )
+    ),
+    "nearest sketch": Example(
+        lambda g: NearestSketch(start=g.models[0], work=WORK, size=4, seed=7, directions=NEAR)
+    ),
     "span scores": Example(
         lambda g: SpanScores(g.models, 0 * g.index, DATA.train.sizes[g.clients])
     ),
@@ -218,6 +260,7 @@ EXAMPLES = {
         lambda g: Train(g.models, WORK, g.index, reduce=True, test=True, save=True)
     ),
 }
+# One model is enough.
 MODELLESS = {
     "sample counts",
     "ask",
@@ -227,7 +270,7 @@ MODELLESS = {
     "shifted",
     "subspace",
     "label subspaces",
-}  # one model is enough
+}
 
 
 def models_for(name: str) -> list[str]:
@@ -246,18 +289,28 @@ def model_of(name: str, model: str) -> AnyModel:
 def given(name: str, model: str) -> Given:
     """The example's rows: several of a client where models are detectors."""
     made = model_of(name, model)
-    clients, index = np.array([2, 0, 3, 1, 4]), np.array([1, 0, 1, 2, 1])
+    clients = np.array([2, 0, 3, 1, 4])
+    index = np.array([1, 0, 1, 2, 1])
     if EXAMPLES[name].detectors and name != "evaluate detectors":
-        clients, index = np.array([3, 0, 3, 1, 2, 3]), np.array([2, 0, 1, 1, 0, 0])
+        clients = np.array([3, 0, 3, 1, 2, 3])
+        index = np.array([2, 0, 1, 1, 0, 0])
     together = np.array([[0, 1, 2], [2, 1, 0], [0, 1, 2], [1, -1, 2], [0, -1, -1]])
-    return Given(made.spec, models(made, 3), clients, index, (index + clients) % 3, together)
+    return Given(
+        spec=made.spec,
+        models=models(made, 3),
+        clients=clients,
+        index=index,
+        positive=(index + clients) % 3,
+        together=together,
+    )
 
 
 def run_in(
     kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)
 ) -> tuple[Reply, Opened]:
     """Run an example twice, as what clients keep may matter; the last reply."""
-    g, example = given(name, model), EXAMPLES[name]
+    g = given(name, model)
+    example = EXAMPLES[name]
     with ExitStack() as stack:
         opened = (
             kind
@@ -304,9 +357,8 @@ def test_every_world_gives_the_same_reply_ledger_and_memory(
     (expected, reference), (got, opened) = (
         run_in(world, name, model) for world in (REFERENCE, WORLDS[kind])
     )
-    assert got.arrays.keys() - expected.arrays.keys() <= {
-        "test_sums"
-    }  # which messages carry without another request
+    # Which messages carry without another request.
+    assert got.arrays.keys() - expected.arrays.keys() <= {"test_sums"}
     assert_same_arrays({array: got.arrays[array] for array in expected.arrays}, expected.arrays)
     np.testing.assert_array_equal(got.arrived, expected.arrived)
     np.testing.assert_array_equal(got.nonfinite, expected.nonfinite)
@@ -314,16 +366,20 @@ def test_every_world_gives_the_same_reply_ledger_and_memory(
     if got.weight is not None and expected.weight is not None:
         np.testing.assert_array_equal(got.weight, expected.weight)
     assert got.faults == expected.faults == {}
-    ledger, other = opened.world.ledger, reference.world.ledger
+    ledger = opened.world.ledger
+    other = reference.world.ledger
     assert (ledger.down, ledger.up) == (other.down, other.up)
     assert_same_arrays(opened.memory(), reference.memory())
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing(name: str) -> None:
-    """In both forms of the simulator; a client that does not reply in a round stores nothing in it."""
-    model, replies = models_for(name)[-1], []
-    task, clients = EXAMPLES[name].make(given(name, model)), given(name, model).clients
+    """In both forms of the simulator;
+    a client that does not reply in a round stores nothing in it."""
+    model = models_for(name)[-1]
+    replies = []
+    task = EXAMPLES[name].make(given(name, model))
+    clients = given(name, model).clients
     lost = HALF.dropped_out(clients, STREAM) & task.can_be_lost
     for compiled in (True, False):
         with simulated(DATA, model_of(name, model), compiled, HALF) as opened:
@@ -377,7 +433,8 @@ def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, mode
     if not world.peers and model not in ("dense", "small"):
         pytest.skip("of worlds over messages, one model of each sort is enough")
     whole, reference = run_in(world, name, model)
-    clients, columns = given(name, model).clients, reference.memory()
+    clients = given(name, model).clients
+    columns = reference.memory()
     for rows in ([1], [2, 4, 0]):
         part, opened = run_in(world, name, model, rows)
         for array in task.up.of("row"):
@@ -413,7 +470,8 @@ def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
     """Written anew here, with no help of the code that checks replies."""
     reply, opened = run_in(REFERENCE, name, model)
     g = given(name, model)
-    task, n = EXAMPLES[name].make(g), len(g.clients)
+    task = EXAMPLES[name].make(g)
+    n = len(g.clients)
     sizes = call_sizes(task, n, {"P": g.spec.parameters, "C": 3, "d": 6})
     carried = {array: schema for array, schema in task.up.arrays.items() if schema.carried}
     assert reply.arrays.keys() == carried.keys()
@@ -481,10 +539,8 @@ def test_each_kind_of_client_work_is_in_one_file_of_its_package() -> None:
     """Every file has one kind, or several that belong together; no class is derived from a task
     anywhere else."""
     assert {kind.__module__ for kind in kinds()} == set(modules())
-    root, bases = (
-        Path(fedkin.tasks.__file__).parents[1],
-        {"Task", *(kind.__name__ for kind in kinds())},
-    )
+    root = Path(fedkin.tasks.__file__).parents[1]
+    bases = {"Task", *(kind.__name__ for kind in kinds())}
     for path in root.rglob("*.py"):
         classes = [
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)

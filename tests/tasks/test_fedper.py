@@ -39,7 +39,11 @@ def fake(lr: float = 0.5, examples: tuple[int, ...] = (10, 30, 60), **options: A
 def personal(world: Any, clients: Any, body: Any = (0, 0), stream: Stream = STREAM) -> Reply:
     clients = np.asarray(clients)
     task = Personal(
-        np.array([body], np.float32), world.work, np.zeros(len(clients), np.int64), START, HEAD
+        models=np.array([body], np.float32),
+        work=world.work,
+        model_index=np.zeros(len(clients), np.int64),
+        start=START,
+        head=HEAD,
     )
     return world.run(task, clients, stream)
 
@@ -58,7 +62,13 @@ def trained(
     """Rounds from one start, two models in turn."""
     start = MODEL.initial(STREAM.words())
     bodies = body_of(np.stack([start, start / 2]), MODEL.spec.head)
-    task = Personal(bodies, WORK, np.asarray(clients) % 2, start, MODEL.spec.head)
+    task = Personal(
+        models=bodies,
+        work=WORK,
+        model_index=np.asarray(clients) % 2,
+        start=start,
+        head=MODEL.spec.head,
+    )
     return [world.run(task, np.asarray(clients), STREAM.at(first + r)) for r in range(rounds)]
 
 
@@ -113,7 +123,11 @@ def test_several_bodies() -> None:
     """Each client trains the body of its index; one without clients has no update."""
     world = fake()
     task = Personal(
-        np.array([[0, 0], [4, 4], [8, 0]], np.float32), world.work, np.array([0, 2]), START, HEAD
+        models=np.array([[0, 0], [4, 4], [8, 0]], np.float32),
+        work=world.work,
+        model_index=np.array([0, 2]),
+        start=START,
+        head=HEAD,
     )
     reply = world.run(task, np.array([0, 1]), STREAM)
     np.testing.assert_array_equal(reply.update, [[1, 0], [0, 0], [-4, 2]])
@@ -122,7 +136,13 @@ def test_several_bodies() -> None:
 
 def test_without_a_head_it_is_training() -> None:
     world = fake()
-    task = Personal(START[None], world.work, np.zeros(3, np.int64), START, None)
+    task = Personal(
+        models=START[None],
+        work=world.work,
+        model_index=np.zeros(3, np.int64),
+        start=START,
+        head=None,
+    )
     expected = train(
         fake(), START[None], np.arange(3), np.zeros(3, np.int64), reduce=True, stream=STREAM
     )
@@ -133,7 +153,9 @@ def test_without_a_head_it_is_training() -> None:
 
 
 def test_no_head_is_in_a_reply() -> None:
-    up = Personal(START[None], WORK, np.zeros(1, np.int64), START, HEAD).up
+    up = Personal(
+        models=START[None], work=WORK, model_index=np.zeros(1, np.int64), start=START, head=HEAD
+    ).up
     assert {name: array.axes for name, array in up.arrays.items() if array.axes} == {"update": "b"}
     assert up.arrays["update"].over == "model"  # a mean, and no client's own
     assert personal(fake(), [0, 1, 2]).update.shape == (1, 2)
@@ -158,13 +180,13 @@ def test_a_client_whose_training_diverged_keeps_its_head(compiled: bool) -> None
     world = fake(examples=(1, 1, 1))
     personal(world, [0, 1, 2])
     before = heads(world)
-    world.garbage, world._compiled = frozenset({1}), compiled
+    world.garbage = frozenset({1})
+    world._compiled = compiled
     reply = personal(world, [0, 1, 2])
     np.testing.assert_array_equal(reply.nonfinite, [False, True, False])
     np.testing.assert_array_equal((heads(world) != before).any(axis=1), [True, False, True])
-    np.testing.assert_allclose(
-        reply.update, [[2.5, 2]]
-    )  # the mean of half the way to (2, 0) and (8, 8)
+    # The mean of half the way to (2, 0) and (8, 8).
+    np.testing.assert_allclose(reply.update, [[2.5, 2]])
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -215,7 +237,8 @@ def test_client_by_client_it_is_the_same(dropout: float) -> None:
 
 def test_a_client_does_not_depend_on_the_others() -> None:
     """In whatever portion and with whomever it is trained, to the bit."""
-    together, apart = simulated(), simulated()
+    together = simulated()
+    apart = simulated()
     trained(together)
     for some in ([0, 2, 4, 6], [5, 3, 1]):
         trained(apart, clients=some)
@@ -223,7 +246,8 @@ def test_a_client_does_not_depend_on_the_others() -> None:
 
 
 def test_a_run_goes_on_from_the_memory() -> None:
-    whole, half = simulated(), simulated()
+    whole = simulated()
+    half = simulated()
     expected = trained(whole, rounds=4)
     trained(half, rounds=2)
     again = simulated()
@@ -238,7 +262,9 @@ def test_a_run_goes_on_from_the_memory() -> None:
 
 def test_evaluation_is_that_of_the_joined_models() -> None:
     """Clients that never trained have the head of the initial model."""
-    world, start, head = simulated(), MODEL.initial(STREAM.words()), MODEL.spec.head
+    world = simulated()
+    start = MODEL.initial(STREAM.words())
+    head = MODEL.spec.head
     assert head is not None
     trained(world, clients=[0, 3, 6])
     models = np.tile(start, (7, 1))

@@ -62,7 +62,8 @@ def test_changes_add_up_until_they_are_noted() -> None:
 
 
 def test_only_those_who_note_forget() -> None:
-    world, now = federation(), START // 2
+    world = federation()
+    now = START // 2
     note(world, np.array([2, 0]), now)
     assert shifted(world, now) == [False, True, False]
     note(world, NOBODY, now)
@@ -72,7 +73,8 @@ def test_only_those_who_note_forget() -> None:
 def test_the_size_that_counts_is_that_of_the_start() -> None:
     """Client 0 now has 40 samples; of its first 100 a fifth is 20: to lose 20 more is no shift, 21
     is one."""
-    world, now = federation(), START.copy()
+    world = federation()
+    now = START.copy()
     now[0] = [40, 0, 0, 0]
     note(world, np.array([0]), now)
     for lost, expected in ((20, False), (21, True)):
@@ -82,7 +84,8 @@ def test_the_size_that_counts_is_that_of_the_start() -> None:
 
 
 def test_a_client_that_notes_again_keeps_its_number_of_samples_before_any_shift() -> None:
-    world, now = federation(), START.copy()
+    world = federation()
+    now = START.copy()
     for _ in range(2):
         now[0] = now[0] // 2
         note(world, np.array([0]), now)
@@ -100,7 +103,8 @@ def test_clients_of_one_class_that_change_it(test: str, expected: bool) -> None:
 
 def test_results_are_in_the_order_of_the_clients() -> None:
     """Counts are those of the asked clients, row by row."""
-    world, now = federation(), less(1, 0, 30)
+    world = federation()
+    now = less(1, 0, 30)
     assert shifted(world, now, np.array([2, 1, 0])) == [False, True, False]
     assert shifted(world, now, np.array([1, 2])) == [True, False]
     assert shifted(world, now, NOBODY) == []
@@ -115,7 +119,8 @@ def test_the_counts_that_are_given_may_change_afterwards() -> None:
 
 
 def test_another_world_goes_on_from_the_memory() -> None:
-    world, now = federation(), START // 2
+    world = federation()
+    now = START // 2
     note(world, np.array([0]), now)
     other = federation()
     other.recall(world.memory())
@@ -125,7 +130,8 @@ def test_another_world_goes_on_from_the_memory() -> None:
 
 
 def test_memory_is_copies_of_the_stored_counts() -> None:
-    world, now = federation(), START // 2
+    world = federation()
+    now = START // 2
     note(world, np.array([1]), START)
     kept = world.memory()
     note(world, ALL, now)
@@ -136,7 +142,8 @@ def test_memory_is_copies_of_the_stored_counts() -> None:
 def test_what_was_noted_outlasts_a_change_of_cluster() -> None:
     """A migration is what the shift test decides on: a client that moves notes anew, and forgets
     nothing before."""
-    world, now = federation(), START // 2
+    world = federation()
+    now = START // 2
     note(world, np.array([0]), now)
     world.reassigned(ALL)
     assert shifted(world, now) == [False, True, True]

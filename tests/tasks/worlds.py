@@ -28,9 +28,8 @@ class Opened(NamedTuple):
     """A world, and where its clients' memory is."""
 
     world: World
-    memory: Callable[
-        [], dict[str, np.ndarray]
-    ]  # columns [N ...], and which rows are kept (``.kept``)
+    # Columns [N ...], and which rows are kept (``.kept``).
+    memory: Callable[[], dict[str, np.ndarray]]
 
 
 class Kind(NamedTuple):
@@ -66,12 +65,13 @@ def over_messages(
 ) -> Iterator[Opened]:
     """Nodes of some clients each, by default of one, behind a server: every message is encoded and
     decoded, and every request meets a node as its disk tells it."""
-    transport, run = MemoryTransport(), "conformance"
+    transport = MemoryTransport()
+    run = "conformance"
     own = [[client] for client in range(data.clients)] if groups is None else groups
     nodes = [node_of(f"site-{number}", clients, data, model) for number, clients in enumerate(own)]
     for number, node in enumerate(nodes):
         transport.join(number, node)
-    world = remote(transport, data, model, WORK, run)
+    world = remote(transport=transport, data=data, model=model, work=WORK, run=run)
     world.begin(Stream(3, 1, "scenario"))
 
     def memory() -> dict[str, np.ndarray]:
@@ -79,9 +79,8 @@ def over_messages(
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():
-                if name.startswith(
-                    PREFIX
-                ):  # in front of a column; what was sent to keep, and last replies, are others
+                # In front of a column; what was sent to keep, and last replies, are others.
+                if name.startswith(PREFIX):
                     columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[
                         clients
                     ] = kept

@@ -47,9 +47,8 @@ class Notes:
 def simulate(
     data: FederatedData, out: Path | None = None, rounds: int = 4, **options: Any
 ) -> fk.Run:
-    model = MODELS.setdefault(
-        id(data), fk.models.mclr(data)
-    )  # one object, so that it compiles once
+    # One object, so that it compiles once.
+    model = MODELS.setdefault(id(data), fk.models.mclr(data))
     return fk.simulate(
         fk.IFCA(clusters=2),
         data,
@@ -114,10 +113,10 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
 
 def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_path: Path) -> None:
     simulate(tiny, tmp_path / "run", rounds=2)
-    early, late = Notes(), Notes()
-    simulate(
-        tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early
-    )  # nothing is left to do
+    early = Notes()
+    late = Notes()
+    # Nothing is left to do.
+    simulate(tiny, tmp_path / "run", rounds=2, resume=True, callbacks=early)
     simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks=late)
     assert early.rounds == [("ifca", round) for round in range(3)] and early.ended[0]
     assert late.rounds == [("ifca", 3)]  # of the same kind: it knows the others
@@ -189,7 +188,8 @@ def test_a_run_is_the_same_with_and_without(
 def test_a_tracker_that_fails_is_let_go_with_one_warning(
     tiny: FederatedData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failing, notes = Failing(), Notes()
+    failing = Failing()
+    notes = Notes()
     with caplog.at_level(logging.WARNING, "fedkin"):
         simulate(tiny, tmp_path / "run", callbacks=[failing, notes])
     assert len(caplog.records) == 1
@@ -355,7 +355,10 @@ def wandb_records(file: Path) -> list[Any]:
     (4)."""
     from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
-    raw, found, part, at = file.read_bytes(), [], b"", 7
+    raw = file.read_bytes()
+    found = []
+    part = b""
+    at = 7
     while at + 7 <= len(raw):
         if 32768 - at % 32768 < 7:
             at += 32768 - at % 32768

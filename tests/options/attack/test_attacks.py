@@ -41,7 +41,8 @@ OURS: dict[str, Callable[[np.ndarray, dict[str, Any]], np.ndarray]] = {
 
 
 def test_attacks_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, seen = oracle("trust"), set()
+    cases = oracle("trust")
+    seen = set()
     for case in cases["attacks"]:
         if attack := OURS.get(case["name"]):
             honest = np.array(cases["inputs"][case["input"]]["vectors"])[: case["params"]["honest"]]

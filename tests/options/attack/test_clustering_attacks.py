@@ -4,6 +4,7 @@ in whole runs."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,13 @@ LIARS = np.array([False, True, False])
 
 
 def test_disguises_by_hand() -> None:
-    np.testing.assert_array_equal(
-        imitation(HONEST, 0, 2), [[0, 6], [0, 6]]
-    )  # kind 1 has nobody, so kind 2
+    # Kind 1 has nobody, so kind 2.
+    np.testing.assert_array_equal(imitation(HONEST, 0, 2), [[0, 6], [0, 6]])
     np.testing.assert_array_equal(imitation(HONEST, 2, 1), [[2, 0]])
     np.testing.assert_array_equal(blob(HONEST, 0, 2), [[1, 3], [1, 3]])
     np.testing.assert_allclose(bridge(HONEST, 0, 3), [[1.5, 1.5], [1, 3], [0.5, 4.5]])
-    bundles = splitting(
-        HONEST, 0, 3
-    )  # the mean is (2, 0), and honest rows are 1 from it, along the first axis
+    # The mean is (2, 0), and honest rows are 1 from it, along the first axis.
+    bundles = splitting(HONEST, 0, 3)
     np.testing.assert_allclose(np.sort(bundles[:2, 0]), [1, 3])
     np.testing.assert_allclose(bundles[2], bundles[0])
     np.testing.assert_allclose(bundles[:, 1], 0, atol=1e-12)
@@ -42,16 +41,16 @@ def test_disguises_by_hand() -> None:
 
 def test_disguised_rows_are_of_their_model_and_kind() -> None:
     updates = np.array([[1.0, 0], [9, 9], [0, 5], [9, 9], [2, 2]], np.float32)
-    index, attacks = np.array([0, 0, 0, 1, 1]), np.array([False, True, False, True, False])
+    index = np.array([0, 0, 0, 1, 1])
+    attacks = np.array([False, True, False, True, False])
     kinds = np.array([0, 0, 1, 0, 1])
     sent = Byzantine("none", disguise="imitation", start=1).disguised(
         updates, index, attacks, kinds
     )
     np.testing.assert_array_equal(sent[[0, 2, 4]], updates[[0, 2, 4]])
     np.testing.assert_array_equal(sent[1], [0, 5])
-    np.testing.assert_array_equal(
-        sent[3], [9, 9]
-    )  # of its model there is no honest client of its kind
+    # Of its model there is no honest client of its kind.
+    np.testing.assert_array_equal(sent[3], [9, 9])
     with pytest.raises(ConfigError, match=r"attack\.disguise: attackers are disguised before"):
         Byzantine(disguise="blob")
 
@@ -95,21 +94,17 @@ def test_lies_are_what_the_schema_allows() -> None:
 
 
 def test_sizes_and_choices_of_a_training() -> None:
-    models, work = np.zeros((3, 4), np.float32), fk.SGD(epochs=1, batch_size=1, lr=0.1)
+    models = np.zeros((3, 4), np.float32)
+    work = fk.SGD(epochs=1, batch_size=1, lr=0.1)
     arrays: dict[str, Any] = {name: np.zeros(3) for name in ("update", "loss", "first_loss")}
     arrays |= {"examples": np.array([7, 7, 7]), "model_index": np.array([0, 0, 2])}
-    chosen, given = Train(models, work), Train(models, work, np.zeros(3, np.int64))
+    chosen = Train(models, work)
+    given = Train(models, work, np.zeros(3, np.int64))
     assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
-    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [
-        0,
-        1,
-        2,
-    ]  # nobody else chose 1
-    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [
-        0,
-        0,
-        2,
-    ]  # the server has chosen
+    # Nobody else chose 1.
+    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [0, 1, 2]
+    # The server has chosen.
+    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [0, 0, 2]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +116,15 @@ def data() -> FederatedData:
     x = rng.normal(size=(len(y), 2)) * 0.3
     x[np.arange(len(y)), np.repeat(kinds, 30)] += 2.0 * y - 1
     rows = np.arange(len(y)).reshape(16, 30)
-    parts = Ragged.of(list(rows[:, :20])), Ragged.of(list(rows[:, 20:]))
-    return FederatedData("two kinds", x.astype(np.float32), y, 2, *parts, kinds)
+    return FederatedData(
+        name="two kinds",
+        x=x.astype(np.float32),
+        y=y,
+        classes=2,
+        train=Ragged.of(list(rows[:, :20])),
+        test=Ragged.of(list(rows[:, 20:])),
+        true_clusters=kinds,
+    )
 
 
 def go(data: FederatedData, method: Any, **options: Any) -> fk.Run:
@@ -139,7 +141,8 @@ CLUSTERED = fk.FLHC(clusters=2, metric="cosine", linkage="average", cluster_roun
 
 def test_imitators_sit_with_the_other_kind_and_attack_it_later(data: FederatedData) -> None:
     attack = fk.Byzantine("stretch", clients=(0, 1), start=2, disguise="imitation")
-    honest, disguised = go(data, CLUSTERED).assignment, go(data, CLUSTERED, attack=attack)
+    honest = go(data, CLUSTERED).assignment
+    disguised = go(data, CLUSTERED, attack=attack)
     assert len(set(honest[:8])) == 1 and honest[0] != honest[8]
     assert (disguised.assignment[:2] == disguised.assignment[8]).all()
     summary = disguised.summary()
@@ -155,9 +158,11 @@ def test_a_size_that_is_a_lie_wins_a_mean_and_no_robust_rule(data: FederatedData
     liar, other = (
         fk.Byzantine("own_sign_flip", clients=(0,), lie=about) for about in ("sizes", "none")
     )
-    options: dict[str, Any] = {"rounds": 10, "local": fk.SGD(epochs=2, batch_size=10, lr=0.5)}
-    broken, plain = (go(data, fk.FedAvg(), attack=attack, **options) for attack in (liar, other))
-    held = go(data, fk.FedAvg(), attack=liar, robust=fk.RobustAggregation("median"), **options)
+    local = fk.SGD(epochs=2, batch_size=10, lr=0.5)
+    averaged = partial(go, data, fk.FedAvg(), rounds=10, local=local)
+    broken = averaged(attack=liar)
+    plain = averaged(attack=other)
+    held = averaged(attack=liar, robust=fk.RobustAggregation("median"))
     accuracy = [
         float(run.clients["accuracy"].to_numpy()[~attackers].mean())
         for run in (broken, plain, held)
@@ -197,7 +202,8 @@ def test_what_is_not_finite_does_not_arrive(data: FederatedData) -> None:
 
 def test_noise_is_as_long_as_honest_updates_and_the_same_in_every_run() -> None:
     updates = np.array([[3.0, 4], [0, 5], [9, 9], [9, 9]], np.float32)
-    attacks, index = np.array([False, False, True, True]), np.zeros(4, np.int64)
+    attacks = np.array([False, False, True, True])
+    index = np.zeros(4, np.int64)
     sent = [
         Byzantine("gaussian").replies(updates, index, attacks, np.random.default_rng(1))
         for _ in range(2)
@@ -208,7 +214,8 @@ def test_noise_is_as_long_as_honest_updates_and_the_same_in_every_run() -> None:
 
 
 def test_a_model_is_replaced_by_updates_times_the_clients_for_each_attacker() -> None:
-    updates, attacks = np.ones((6, 2), np.float32), np.arange(6) < 2
+    updates = np.ones((6, 2), np.float32)
+    attacks = np.arange(6) < 2
     sent = Byzantine("backdoor_replacement").replies(updates, np.zeros(6, np.int64), attacks)
     np.testing.assert_array_equal(sent[:2], 3)
     np.testing.assert_array_equal(

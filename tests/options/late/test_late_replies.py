@@ -1,4 +1,5 @@
-"""Replies that come late: the means of hand-made rounds, what counts for nothing, and whole runs."""
+"""Replies that come late: the means of hand-made rounds, what counts for nothing,
+and whole runs."""
 
 from __future__ import annotations
 
@@ -93,10 +94,8 @@ def test_who_has_replied_anew_counts_once() -> None:
 
 
 def test_what_is_too_old_is_lost() -> None:
-    lost, old = (
-        run(settings({1: [0, 0, 1]}, max_age=0), 2, {2: [0]}),
-        run(settings({1: [0, 0, 2]}), 3, {2: [0], 3: [0]}),
-    )
+    lost = run(settings({1: [0, 0, 1]}, max_age=0), 2, {2: [0]})
+    old = run(settings({1: [0, 0, 2]}), 3, {2: [0], 3: [0]})
     assert model(lost[2]) == pytest.approx(0.5) and late_record(lost[2])["late_dropped"] == 1
     assert model(old[3]) == pytest.approx(0.25) and late_record(old[3])["late_dropped"] == 1
 
@@ -117,8 +116,10 @@ def test_an_update_of_a_client_that_has_changed_its_cluster_counts_for_nothing()
 
 
 def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
-    """IFCA, whose clients choose: the cluster of one whose replies always come late is not known."""
-    data, late = fk.data.digits(clients=12), LateReplies(share=0.9, same=True, max_age=30)
+    """IFCA, whose clients choose:
+    the cluster of one whose replies always come late is not known."""
+    data = fk.data.digits(clients=12)
+    late = LateReplies(share=0.9, same=True, max_age=30)
     method = fk.IFCA(clusters=2, weighting="examples")
     run = fk.simulate(
         method,
@@ -135,7 +136,8 @@ def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
 
 def test_how_often_replies_are_late() -> None:
     """By a rounds or more: share^a."""
-    late, clients = LateReplies(share=0.5), np.arange(4000)
+    late = LateReplies(share=0.5)
+    clients = np.arange(4000)
     delays = late.delays(clients, Stream(3, 7))
     for age in (1, 2, 3):
         assert abs(np.mean(delays >= age) - 0.5**age) < 4 * np.sqrt(0.25 / 4000)
@@ -161,7 +163,8 @@ def test_a_run_that_goes_on_is_the_whole_one(tmp_path: Path) -> None:
         "checkpoint_every": 1,
     }
     late = fk.LateReplies(max_age=2, share=0.5)
-    method, net = fk.FlexCFL(clusters=2), fk.models.mclr(data)
+    method = fk.FlexCFL(clusters=2)
+    net = fk.models.mclr(data)
     whole = fk.simulate(method, data, net, rounds=4, options=[late], **simulate_arguments(common))
     fk.simulate(
         method,
@@ -217,7 +220,8 @@ def test_what_cannot_be(option: dict[str, Any], words: str) -> None:
 
 
 def test_methods_and_options_that_it_does_not_go_with() -> None:
-    late, clients = LateReplies(share=0.5), world()
+    late = LateReplies(share=0.5)
+    clients = world()
 
     def refused(method: Any, *options: Any) -> str:
         return str(refusal(facts(method, late, *options, world=clients)))

@@ -24,9 +24,8 @@ from fedkin.options.privacy.accounting import (
 from fedkin.options.privacy.client_dp import ClientDP
 
 Oracle = Callable[[str], dict[str, Any]]
-LONG = (
-    pytest.mark.simulation
-)  # the library composes for up to half a minute: not among the unit tests
+# The library composes for up to half a minute: not among the unit tests.
+LONG = pytest.mark.simulation
 
 
 @LONG
@@ -36,7 +35,8 @@ def test_epsilons_are_those_of_the_oracle(oracle: Oracle) -> None:
     assert len(cases) == 26 and {case["relation"] for case in cases} == {"ADD_OR_REMOVE_ONE"}
     for case in cases:
         rounds = NoisyRounds(case["q"], case["noise_multiplier"], case["rounds"])
-        figure, bound = epsilon(rounds, case["delta"]), renyi_epsilon(rounds, case["delta"])
+        figure = epsilon(rounds, case["delta"])
+        bound = renyi_epsilon(rounds, case["delta"])
         assert figure == pytest.approx(case["pld"], rel=1e-3), case
         assert bound == pytest.approx(case["rdp"], rel=1e-3), case
         assert figure <= bound
@@ -46,14 +46,13 @@ def test_epsilons_of_fixed_cohorts_are_those_of_the_oracle(oracle: Oracle) -> No
     cases = oracle("trust")["epsilons_fixed_cohort"]
     assert len(cases) == 6
     for case in cases:
-        own = (
-            case["population"],
-            case["cohort"],
-            case["noise_std_over_clip"],
-            case["rounds"],
-            case["delta"],
-        )
-        assert fixed_cohort_epsilon(*own) == pytest.approx(case["rdp"], rel=1e-3), case
+        assert fixed_cohort_epsilon(
+            clients=case["population"],
+            cohort=case["cohort"],
+            noise_multiplier=case["noise_std_over_clip"],
+            count=case["rounds"],
+            delta=case["delta"],
+        ) == pytest.approx(case["rdp"], rel=1e-3), case
 
 
 @LONG
@@ -102,7 +101,9 @@ def test_noisy_scores_of_all_clients_add_to_rounds_and_nothing_amplifies_them() 
 def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None:
     """A replaced client moves a sum by twice the clipping norm: the amplified figure does not hold
     for them."""
-    fixed = fixed_cohort_epsilon(1000, 50, 1.0, 100, 1e-3)
+    fixed = fixed_cohort_epsilon(
+        clients=1000, cohort=50, noise_multiplier=1.0, count=100, delta=1e-3
+    )
     assert fixed == pytest.approx(29.65836625575963, rel=1e-3)
     assert fixed > 10 * epsilon(NoisyRounds(0.05, 1.0, 100), 1e-3)
 
@@ -110,7 +111,13 @@ def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None
 @LONG
 def test_a_cap_costs_what_it_cuts() -> None:
     free = epsilon(NoisyRounds(0.05, 1.0, 100), 1e-5)
-    tight, wide = (epsilon(NoisyRounds(0.05, 1.0, 100, cap, 1000), 1e-5) for cap in (60, 100))
+    tight, wide = (
+        epsilon(
+            NoisyRounds(probability=0.05, noise_multiplier=1.0, count=100, cap=cap, clients=1000),
+            1e-5,
+        )
+        for cap in (60, 100)
+    )
     assert tight == pytest.approx(8.87, rel=1e-2)
     assert wide == pytest.approx(free, rel=1e-2)
 
@@ -142,7 +149,8 @@ def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
         return NoisyRounds(1.0, z, 1, start_noise=2.0, start_sums=3)
 
     start = NoisyRounds(1.0, 1.0, 0, start_noise=2.0, start_sums=3)
-    price, bound = epsilon(start, 1e-3), renyi_epsilon(start, 1e-3)
+    price = epsilon(start, 1e-3)
+    bound = renyi_epsilon(start, 1e-3)
     target = (price + bound) / 2
     assert price < target < bound
     assert target * 0.99 < epsilon(rounds(calibrate(target, 1e-3, rounds)), 1e-3) <= target
@@ -219,7 +227,7 @@ def test_noise_for_an_epsilon_far_below_its_renyi_bound() -> None:
 @LONG
 def test_noise_for_an_epsilon_of_rounds_with_a_cap() -> None:
     def rounds(z: float) -> NoisyRounds:
-        return NoisyRounds(0.1, z, 2, 8, 50)
+        return NoisyRounds(probability=0.1, noise_multiplier=z, count=2, cap=8, clients=50)
 
     z = calibrate(2.0, 1e-3, rounds)
     assert epsilon(rounds(z), 1e-3) <= 2.0 < epsilon(rounds(z * 0.998), 1e-3)
@@ -230,7 +238,8 @@ def test_noise_for_an_epsilon_of_rounds_with_a_cap() -> None:
 def test_a_search_with_a_cap_takes_fine_steps_only_near_the_target(
     target: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fine steps take ten seconds each: a search of twenty noises must not take them for every one."""
+    """Fine steps take ten seconds each:
+    a search of twenty noises must not take them for every one."""
     pld_epsilon = accounting._pld_epsilon
     steps: list[float] = []
 
@@ -239,7 +248,7 @@ def test_a_search_with_a_cap_takes_fine_steps_only_near_the_target(
         return pld_epsilon(rounds, delta, max(step, 1e-2))  # so that the test itself is fast
 
     def rounds(noise: float) -> NoisyRounds:
-        return NoisyRounds(0.2, noise, 5, 8, 40)
+        return NoisyRounds(probability=0.2, noise_multiplier=noise, count=5, cap=8, clients=40)
 
     monkeypatch.setattr(accounting, "_pld_epsilon", spied)
     accounting.epsilon.cache_clear()
@@ -254,7 +263,7 @@ def test_a_search_with_a_cap_takes_fine_steps_only_near_the_target(
 
 
 def test_coarse_steps_decide_as_fine_ones_do() -> None:
-    rounds = NoisyRounds(0.1, 2.0, 2, 8, 50)
+    rounds = NoisyRounds(probability=0.1, noise_multiplier=2.0, count=2, cap=8, clients=50)
     cost = epsilon(rounds, 1e-3)
     assert accounting.costs_at_most(cost, 1e-3, rounds)
     assert not accounting.costs_at_most(cost * (1 - 1e-6), 1e-3, rounds)
@@ -262,7 +271,7 @@ def test_coarse_steps_decide_as_fine_ones_do() -> None:
 
 
 def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_the_noise() -> None:
-    capped = NoisyRounds(0.5, 0.1, 10, 30, 50)
+    capped = NoisyRounds(probability=0.5, noise_multiplier=0.1, count=10, cap=30, clients=50)
     assert epsilon(capped, 1e-5) == renyi_epsilon(NoisyRounds(1.0, 0.05, 10), 1e-5)
 
 

@@ -17,11 +17,14 @@ Oracle = Callable[[str], dict[str, Any]]
 
 def test_bounds_are_those_of_the_oracle(oracle: Oracle) -> None:
     for case in oracle("trust")["audit"]:
-        numbers = (case["canaries"], case["guesses"], case["correct"], float(case["delta"]))
-        assert p_value(1.0, *numbers) == pytest.approx(
-            case["p_value_at_eps_1"], rel=1e-6, abs=1e-18
-        )
-        assert lower_bound(*numbers) == pytest.approx(case["eps_lower"], abs=1e-6)
+        canaries = case["canaries"]
+        guesses = case["guesses"]
+        correct = case["correct"]
+        delta = float(case["delta"])
+        p = p_value(epsilon=1.0, canaries=canaries, guesses=guesses, correct=correct, delta=delta)
+        assert p == pytest.approx(case["p_value_at_eps_1"], rel=1e-6, abs=1e-18)
+        bound = lower_bound(canaries, guesses, correct, delta)
+        assert bound == pytest.approx(case["eps_lower"], abs=1e-6)
 
 
 def test_guesses_by_chance_contradict_nothing() -> None:
@@ -77,7 +80,9 @@ def test_a_cold_start_is_a_part_of_it() -> None:
     """Three sums of all clients and seven rounds of everybody, with equal noise, give away what ten
     rounds do."""
     settings = ClientDP(noise_multiplier=5.0, start_noise=5.0, delta=1e-5, clip=0.3)
-    mechanism = settings.mechanism(1000, 1000, 7, "uniform", 3)
+    mechanism = settings.mechanism(
+        clients=1000, cohort=1000, rounds=7, selection="uniform", start_sums=3
+    )
     sound = audit(mechanism, 7, SeededRandomness(np.random.default_rng(0)))
     assert sound.claim == pytest.approx(2.59, abs=0.01) and 0.2 < sound.lower_bound <= sound.claim
     assert not audit(

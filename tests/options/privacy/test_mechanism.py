@@ -64,7 +64,14 @@ def test_a_row_of_the_largest_floats_is_no_longer_than_the_clip() -> None:
 
 def test_sums_by_model_with_noise_of_the_clip_also_where_no_client_is() -> None:
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
-    sums = noisy_sums(rows, np.array([0, 2, 0]), 3, 0.8, 2.0, Constant(1.0))
+    sums = noisy_sums(
+        rows=rows,
+        model_index=np.array([0, 2, 0]),
+        models=3,
+        noise_multiplier=0.8,
+        clip=2.0,
+        randomness=Constant(1.0),
+    )
     np.testing.assert_allclose(sums, np.array([[1.5, 0.5], [0, 0], [0, 1]]) + 1.6, rtol=1e-12)
 
 
@@ -75,16 +82,24 @@ def test_clip_and_noise_are_those_of_the_oracle(oracle: Oracle) -> None:
     for case in cases:
         rows = clipped(np.array(case["updates"]), case["clip"])
         np.testing.assert_allclose(rows, case["clipped"], atol=1e-12)
-        index, models = np.array(case["cluster"]), len(case["sums"])
-        plain = noisy_sums(rows, index, models, 0.0, case["clip"], Constant(1.0))
+        index = np.array(case["cluster"])
+        models = len(case["sums"])
+        plain = noisy_sums(
+            rows=rows,
+            model_index=index,
+            models=models,
+            noise_multiplier=0.0,
+            clip=case["clip"],
+            randomness=Constant(1.0),
+        )
         np.testing.assert_allclose(plain, case["sums"], atol=1e-12)
         noisy = noisy_sums(
-            rows,
-            index,
-            models,
-            case["noise_multiplier"],
-            case["clip"],
-            Known(case["standard_normal"]),
+            rows=rows,
+            model_index=index,
+            models=models,
+            noise_multiplier=case["noise_multiplier"],
+            clip=case["clip"],
+            randomness=Known(case["standard_normal"]),
         )
         np.testing.assert_allclose(
             noisy / case["expected_cohort_per_cluster"], case["noisy_mean"], atol=1e-12
@@ -101,8 +116,15 @@ def test_clips_that_follow_the_median_are_those_of_the_oracle(oracle: Oracle) ->
         for step in case["steps"]:
             assert clip == pytest.approx(step["clip"], rel=1e-9)
             noise = Constant(step["count_noise"] / case["count_std"])
-            own = (case["cohort"], case["count_std"], noise, case["target_quantile"], case["eta"])
-            clip = next_clip(np.array(step["norms"]), clip, *own)
+            clip = next_clip(
+                norms=np.array(step["norms"]),
+                clip=clip,
+                cohort=case["cohort"],
+                count_deviation=case["count_std"],
+                randomness=noise,
+                quantile=case["target_quantile"],
+                rate=case["eta"],
+            )
             assert clip == pytest.approx(step["next_clip"], rel=1e-9)
 
 
@@ -112,7 +134,14 @@ def test_clips_that_follow_the_median_are_those_of_the_oracle(oracle: Oracle) ->
 def test_noise_has_the_deviation_that_is_charged(randomness: SystemRandomness) -> None:
     """z C on the sum, to a percent: neither divided by clients, nor twice."""
     rows = np.zeros((0, 100_000))
-    noise = noisy_sums(rows, np.zeros(0, np.int64), 2, 1.5, 0.2, randomness)
+    noise = noisy_sums(
+        rows=rows,
+        model_index=np.zeros(0, np.int64),
+        models=2,
+        noise_multiplier=1.5,
+        clip=0.2,
+        randomness=randomness,
+    )
     assert noise.std() == pytest.approx(0.3, rel=0.01)
     assert abs(noise.mean()) < 0.01
     assert abs(np.corrcoef(noise)[0, 1]) < 0.02
@@ -137,7 +166,17 @@ def test_one_client_moves_all_sums_together_by_no_more_than_the_clip() -> None:
     rng = np.random.default_rng(1)
     rows = clipped(rng.normal(size=(6, 5)) * 10, 0.7)
     index = np.array([0, 1, 2, 0, 1, 2])
-    with_it, without = (noisy_sums(rows[:n], index[:n], 3, 1.0, 0.7, Constant(0.0)) for n in (6, 5))
+    with_it, without = (
+        noisy_sums(
+            rows=rows[:n],
+            model_index=index[:n],
+            models=3,
+            noise_multiplier=1.0,
+            clip=0.7,
+            randomness=Constant(0.0),
+        )
+        for n in (6, 5)
+    )
     assert np.linalg.norm(with_it - without) == pytest.approx(0.7)
 
 
@@ -152,10 +191,16 @@ def test_system_randomness_is_never_the_same() -> None:
 def test_the_clip_grows_where_most_norms_are_above_it() -> None:
     """Andrew et al. 2021, with numbers of their algorithm 1 worked out apart."""
     norms = np.linspace(0.45, 4, 20)
-    assert next_clip(norms, 0.1, 20, 1.0, Constant(-1.3090890728751423)) == pytest.approx(
-        0.11197337017357548
-    )
-    assert next_clip(norms, 5.0, 20, 1.0, Constant(0.0)) == pytest.approx(5 * math.exp(-0.1))
+    assert next_clip(
+        norms=norms,
+        clip=0.1,
+        cohort=20,
+        count_deviation=1.0,
+        randomness=Constant(-1.3090890728751423),
+    ) == pytest.approx(0.11197337017357548)
+    assert next_clip(
+        norms=norms, clip=5.0, cohort=20, count_deviation=1.0, randomness=Constant(0.0)
+    ) == pytest.approx(5 * math.exp(-0.1))
 
 
 def test_a_count_beside_the_updates_costs_noise_on_them() -> None:

@@ -26,8 +26,10 @@ from fedkin.tasks.train import Train, train
 from tests.simulation.small_federation import federation
 
 SIZES = (3, 5, 8, 13, 4, 6, 9, 2)
-DATA, N = federation(sizes=SIZES, test_sizes=(2,) * len(SIZES)), len(SIZES)
-EVERYONE, PAIR = np.arange(N), np.arange(N) % 2
+DATA = federation(sizes=SIZES, test_sizes=(2,) * len(SIZES))
+N = len(SIZES)
+EVERYONE = np.arange(N)
+PAIR = np.arange(N) % 2
 SETTINGS = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, testing_only_seeded_noise=True)
 SECRET = fk.SecretSums(least=3)
 
@@ -38,13 +40,13 @@ def world(
     simulated = fk.SimulatedWorld(DATA, mclr(DATA), fk.SGD(lr=0.1))
     randomness = SeededRandomness(np.random.default_rng(0)) if seeded else SystemRandomness()
     return PrivateWorld(
-        simulated,
-        settings.mechanism(N, N, 5, "uniform"),
-        Journal(),
-        randomness,
-        1,
-        np.arange(N),
-        secret,
+        world=simulated,
+        mechanism=settings.mechanism(N, N, 5, "uniform"),
+        journal=Journal(),
+        randomness=randomness,
+        round=1,
+        cohort=np.arange(N),
+        secret=secret,
     )
 
 
@@ -73,11 +75,17 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
     numbers = 200_000
     for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, who knows its own share
-        grid, share = noise_share(mechanism, 5, members, numbers, seeded)
+        grid, share = noise_share(
+            mechanism=mechanism, least=5, members=members, numbers=numbers, seeded=seeded
+        )
         total = np.zeros(numbers + EXTRA, np.uint32)
         for _ in range(members):
             total += grid.noisy(
-                None if hide_choice else np.zeros(numbers, np.float32), 5, share, rng, numbers
+                update=None if hide_choice else np.zeros(numbers, np.float32),
+                examples=5,
+                share=share,
+                rng=rng,
+                numbers=numbers,
             )
         noise = total.view(np.int32)[:-EXTRA] / grid.scale
         assert noise.std() == pytest.approx(factor * 1.0 * 0.3, rel=0.01)
@@ -89,27 +97,22 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
 def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) -> None:
     """What a client adds to the sums of three models, of which it has trained the second: as much
     noise to each, and another."""
-    models, grid, share = (
-        np.zeros((3, 20_000), np.float32),
-        Grid(4, 2.0, 10),
-        NoiseShare(0.3, 0.15, seeded),
-    )
+    models = np.zeros((3, 20_000), np.float32)
+    grid = Grid(4, 2.0, 10)
+    share = NoiseShare(0.3, 0.15, seeded)
     none = np.zeros((1, 0), np.int64)
-    about: dict[str, Any] = {
-        "sum_id": "x",
-        "group": np.zeros(1, np.int64),
-        "holders": none,
-        "partners": none.astype(bool),
-    }
-    own: dict[str, Any] = {
-        "announced": np.zeros((1, 0, 96), np.int64),
-        "members": 4,
-        "limit": 2.0,
-        "cap": 10,
-        "hide_choice": True,
-    }
     task: Any = masked_form(
-        Train(models, fk.SGD(), None, reduce=True), **about, **own, **asdict(share)
+        Train(models, fk.SGD(), None, reduce=True),
+        sum_id="x",
+        group=np.zeros(1, np.int64),
+        holders=none,
+        partners=none.astype(bool),
+        announced=np.zeros((1, 0, 96), np.int64),
+        members=4,
+        limit=2.0,
+        cap=10,
+        hide_choice=True,
+        **asdict(share),
     )
     update = np.zeros(20_000, np.float32)
     update[0] = 3.0  # clipped to 0.3, of which a client with 5 of 10 examples adds half
@@ -127,18 +130,19 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
 def test_a_client_that_is_shown_fewer_holders_than_the_noise_is_for_sends_nothing() -> None:
     """Five are said to answer, each with a quarter of the noise's variance; two holders are no
     five."""
-    holders, about = np.array([[0, 1]]), {"sum_id": "x", "group": np.zeros(1, np.int64), "least": 5}
-    own: dict[str, Any] = {
-        "announced": np.zeros((1, 2, 96), np.int64),
-        "members": 4,
-        "limit": 2.0,
-        "cap": 10,
-    }
-    own |= {"holders": holders, "partners": holders >= 0, "hide_choice": False}
+    holders = np.array([[0, 1]])
     task: Any = masked_form(
         Train(np.zeros((1, 9), np.float32), fk.SGD(), np.zeros(1, np.int64), reduce=True),
-        **about,
-        **own,
+        sum_id="x",
+        group=np.zeros(1, np.int64),
+        least=5,
+        announced=np.zeros((1, 2, 96), np.int64),
+        members=4,
+        limit=2.0,
+        cap=10,
+        holders=holders,
+        partners=holders >= 0,
+        hide_choice=False,
         **asdict(NoiseShare(0.3, 0.15, True)),
     )
     sent = {"update": np.zeros(9, np.float32), "examples": 5, "model_index": 0}
@@ -154,12 +158,12 @@ def test_noise_of_a_seed_is_never_asked_of_a_site() -> None:
 def test_rounding_is_in_the_noise() -> None:
     """s = z (C + sqrt(p) / scale) / sqrt(n_min - 1), worked by hand for a coarse grid."""
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
-    grid, share = noise_share(mechanism, 5, 2**16, 50, True)
+    grid, share = noise_share(mechanism=mechanism, least=5, members=2**16, numbers=50, seeded=True)
     assert grid.bits == 16 and grid.limit == pytest.approx(0.3 * (1 + 8 * 1.05 / 2))
     step = grid.limit / (2**15 - 1)
     assert share.deviation == pytest.approx((0.3 + np.sqrt(50) * step) / 2)
     with pytest.raises(TaskError, match="too few bits"):
-        noise_share(mechanism, 4, 2**20, 3_000_000, True)
+        noise_share(mechanism=mechanism, least=4, members=2**20, numbers=3_000_000, seeded=True)
 
 
 def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> None:

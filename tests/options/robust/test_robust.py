@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,12 @@ class TrueClusters:
     def round(
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        return replace(state, models=train_and_average(world, state, cohort, world.work, stream))
+        return replace(
+            state,
+            models=train_and_average(
+                world=world, state=state, cohort=cohort, work=world.work, stream=stream
+            ),
+        )
 
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -60,8 +66,15 @@ def data() -> FederatedData:
     rows = np.arange(600).reshape(20, 30)
     kinds = np.repeat([0, 1], 10)
     labels = np.where(np.repeat(kinds, 30) == 1, 1 - y, y)
-    parts = Ragged.of(list(rows[:, :20])), Ragged.of(list(rows[:, 20:]))
-    return FederatedData("two kinds", x, labels, 2, *parts, kinds)
+    return FederatedData(
+        name="two kinds",
+        x=x,
+        y=labels,
+        classes=2,
+        train=Ragged.of(list(rows[:, :20])),
+        test=Ragged.of(list(rows[:, 20:])),
+        true_clusters=kinds,
+    )
 
 
 def go(data: FederatedData, method: Any = None, **options: Any) -> fk.Run:
@@ -125,7 +138,8 @@ def test_the_position_of_a_named_attacker() -> None:
 
 def test_what_attackers_send_is_made_of_honest_updates_of_their_model() -> None:
     updates = np.array([[1.0, 0], [3, 0], [9, 9], [0, 4], [9, 9]], np.float32)
-    index, attacks = np.array([0, 0, 0, 1, 1]), np.array([False, False, True, False, True])
+    index = np.array([0, 0, 0, 1, 1])
+    attacks = np.array([False, False, True, False, True])
     sent = Byzantine("sign_flip").replies(updates, index, attacks)
     np.testing.assert_array_equal(sent, [[1, 0], [3, 0], [-2, 0], [0, 4], [0, -4]])
     np.testing.assert_array_equal(
@@ -168,10 +182,10 @@ def test_too_few_replies_leave_a_model_as_it_is(data: FederatedData) -> None:
 
 def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
     attack = fk.Byzantine("label_flip", clients=(0,))
-    poisoned, plain = go(data, attack=attack, rounds=1), go(data, rounds=1)
-    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(
-        True
-    ) == 1  # one cluster's model
+    poisoned = go(data, attack=attack, rounds=1)
+    plain = go(data, rounds=1)
+    # One cluster's model.
+    assert (poisoned.state.models != plain.state.models).any(axis=1).tolist().count(True) == 1
     later = [
         go(data, attack=fk.Byzantine("label_flip", clients=(0,), start=3), rounds=r).state.models
         for r in (2, 3)
@@ -207,15 +221,18 @@ def test_sleepers_are_honest_at_first(data: FederatedData) -> None:
 
 
 def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Path) -> None:
-    options = {
-        "attack": fk.Byzantine("alie", start=2),
-        "robust": fk.RobustAggregation("krum"),
-        "rounds": 4,
-    }
-    whole = go(data, out=tmp_path / "whole", checkpoint_every=1, **options)
+    attacked = partial(
+        go,
+        data,
+        attack=fk.Byzantine("alie", start=2),
+        robust=fk.RobustAggregation("krum"),
+        rounds=4,
+        checkpoint_every=1,
+    )
+    whole = attacked(out=tmp_path / "whole")
     with pytest.raises(RuntimeError):
-        go(data, out=tmp_path / "parts", checkpoint_every=1, on_round=failing, **options)
-    parts = go(data, out=tmp_path / "parts", resume=True, checkpoint_every=1, **options)
+        attacked(out=tmp_path / "parts", on_round=failing)
+    parts = attacked(out=tmp_path / "parts", resume=True)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
     assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]
     assert (
@@ -227,11 +244,11 @@ def test_a_run_under_attack_resumes_to_the_bit(data: FederatedData, tmp_path: Pa
 def test_the_summary_is_of_honest_clients_and_names_the_attackers(
     data: FederatedData, tmp_path: Path
 ) -> None:
-    attack = fk.Byzantine(
-        "stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-    )  # all of the first cluster
+    # All of the first cluster.
+    attack = fk.Byzantine("stretch", clients=(0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
     run = go(data, attack=attack, out=tmp_path / "run")
-    summary, honest = run.summary(), run.clients["accuracy"].to_numpy()[10:]
+    summary = run.summary()
+    honest = run.clients["accuracy"].to_numpy()[10:]
     assert summary["honest_accuracy"] == pytest.approx(honest.mean())
     assert summary["honest_bottom_decile"] == honest.min()
     assert summary["attackers_alone"] == 1 and summary["honest_ari"] == 1
@@ -258,7 +275,8 @@ def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_sam
 def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(
     data: FederatedData, tmp_path: Path
 ) -> None:
-    attack, rule = fk.Byzantine("stretch", clients=(2, 13)), RobustAggregation("multi_krum", 0.2)
+    attack = fk.Byzantine("stretch", clients=(2, 13))
+    rule = RobustAggregation("multi_krum", 0.2)
     run = go(data, attack=attack, robust=rule, out=tmp_path / "run")
     weight = np.array(run.summary()["rule_weights"])
     assert weight[[2, 13]].tolist() == [0, 0] and weight.sum() == pytest.approx(20, abs=0.01)

@@ -42,7 +42,8 @@ OURS = {
 
 
 def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, seen = oracle("trust"), set()
+    cases = oracle("trust")
+    seen = set()
     for case in cases["aggregators"]:
         if rule := OURS.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
@@ -55,7 +56,8 @@ def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
 
 
 def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
-    cases, ours = oracle("trust"), {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
+    cases = oracle("trust")
+    ours = {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
     assert [sum(case["name"] == name for case in cases["preaggregators"]) for name in ours] == [
         7,
         8,
@@ -72,9 +74,11 @@ def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
 
 def two_calls(rows: np.ndarray, params: dict[str, Any]) -> dict[str, np.ndarray]:
     """The second begins where the first ended."""
-    own = {"radius": params["tau"], "steps": params["L"]}
-    first = centered_clipping(rows, 0, **own)
-    return {"first": first, "second": centered_clipping(rows, 0, **own, start=first)}
+    radius = params["tau"]
+    steps = params["L"]
+    first = centered_clipping(rows, 0, radius=radius, steps=steps)
+    second = centered_clipping(rows, 0, radius=radius, steps=steps, start=first)
+    return {"first": first, "second": second}
 
 
 WITH_PARAMETERS: dict[str, Callable[[np.ndarray, dict[str, Any]], Any]] = {
@@ -91,11 +95,13 @@ WITH_PARAMETERS: dict[str, Callable[[np.ndarray, dict[str, Any]], Any]] = {
 
 
 def test_rules_with_parameters_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, seen = oracle("trust"), set()
+    cases = oracle("trust")
+    seen = set()
     for case in cases["aggregators"]:
         if rule := WITH_PARAMETERS.get(case["name"]):
             rows = np.array(cases["inputs"][case["input"]]["vectors"])
-            output, expected = rule(rows, case["params"]), case["output"]
+            output = rule(rows, case["params"])
+            expected = case["output"]
             pairs = (
                 [(output[n], expected[n]) for n in expected]
                 if isinstance(expected, dict)
@@ -110,9 +116,11 @@ def test_rules_with_parameters_are_those_of_the_oracle(oracle: Oracle) -> None:
 
 
 def test_clipping_and_bucketing_are_those_of_the_oracle(oracle: Oracle) -> None:
-    cases, ours = oracle("trust"), {"Clipping": 0, "Bucketing": 0}
+    cases = oracle("trust")
+    ours = {"Clipping": 0, "Bucketing": 0}
     for case in cases["preaggregators"]:
-        rows, params = np.array(cases["inputs"][case["input"]]["vectors"]), case["params"]
+        rows = np.array(cases["inputs"][case["input"]]["vectors"])
+        params = case["params"]
         if case["name"] == "Clipping":
             output = clipped(rows, params["c"])
         elif case["name"] == "Bucketing":
@@ -131,11 +139,7 @@ def test_by_hand() -> None:
     assert [
         float(aggregate(rows, rule, 1)[0])
         for rule in ("median", "trimmed_mean", "mean_around_median")
-    ] == [
-        2,
-        2,
-        1.5,
-    ]
+    ] == [2, 2, 1.5]
     assert aggregate(rows, "krum", 1)[0] == 1  # 1: 0, 1 away from two; 2: the same, and later
     assert aggregate(rows, "multi_krum", 1)[0] == 1.5
     assert aggregate(rows, "geometric_median", 1)[0] == pytest.approx(2)
@@ -148,23 +152,19 @@ def test_by_hand() -> None:
 
 
 def test_minorities_that_point_away_are_left_out_up_to_f_rows() -> None:
-    honest, other = (
-        np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]]),
-        np.array([[-3.0, 0.2], [-3, -0.2]]),
-    )
+    honest = np.array([[4.0, 1], [5, 0], [4, -1], [6, 0]])
+    other = np.array([[-3.0, 0.2], [-3, -0.2]])
     rows = np.concatenate([other, honest])
     assert majority(rows, 2).tolist() == [2, 3, 4, 5]
     assert majority(rows, 1).tolist() == list(range(6))  # two are more than may be Byzantine
     assert majority(rows[:4], 1).tolist() == [0, 1, 2, 3]  # two against two
-    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(
-        range(8)
-    )  # all go one way
+    # All go one way.
+    assert majority(np.concatenate([honest, honest]), 3).tolist() == list(range(8))
     aside = np.concatenate([honest, [[1.0, 9], [1, 9]]])  # another way, and not away
     assert majority(aside, 2).tolist() == list(range(6))
     np.testing.assert_allclose(aggregate(rows, "majority+mean", 2), honest.mean(axis=0))
-    np.testing.assert_allclose(
-        aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0)
-    )  # f is 0 by then
+    # f is 0 by then.
+    np.testing.assert_allclose(aggregate(rows, "majority+trimmed_mean", 2), honest.mean(axis=0))
     assert len(majority(np.zeros((3, 2)), 1)) == 3
 
 

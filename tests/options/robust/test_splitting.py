@@ -4,6 +4,7 @@ sleepers."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def go(method: Any = METHOD, robust: Any = RECIPE, **options: Any) -> fk.Run:
 
 def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> None:
     """A client that sent nothing, or whom nobody judged, keeps its number."""
-    before, judged = np.array([1, 1, 1, 0]), np.array([True, True, False, True])
+    before = np.array([1, 1, 1, 0])
+    judged = np.array([True, True, False, True])
     np.testing.assert_array_equal(
         times_left_out(before, np.array([0.49, 0.5, 0.0, 0.0]), judged), [2, 0, 1, 1]
     )
@@ -78,13 +80,8 @@ def test_more_than_may_be_byzantine_do_not_leave() -> None:
     assert split(clusters, due, lambda count: count - 2).assignment.tolist() == [1, 1, 1, 0, 0]
     half = split(clusters, first, lambda count: count // 2)
     assert half.assignment.tolist() == [1, 1, 0, 0, 0]
-    assert split(half, second, lambda count: count // 2).assignment.tolist() == [
-        1,
-        1,
-        0,
-        0,
-        0,
-    ]  # 3 of 5
+    # 3 of 5.
+    assert split(half, second, lambda count: count // 2).assignment.tolist() == [1, 1, 0, 0, 0]
 
 
 def test_who_has_left_does_not_leave_again_and_counts_as_gone() -> None:
@@ -111,7 +108,8 @@ def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
     """They attack in rounds 2 and 3, and are apart from then on; they stay suspects, though nobody
     judges them."""
     assert DATA.true_clusters is not None
-    run, before = go(), go(robust=replace(RECIPE, split_after=0))
+    run = go()
+    before = go(robust=replace(RECIPE, split_after=0))
     assert before.summary()["attackers_alone"] == 0 and run.summary()["attackers_alone"] == 1
     honest = run.assignment[~ATTACKERS]
     assert (
@@ -125,7 +123,8 @@ def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
 
 
 def test_honest_clients_stay_where_they_are() -> None:
-    plain, quiet = go(attack=None, robust=replace(RECIPE, split_after=0)), go(attack=None)
+    plain = go(attack=None, robust=replace(RECIPE, split_after=0))
+    quiet = go(attack=None)
     np.testing.assert_array_equal(quiet.models, plain.models)
     np.testing.assert_array_equal(quiet.assignment, plain.assignment)
 
@@ -139,7 +138,8 @@ def test_only_new_updates_count_where_old_ones_are_remembered() -> None:
         select_cohort(np.arange(20), 20, Plan(3, 10), Stream(0, round, "cohort"))
         for round in (2, 3)
     )
-    twice, left = np.intersect1d(second, third), np.flatnonzero(run.assignment >= 2)
+    twice = np.intersect1d(second, third)
+    left = np.flatnonzero(run.assignment >= 2)
     assert (
         left.tolist() == np.intersect1d(twice, np.flatnonzero(ATTACKERS)).tolist()
         and 0 < len(left) < ATTACKERS.sum()
@@ -165,15 +165,11 @@ def test_a_run_that_splits_resumes_to_the_bit(memory: int, tmp_path: Path) -> No
         if record["round"] == 3:
             raise RuntimeError
 
-    options: dict[str, Any] = {
-        "robust": replace(RECIPE, memory=memory),
-        "rounds": 5,
-        "checkpoint_every": 1,
-    }
-    whole = go(**options)
+    split = partial(go, robust=replace(RECIPE, memory=memory), rounds=5, checkpoint_every=1)
+    whole = split()
     with pytest.raises(RuntimeError):
-        go(out=tmp_path / "run", on_round=failing, **options)
-    parts = go(out=tmp_path / "run", resume=True, **options)
+        split(out=tmp_path / "run", on_round=failing)
+    parts = split(out=tmp_path / "run", resume=True)
     np.testing.assert_array_equal(parts.models, whole.models)
     np.testing.assert_array_equal(parts.assignment, whole.assignment)
     assert parts.summary()["rule_weights"] == whole.summary()["rule_weights"]

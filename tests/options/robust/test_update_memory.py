@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,8 @@ def test_clients_of_earlier_rounds_are_compared_too(data: FederatedData) -> None
         go(data, robust=fk.RobustAggregation("median", memory=n), cohort=20).state.models
         for n in (0, 5)
     ]
-    np.testing.assert_array_equal(
-        at_once[0], at_once[1]
-    )  # where all reply in every round there is nothing to remember
+    # Where all reply in every round there is nothing to remember.
+    np.testing.assert_array_equal(at_once[0], at_once[1])
 
 
 def failing(record: Any) -> None:
@@ -69,14 +69,12 @@ def failing(record: Any) -> None:
 
 
 def test_a_run_with_memory_resumes_to_the_bit(data: FederatedData, tmp_path: Path) -> None:
-    options = {
-        "robust": fk.RobustAggregation("majority+geometric_median", 0.4, memory=3),
-        "checkpoint_every": 1,
-    }
-    whole = go(data, out=tmp_path / "whole", **options)
+    robust = fk.RobustAggregation("majority+geometric_median", 0.4, memory=3)
+    protected = partial(go, data, robust=robust, checkpoint_every=1)
+    whole = protected(out=tmp_path / "whole")
     with pytest.raises(RuntimeError):
-        go(data, out=tmp_path / "parts", on_round=failing, **options)
-    parts = go(data, out=tmp_path / "parts", resume=True, **options)
+        protected(out=tmp_path / "parts", on_round=failing)
+    parts = protected(out=tmp_path / "parts", resume=True)
     np.testing.assert_array_equal(parts.state.models, whole.state.models)
     remembered = [run.state.extras["robust"]["last_update"] for run in (parts, whole)]
     np.testing.assert_array_equal(remembered[0], remembered[1])
@@ -86,16 +84,16 @@ def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(
     data: FederatedData,
 ) -> None:
     assert data.true_clusters is not None
-    attackers = tuple(
-        int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4]
-    )  # 4 of 10
+    # 4 of 10.
+    attackers = tuple(int(c) for k in (0, 1) for c in np.flatnonzero(data.true_clusters == k)[:4])
     attack = fk.Byzantine("sign_flip", clients=attackers, start=2)
-    rule = {"rule": "majority+geometric_median", "byzantine": 0.45, "least": 3}
     runs = [
         go(
             data,
             attack=attack,
-            robust=fk.RobustAggregation(**rule, memory=memory),
+            robust=fk.RobustAggregation(
+                rule="majority+geometric_median", byzantine=0.45, least=3, memory=memory
+            ),
             rounds=12,
             cohort=8,
         )
@@ -116,7 +114,8 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
         for kind, count in enumerate((12, 12, 11, 2))
     ]
     clients = np.sort(np.concatenate(kept))
-    train, test = whole.train.select(clients), whole.test.select(clients)
+    train = whole.train.select(clients)
+    test = whole.test.select(clients)
     kinds = whole.true_clusters[clients]
     data = whole.with_rows(train, test, kinds)
     method = fk.FLHC(distance="silhouette", metric="cosine", linkage="average", cluster_round=1)
@@ -136,7 +135,8 @@ def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> No
         fk.models.mclr(data),
         **simulate_arguments({"callbacks": fk.Progress(False)} | options),
     )
-    summary, few = run.summary(), np.flatnonzero(kinds == 3)
+    summary = run.summary()
+    few = np.flatnonzero(kinds == 3)
     assert summary["honest_ari"] == 1 and summary["attackers_alone"] == 1
     honest = [
         w for client, w in enumerate(summary["rule_weights"]) if client not in summary["attackers"]

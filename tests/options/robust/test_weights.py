@@ -38,9 +38,8 @@ def test_a_weighted_mean_is_what_the_rule_makes(rule: str, before: str) -> None:
 )
 def test_rules_on_whole_rows_are_weighted_means_in_all_coordinates(rule: str) -> None:
     mean = weights(ROWS, rule, 2) @ ROWS
-    np.testing.assert_allclose(
-        mean, aggregate(ROWS, rule, 2), rtol=1e-6
-    )  # as far as Weiszfeld's steps went
+    # As far as Weiszfeld's steps went.
+    np.testing.assert_allclose(mean, aggregate(ROWS, rule, 2), rtol=1e-6)
 
 
 def test_a_minority_that_is_left_out_has_no_weight() -> None:
@@ -60,13 +59,11 @@ def test_the_weight_of_a_bucket_is_that_of_its_rows(rule: str) -> None:
 
 def test_by_hand() -> None:
     rows = np.array([[0.0, 0.0], [1.0, 9.0], [2.0, 1.0], [3.0, 2.0], [50.0, 3.0]])
-    np.testing.assert_allclose(
-        weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0]
-    )  # 2 of the one, 2 of the other
+    # 2 of the one, 2 of the other.
+    np.testing.assert_allclose(weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0])
     np.testing.assert_allclose(weights(rows, "trimmed_mean", 1), [0, 1 / 6, 2 / 6, 2 / 6, 1 / 6])
-    np.testing.assert_allclose(
-        weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4]
-    )  # of an even number two
+    # Of an even number two.
+    np.testing.assert_allclose(weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4])
     np.testing.assert_allclose(
         weights(np.array([[3.0], [4.0], [8.0]]), "arc+mean", 1), [1 / 3, 1 / 3, 1 / 6]
     )
@@ -75,9 +72,8 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "mean"])
 def test_a_row_that_is_far_away_counts_for_nothing(rule: str) -> None:
     own = weights(ROWS, f"nnm+{rule}", 2)
-    assert own[4] < 0.01 and own.sum() == pytest.approx(
-        1, abs=0.01
-    )  # centred clipping shortens a little
+    # Centred clipping shortens a little.
+    assert own[4] < 0.01 and own.sum() == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("before", ["", "nnm+", "arc+", "majority+", "nnm+majority+"])

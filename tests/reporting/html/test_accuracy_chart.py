@@ -80,10 +80,11 @@ def test_agreement_with_true_clusters_may_be_below_zero_and_is_there_only_where_
 def test_only_rare_events_are_marked() -> None:
     rows = np.zeros((21, 8), np.int64)
     rows[:10, 0] = -1  # placed in round 10
+    # 2 of 8 are not more than a quarter.
     moved: list[int | None] = [
         None,
         *[8 if r == 5 else 2 for r in range(1, 21)],
-    ]  # 2 of 8 are not more than a quarter
+    ]
     run = a_run(rows, data_shifts=moved)
     assert events(run, list(rows)) == {"shifts": [5], "newcomers": [10]}
     always = a_run(rows, data_shifts=[8] * 21)

@@ -82,7 +82,6 @@ def test_a_report_counts_all_migrations_though_it_draws_net_flows() -> None:
     assert len(most) == 12 and [n for _, n, _ in most] == [true[r - 1] for r, *_ in most]
     assert sorted((n for _, n, _ in most), reverse=True) == sorted(true, reverse=True)[:12]
     drawn = sum(n for _, source, target, n, _ in cell["alluvial"]["flows"] if source != target)
-    assert cell["alluvial"]["omitted"] > 0 and drawn < sum(
-        true
-    )  # who went and came back is not seen
+    # Who went and came back is not seen.
+    assert cell["alluvial"]["omitted"] > 0 and drawn < sum(true)
     assert alluvial(list(rows[:5]), [0, 1, 2]).omitted == 0

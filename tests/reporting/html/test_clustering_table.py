@@ -13,18 +13,22 @@ ROWS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 1, 1]])
 
 def shifted(seed: int, detected: int) -> ReportedRun:
     """Two rounds of shifts, three in all, of which some were detected without a false alarm."""
-    counted = {
-        "data_shifts": [0, 1, 2],
-        "data_shifts_assigned": [0, 1, 2],
-        "data_shifts_new": [0, 1, 2],
-    }
-    found = {"shifts_detected": [0, 0, detected], "shifts_detected_true": [0, 0, detected]}
-    more = {
-        "detection_delay_sum": [0, 0, detected],
-        "migrations": [None, 0, 1],
-        "ari": [None, None, 0.5],
-    }
-    return ReportedRun("", "X", a_run(ROWS, seed=seed, **counted, **found, **more))
+    return ReportedRun(
+        "",
+        "X",
+        a_run(
+            ROWS,
+            seed=seed,
+            data_shifts=[0, 1, 2],
+            data_shifts_assigned=[0, 1, 2],
+            data_shifts_new=[0, 1, 2],
+            shifts_detected=[0, 0, detected],
+            shifts_detected_true=[0, 0, detected],
+            detection_delay_sum=[0, 0, detected],
+            migrations=[None, 0, 1],
+            ari=[None, None, 0.5],
+        ),
+    )
 
 
 def test_means_over_the_seeds() -> None:
@@ -32,9 +36,8 @@ def test_means_over_the_seeds() -> None:
     assert table is not None
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["shifts of data"] == "3" and row["of these detected"] == "50%"
-    assert (
-        row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
-    )  # of one seed only
+    # Of one seed only.
+    assert row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
     assert row["ARI at the end"] == "0.50" and row["migrations"] == "1"
     assert "right migrations" not in row  # nobody knows: no column
     assert "ARI: " in " ".join(table["notes"]) and "right migration" not in " ".join(table["notes"])

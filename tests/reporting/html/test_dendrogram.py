@@ -15,11 +15,12 @@ def test_a_dendrogram_keeps_groups_together_and_merges_at_mean_distances() -> No
     tree = dendrogram(distances, np.array([0, 1, 0, 1]))
     assert sorted(tree.order.tolist()[:2]) in ([0, 2], [1, 3])
     tops = sorted(max(h for h, _ in line) for line in tree.lines)
+    # Inside, inside, mean of the pairs across.
     assert tops == [
         1.0,
         4.0,
         pytest.approx((10 + 14 + 9 + 13) / 4),
-    ]  # inside, inside, mean of the pairs across
+    ]
 
 
 def test_a_group_of_its_own_is_a_leaf() -> None:

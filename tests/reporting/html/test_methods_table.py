@@ -15,11 +15,12 @@ from tests.reporting.written_runs import a_run
 
 def test_a_seed_without_a_figure_leaves_no_mean_of_the_others() -> None:
     rows = np.zeros((2, 4), np.int64)
+    # No complete round.
     runs = [
         a_run(rows, seed=0),
         a_run(rows, seed=1),
         a_run(rows, seed=2, partial=[True, True]),
-    ]  # no complete round
+    ]
     table = methods_table(ReportInput("seeds", tuple(ReportedRun("", "X", run) for run in runs)))
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["best (test)"] == "-" and row["final (test)"] == "50.1 ± 0.0%"

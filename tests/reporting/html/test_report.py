@@ -1,4 +1,5 @@
-"""A report of what there is: finished, unfinished, damaged, of one run, of seeds, of a comparison."""
+"""A report of what there is: finished, unfinished, damaged, of one run, of seeds,
+of a comparison."""
 
 from __future__ import annotations
 
@@ -438,9 +439,8 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     run = fk.Run.load(kept)
     made = client_similarity(run)
     assert made.note == ""
-    assert (
-        contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""
-    )  # shown without asking
+    # Shown without asking.
+    assert contents(read_runs(kept))["similarities"] and contents(read_runs(kept))["hint"] == ""
     file = kept / FILE
     before = file.read_bytes()
     again = client_similarity(run)
@@ -480,16 +480,16 @@ def test_seeds_share_a_similarity_unless_their_data_shift() -> None:
         world = fk.SimulatedWorld(data, fk.models.mclr(data), shift=fk.SwapAll(1.0))
         for round in range(3):
             world.begin(fk.Stream(seed, round, "scenario"))
-        counts, assignment = world.data.label_counts(), runs[seed].assignment
+        counts = world.data.label_counts()
+        assignment = runs[seed].assignment
         by_cluster = [
             counts[assignment == k].sum(axis=0).tolist()
             for k in [0, 1, -1]
             if (assignment == k).any()
         ]
         assert cell["labels"]["counts"] == by_cluster and cell["similarity"] in made["similarities"]
-    assert (
-        made["runs"][0]["labels"] != made["runs"][1]["labels"]
-    )  # else nothing above tells seeds apart
+    # Else nothing above tells seeds apart.
+    assert made["runs"][0]["labels"] != made["runs"][1]["labels"]
     still = contents(
         read_runs(
             fk.RepeatedRuns(tuple(execute(_seed(DIGITS, seed), out=None) for seed in (0, 1)))
@@ -561,8 +561,14 @@ def test_figures_are_written_in_three_formats_and_the_same_again(
     tmp_path: Path, tiny: FederatedData
 ) -> None:
     run = a_run(wandering(12, 6, share=0.2))
-    given: dict[str, Any] = {"data": tiny, "model": fk.models.mclr(tiny), "similarity": True}
-    fk.report(run, tmp_path / "r.html", figures=tmp_path / "f", **given)
+    fk.report(
+        run,
+        tmp_path / "r.html",
+        figures=tmp_path / "f",
+        data=tiny,
+        model=fk.models.mclr(tiny),
+        similarity=True,
+    )
     assert {p.name for p in (tmp_path / "f").iterdir()} == {
         f"{n}.{k}" for n in FIGURES for k in ("pdf", "svg", "png")
     }

@@ -25,8 +25,15 @@ ROWS = np.tile([0, 0, 1, 1], (3, 1))  # two rounds after the first
 def one(method: str, accuracy: float | None, seed: int = 0, traffic: int = 100, **more: Any) -> Run:
     """A run of two rounds that ends at an accuracy."""
     rows = ROWS if method != "fedavg" else 0 * ROWS
-    sent = {"bytes_down": [0, traffic, 2 * traffic], "bytes_up": [0, 0, 0]}
-    return a_run(rows, method, seed=seed, accuracy=[0.1, 0.2, accuracy], **sent, **more)
+    return a_run(
+        rows,
+        method,
+        seed=seed,
+        accuracy=[0.1, 0.2, accuracy],
+        bytes_down=[0, traffic, 2 * traffic],
+        bytes_up=[0, 0, 0],
+        **more,
+    )
 
 
 def beside(run: Run, *others: Run) -> Run:
@@ -47,7 +54,8 @@ def sentence(result: Any) -> str:
 
 
 def test_a_significant_gain_has_its_interval_p_and_cost() -> None:
-    ours, theirs = [0.70, 0.72, 0.66, 0.75], [0.60, 0.64, 0.60, 0.66]
+    ours = [0.70, 0.72, 0.66, 0.75]
+    theirs = [0.60, 0.64, 0.60, 0.66]
     gains = 100 * np.subtract(ours, theirs)
     low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
     p = stats.ttest_rel(ours, theirs).pvalue
@@ -86,8 +94,7 @@ def test_few_seeds_claim_nothing(number: int, words: str) -> None:
 def test_alone_there_is_nothing_to_compare_with() -> None:
     assert sentence(one("ifca", 0.7)) == (
         "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so "
-        "there is nothing to "
-        "compare it with."
+        "there is nothing to compare it with."
     )
 
 
@@ -128,8 +135,7 @@ def test_clients_without_a_cluster_are_told() -> None:
 def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same() -> None:
     assert sentence(one("ifca", 0.7, partial=[True, True, True])) == (
         "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a "
-        "cluster in the last "
-        "round."
+        "cluster in the last round."
     )
 
 
@@ -181,7 +187,8 @@ def stopped(run: Run, accuracy: float) -> Run:
 
 
 def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_tables() -> None:
-    ours, theirs = [0.70, 0.72, 0.66], [0.60, 0.64, 0.60]
+    ours = [0.70, 0.72, 0.66]
+    theirs = [0.60, 0.64, 0.60]
     runs = []
     for seed, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         shorter = stopped(one("fedavg", 0.9, seed), b)

@@ -101,12 +101,14 @@ SIGN = {"sign_ca": "ca.pem", "sign_certificate": "berlin.pem", "sign_key": "berl
 
 def test_a_site_signs_with_the_certificate_that_its_file_names(tmp_path: Path) -> None:
     path = site(tmp_path, table("age,pulse,y,client_id", *["ill", "well"] * 5))
-    assert node_from_config(load_client(path)).world(np.arange(1)).identity is None  # type: ignore[attr-defined]
+    world = node_from_config(load_client(path)).world(np.arange(1))
+    assert world.identity is None  # type: ignore[attr-defined]
     certified(tmp_path, Authority.new("trial"), "berlin")
     content = tomllib.loads(path.read_text())
     content["client"] |= SIGN
     path.write_text(tomli_w.dumps(content))
-    assert node_from_config(load_client(path)).world(np.arange(1)).identity.name == "berlin"  # type: ignore[attr-defined]
+    world = node_from_config(load_client(path)).world(np.arange(1))
+    assert world.identity.name == "berlin"  # type: ignore[attr-defined]
     content["client"]["name"] = "paris"
     path.write_text(tomli_w.dumps(content))
     with pytest.raises(ConfigError, match=r"berlin\.pem is not that of 'paris'"):

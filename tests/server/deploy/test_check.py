@@ -354,7 +354,8 @@ def test_a_state_folder_that_cannot_be_written(fed: Path) -> None:
 
 
 def test_keys_of_a_site(fed: Path) -> None:
-    path, public = fed / "site-0/key", fed / "site-0/key.pub"
+    path = fed / "site-0/key"
+    public = fed / "site-0/key.pub"
     assert site(fed)["node key"].detail.startswith(f"{path}, secp384r1")
     shutil.copy(fed / "site-1/key.pub", public)
     assert_only_failed(site(fed), "node key", "is not the public half of")
@@ -454,7 +455,8 @@ def test_a_port_in_use(fed: Path) -> None:
 
 def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
     address = files.read_address(fed / files.FLOWER)
-    what, ca = f"server {address}", fed / "keys/ca.pem"
+    what = f"server {address}"
+    ca = fed / "keys/ca.pem"
     assert (
         site(fed)[what].mark == "!"
         and "not reachable (Connection refused)" in site(fed)[what].detail

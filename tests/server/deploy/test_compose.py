@@ -1,4 +1,5 @@
-"""The containers of a deployment: server and sites, none as root, none with the files of another."""
+"""The containers of a deployment: server and sites, none as root,
+none with the files of another."""
 
 from __future__ import annotations
 

@@ -39,13 +39,22 @@ class SuperLink:
     """What Flower's client gives, from memory: these requests, and what came back."""
 
     def __init__(self, *requests: RpcMessage | BaseException) -> None:
-        self.waiting, self.objects, self.confirmed = list(requests), {}, []
+        self.waiting = list(requests)
+        self.objects = {}
+        self.confirmed = []
         self.sent: list[Message] = []
 
     def connection(self) -> Connection:
         unused: Callable[..., Any] = lambda *_: pytest.fail("an app is not fetched")  # noqa: E731
         return Connection(
-            7, self.receive, self.send, unused, unused, self.pull, self.push, self.confirm
+            node_id=7,
+            receive=self.receive,
+            send=self.send,
+            get_run=unused,
+            get_fab=unused,
+            pull_object=self.pull,
+            push_object=self.push,
+            confirm=self.confirm,
         )
 
     def receive(self) -> Any:
@@ -55,7 +64,8 @@ class SuperLink:
         if isinstance(request, BaseException):
             raise request
         metadata = Metadata(1, "", 1, 7, "", "3", time.time(), 60.0, "query")
-        message = Message(metadata=metadata, content=to_record(request)[0])  # type: ignore[call-overload]
+        content = to_record(request)[0]
+        message = Message(metadata=metadata, content=content)  # type: ignore[call-overload]
         message.metadata.__dict__["_message_id"] = message.object_id
         self.objects |= {
             name: one.deflate() for name, one in get_all_nested_objects(message).items()

@@ -113,7 +113,8 @@ def test_the_certificate_holds_for_every_name_of_the_server(tmp_path: Path, aske
 
 def shaken(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> str | None:
     """Both sides of a handshake, in memory."""
-    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    up = ssl.MemoryBIO()
+    down = ssl.MemoryBIO()
     asks = client.wrap_bio(down, up, server_hostname=name)
     replies = server.wrap_bio(up, down, server_side=True)
     for _ in range(3):
@@ -284,7 +285,8 @@ def test_settings_are_written_to_the_files_of_their_sections(tmp_path: Path) -> 
     folder = init(
         tmp_path / "fed", 2, settings=[*settings, "client.folder=own", "method.name=ifca"]
     ).folder
-    server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
+    server = load_server(folder / "server.toml")
+    client = load_client(folder / "site-1/client.toml")
     assert (server.federation.name, server.federation.deadline, server.federation.capacity) == (
         "north",
         60,
@@ -317,7 +319,8 @@ def test_data_in_one_file_for_all_sites(tmp_path: Path) -> None:
     folder = init(
         tmp_path / "fed", 2, settings=["data.name=file", f"data.path={tmp_path / 'all.npz'}"]
     ).folder
-    server, client = load_server(folder / "server.toml"), load_client(folder / "site-1/client.toml")
+    server = load_server(folder / "server.toml")
+    client = load_client(folder / "site-1/client.toml")
     assert (server.samples.shape, server.samples.classes, client.site.clients) == ([6], 3, (1,))
     assert node_from_config(client).samples.sum() == 18
     with pytest.raises(ConfigError, match="must be different numbers from 0 to 1"):

@@ -1,4 +1,5 @@
-"""A node's disk: what it stores lasts over processes; disks that are damaged or cannot be written."""
+"""A node's disk: what it stores lasts over processes;
+disks that are damaged or cannot be written."""
 
 from __future__ import annotations
 
@@ -113,9 +114,8 @@ def test_a_client_has_in_its_next_process_what_it_noted(tmp_path: Path) -> None:
     (memory,) = (path for path in (tmp_path / "state").iterdir() if "models" not in path.name)
     counts = clustered_data().label_counts()[:1]
     np.testing.assert_array_equal(load_file(memory)["clients/noted_labels"], counts)
-    moved = np.roll(100 * counts, 3, axis=1).astype(
-        np.int32
-    )  # as if its data had been others when it was placed
+    # As if its data had been others when it was placed.
+    moved = np.roll(100 * counts, 3, axis=1).astype(np.int32)
     stored = NodeDisk(tmp_path / "state").load_memory("trial-run")
     NodeDisk(tmp_path / "state").save_memory("trial-run", {**stored, "clients/noted_labels": moved})
     world.begin(Stream(0, 1))

@@ -16,14 +16,14 @@ def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
     labs = {name: Lab(tmp_path / name, monkeypatch) for name in ("whole", "stopped", "plain")}
     for lab in labs.values():
         lab.join(*range(CLIENTS))
-    whole, plain = labs["whole"].serve(more=DITTO), labs["plain"].serve()
+    whole = labs["whole"].serve(more=DITTO)
+    plain = labs["plain"].serve()
     labs["stopped"].serve(more=DITTO, rounds=2)
     resumed = labs["stopped"].serve(more=DITTO)
     assert resumed.summary()["method"] == "flexcfl+ditto"
     np.testing.assert_array_equal(resumed.models, whole.models)
-    np.testing.assert_array_equal(
-        whole.models, plain.models
-    )  # clients' own models leave the clusters' alone
+    # clients' own models leave the clusters' alone.
+    np.testing.assert_array_equal(whole.models, plain.models)
     assert (
         resumed.clients["loss"].tolist()
         == whole.clients["loss"].tolist()

@@ -22,7 +22,8 @@ if not Path("/proc/self/environ").is_file():
 
 PROGRAM = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "child"], start_new_session=True)
+command = [sys.executable, "-c", "import time; time.sleep(600)", "child"]
+child = subprocess.Popen(command, start_new_session=True)
 print("ready", flush=True)
 time.sleep(600)
 """

@@ -136,9 +136,8 @@ def test_a_check_of_the_machine_alone_is_the_reason_that_is_kept(
     with pytest.raises(ConfigError, match="this machine is refused: Flower: not installed"):
         up(wards)
     said = reason_line(lines_of(wards)[RUN])
-    assert (
-        said
-        == "the run was not started: this machine: Flower: not installed: pip install 'fedkin[flower]'"
+    assert said == (
+        "the run was not started: this machine: Flower: not installed: pip install 'fedkin[flower]'"
     )
 
 

@@ -15,7 +15,9 @@ from fedkin.server.deploy.run_server import run_lock
 def test_another_server_waits_with_a_warning_until_the_first_ends(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder, held, ends = tmp_path / "fed" / "run", threading.Event(), threading.Event()
+    folder = tmp_path / "fed" / "run"
+    held = threading.Event()
+    ends = threading.Event()
 
     def first() -> None:
         with run_lock(folder):

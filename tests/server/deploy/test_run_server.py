@@ -62,7 +62,8 @@ class Lab:
     """A server's file, an engine and its nodes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.monkeypatch = folder, monkeypatch
+        self.folder = folder
+        self.monkeypatch = monkeypatch
         self.engine(MemoryTransport())
 
     def engine(self, transport: MemoryTransport) -> None:
@@ -133,10 +134,12 @@ def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path
     """From memory, and from the server's run folder; what needs the clients' data says where they
     are."""
     lab.join(*range(CLIENTS))
-    run, data = lab.serve(rounds=2), clustered_data()
+    run = lab.serve(rounds=2)
+    data = clustered_data()
     loaded = Run.load(lab.folder / "run")
     for client in (0, 3):
-        x, y = data.x[data.train[client]], data.y[data.train[client]]
+        x = data.x[data.train[client]]
+        y = data.y[data.train[client]]
         scores = run.model_for(f"site-{client}")(x)
         np.testing.assert_array_equal(loaded.model_for(f"site-{client}")(x), scores)
         assert run.place(x, y).cluster == loaded.place(x, y).cluster == run.assignment[client]
@@ -167,12 +170,11 @@ def test_a_server_optimizer_goes_on_where_it_stopped(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its moments are the server's own, and part of the checkpoint; clients know nothing of it."""
-    adam, whole = (
-        '[server_optimizer]\nname = "fedadam"\nlr = 0.05',
-        Lab(tmp_path / "whole", monkeypatch),
-    )
+    adam = '[server_optimizer]\nname = "fedadam"\nlr = 0.05'
+    whole = Lab(tmp_path / "whole", monkeypatch)
     whole.join(*range(CLIENTS))
-    expected, plain = whole.serve(more=adam), Lab(tmp_path / "plain", monkeypatch)
+    expected = whole.serve(more=adam)
+    plain = Lab(tmp_path / "plain", monkeypatch)
     plain.join(*range(CLIENTS))
     lab.join(*range(CLIENTS))
     lab.serve(more=adam, rounds=2)
@@ -184,10 +186,8 @@ def test_a_server_optimizer_goes_on_where_it_stopped(
 
 def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
-    median, work = (
-        RobustAggregation("median", byzantine=0.3),
-        LocalTraining(epochs=2, batch_size=5, lr=0.1),
-    )
+    median = RobustAggregation("median", byzantine=0.3)
+    work = LocalTraining(epochs=2, batch_size=5, lr=0.1)
     run = lab.serve(
         method=FEDAVG,
         rounds=2,
@@ -287,10 +287,8 @@ def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noi
     quiet = Lab(tmp_path / "quiet", lab.monkeypatch)
     quiet.join(*range(CLIENTS))
     exact = quiet.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 0.0")
-    privacy, local = (
-        ClientDP(noise_multiplier=0.0, delta=1e-3, clip=0.3),
-        LocalTraining(2, batch_size=5, lr=0.1),
-    )
+    privacy = ClientDP(noise_multiplier=0.0, delta=1e-3, clip=0.3)
+    local = LocalTraining(2, batch_size=5, lr=0.1)
     near = simulate(
         FedAvg(),
         clustered_data(),
@@ -302,9 +300,8 @@ def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noi
     )
     np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
     assert exact.summary()["privacy"]["epsilon"] == "infinite"
-    noise = (
-        run.models - exact.models
-    ).std()  # of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves
+    # Of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves.
+    noise = (run.models - exact.models).std()
     assert 0.05 < noise < 0.3
 
 
@@ -371,11 +368,12 @@ def test_a_stopped_server_resumes_to_the_same_result(
             and mine["cluster_sizes"] == other["cluster_sizes"]
         )
         assert mine["bytes_by_operation"] == other["bytes_by_operation"]
+        # Handshakes and reports of shifts came twice.
         for operation in (
             "train",
             "similarities",
             "scoring.evaluate",
-        ):  # handshakes and reports of shifts came twice
+        ):
             weight = mine["messages_by_operation"].get(operation)
             assert weight == other["messages_by_operation"].get(operation), (
                 mine["round"],

@@ -64,7 +64,8 @@ def test_the_best_round_is_one_in_which_all_were_scored(run: Run) -> None:
 def test_no_round_with_clients_away_stops_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any accuracy is enough; the first round from 1 on stops a run of clients who are all there."""
+    """Any accuracy is enough; the first round from 1 on stops a run of clients who are all
+    there."""
     all_there = served(tmp_path / "all", monkeypatch, leave_in=99, more="until = 1e-9")
     assert all_there.records[-1]["round"] == 1
     away = served(tmp_path / "away", monkeypatch, leave_in=1, more="until = 1e-9")

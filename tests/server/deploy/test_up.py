@@ -89,8 +89,10 @@ def test_a_port_in_use_is_refused(folder: Path) -> None:
 
 
 def test_the_port_of_flowers_own_supernode_is_refused_too(folder: Path) -> None:
-    site, port = folder / "site-0", free_ports(1)[0]
-    config, variables = site / "client.toml", site / "flower.env"
+    site = folder / "site-0"
+    port = free_ports(1)[0]
+    config = site / "client.toml"
+    variables = site / "flower.env"
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))
     variables.write_text(
         variables.read_text().replace("SUPERNODE_PORT=9094", f"SUPERNODE_PORT={port}")
@@ -234,5 +236,5 @@ def test_logs_are_shown_with_the_name_of_the_part(folder: Path) -> None:
         with (folder / "site-1/site.log").open("a") as log:
             log.write("five\nsi")
 
-    following = log_lines(folder, ["site-1"], 0, True, write)
+    following = log_lines(folder=folder, names=["site-1"], lines=0, follow=True, sleep=write)
     assert next(following) == "site-1 | five"

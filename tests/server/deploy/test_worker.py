@@ -41,7 +41,9 @@ class Workers:
     """Starts workers of a node as threads, where a site would start processes."""
 
     def __init__(self, config: Path) -> None:
-        self.config, self.make, self.started = config, lambda: fake_node("berlin"), 0
+        self.config = config
+        self.make = lambda: fake_node("berlin")
+        self.started = 0
         self.threads: list[threading.Thread] = []
 
     def spawn(self, site: SiteWorker) -> subprocess.Popen[bytes]:
@@ -88,9 +90,8 @@ def said(site: SiteWorker, request: RpcMessage = HELLO) -> RpcMessage:
 def test_the_reply_is_the_nodes_own(site: SiteWorker, workers: Workers) -> None:
     expected = respond(workers.make, lambda: HELLO)
     assert site.reply(to_parts(HELLO)) == to_parts(expected, IN_REPLY)
-    assert (
-        said(site).header["name"] == "berlin" and workers.started == 1
-    )  # the second message starts none
+    # The second message starts none.
+    assert said(site).header["name"] == "berlin" and workers.started == 1
 
 
 def test_only_the_sites_user_can_come_near(site: SiteWorker) -> None:
@@ -223,7 +224,8 @@ def test_a_refusal_has_the_name_of_the_site_and_is_told_to_its_program(workers: 
     def make() -> Node:
         raise DataError("mine.npz is not there")
 
-    fine, workers.make = workers.make, make
+    fine = workers.make
+    workers.make = make
     assert said(site).header == {"failed": "mine.npz is not there", "name": "berlin"}
     workers.make = fine
     other = RpcMessage({"operation": "hello", **replace(ABOUT, version="0.0.1").header()})
@@ -251,7 +253,8 @@ def test_a_fault_of_the_program_is_named_and_the_worker_goes_on(
     def make() -> Node:
         raise ZeroDivisionError("division by zero")
 
-    good, workers.make = workers.make, make
+    good = workers.make
+    workers.make = make
     with pytest.raises(WorkerFailure, match="ZeroDivisionError: division by zero"):
         said(site)
     workers.make = good
@@ -296,11 +299,15 @@ def test_the_worker_ends_with_its_site(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_files_that_changed_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, data = tmp_path / "client.toml", tmp_path / "mine.npz"
+    config = tmp_path / "client.toml"
+    data = tmp_path / "mine.npz"
     np.savez(
         data, x=np.zeros((4, 2), np.float32), y=np.array([0, 1, 0, 1]), client_id=np.zeros(4, int)
     )
-    text = '[client]\nname = "{}"\n[samples]\nshape = [2]\nclasses = 2\n[data]\nname = "file"\npath = "mine.npz"\n'
+    text = (
+        '[client]\nname = "{}"\n[samples]\nshape = [2]\nclasses = 2\n'
+        '[data]\nname = "file"\npath = "mine.npz"\n'
+    )
     config.write_text(text.format("berlin"))
     loaded = LoadedNode(config)
     first = loaded.node()
@@ -330,12 +337,18 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 
 def test_a_process_for_a_message_imports_nothing_heavy() -> None:
-    program = "import sys, fedkin.server.deploy.client_app as a; print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+    program = (
+        "import sys, fedkin.server.deploy.client_app as a; "
+        "print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     light = (
         "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
     )
-    light += " server.deploy.client_app server.deploy.worker_link server.flower_record core.errors core.suggestions"
+    light += (
+        " server.deploy.client_app server.deploy.worker_link server.flower_record "
+        "core.errors core.suggestions"
+    )
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}

@@ -59,12 +59,12 @@ def test_the_fastest_number_of_lanes_is_taken_and_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(devices, "_chosen", {})
-    now, calls = [0.0], []
+    now = [0.0]
+    calls = []
 
     def train(lanes: int) -> None:
-        now[0] += (
-            100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]
-        )  # the first call compiles
+        # The first call compiles.
+        now[0] += 100 if lanes not in calls else {1: 3.0, 8: 1.0, 32: 2.0}[lanes]
         calls.append(lanes)
 
     model = mclr(DATA)
@@ -111,8 +111,19 @@ def test_a_trainer_without_a_number_measures_on_its_first_call(
     monkeypatch.setattr(devices, "_FEWEST_ROWS", 2)
     monkeypatch.setattr(devices, "CANDIDATES", (1, 4))
     expected = trained(world())
-    free = Trainer(DATA, MODEL, local_devices(1), None, np.arange(DATA.clients))
+    free = Trainer(
+        data=DATA, model=MODEL, devices=local_devices(1), lanes=None, ids=np.arange(DATA.clients)
+    )
     steps = np.full(len(EVERYONE), WORK.epochs)
-    measured = free.train(TrainCall(START, EVERYONE, WHICH, WORK, steps, STREAM))
+    measured = free.train(
+        TrainCall(
+            models=START,
+            clients=EVERYONE,
+            model_index=WHICH,
+            work=WORK,
+            num_steps=steps,
+            stream=STREAM,
+        )
+    )
     np.testing.assert_allclose(measured.update, expected.update, rtol=1e-4, atol=3e-6)
     assert devices._chosen[MODEL] in (1, 4)

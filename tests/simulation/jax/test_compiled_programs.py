@@ -92,7 +92,8 @@ def test_the_limit_rises_where_others_hold_the_maps(monkeypatch: pytest.MonkeyPa
 def test_a_run_releases_between_rounds_and_keeps_its_bits(
     run: Callable[[int], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept, released = run(5), []
+    kept = run(5)
+    released = []
     before = ProgramLimit.keep
 
     def keep(limit: ProgramLimit) -> bool:

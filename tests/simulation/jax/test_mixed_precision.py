@@ -19,7 +19,8 @@ from tests.simulation.training_digests import DATA, STREAM
 
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 LOW = replace(WORK, precision="bfloat16")
-CLIENTS, FIRST = np.arange(3), np.zeros(3, np.int64)
+CLIENTS = np.arange(3)
+FIRST = np.zeros(3, np.int64)
 
 
 def reply(model: Any, work: LocalTraining, start: np.ndarray) -> Any:
@@ -31,12 +32,12 @@ def test_it_is_near_float32_in_both_engines(engine: int) -> None:
     jax, own = pair("mclr", DATA)
     start = jax.initial(np.array([1, 2], np.uint32))[None]
     model = (jax, own)[engine]
-    whole, low = reply(model, WORK, start), reply(model, LOW, start)
+    whole = reply(model, WORK, start)
+    low = reply(model, LOW, start)
     assert low.update.dtype == np.float32 and (low.update != whole.update).any()
     scale = np.abs(whole.update).max()
-    np.testing.assert_allclose(
-        low.update, whole.update, atol=0.03 * scale
-    )  # 8 bits of mantissa: 0.4% a number
+    # 8 bits of mantissa: 0.4% a number.
+    np.testing.assert_allclose(low.update, whole.update, atol=0.03 * scale)
     np.testing.assert_allclose(low.loss, whole.loss, rtol=0.03)
 
 

@@ -18,12 +18,14 @@ from fedkin.simulation.jax.repeated_samples import RepeatedSamples
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import EVERYONE, federation, models
 
-SOME, OTHERS = np.array([0, 3, 5]), np.array([1, 3, 6])
+SOME = np.array([0, 3, 5])
+OTHERS = np.array([1, 3, 6])
 
 
 def updates(cohorts: list[np.ndarray], fresh: bool) -> list[bytes]:
     """The updates of rounds with these cohorts; ``fresh``: each by a world of its own."""
-    data, made = federation(), []
+    data = federation()
+    made = []
     model = mlp(data, hidden=4)
     world = SimulatedWorld(data, model, SGD(epochs=2, batch_size=10, lr=0.1))
     for round, cohort in enumerate(cohorts):
@@ -50,22 +52,30 @@ def test_updates_are_those_of_samples_gathered_anew(cohorts: list[np.ndarray]) -
 
 def test_rows_may_move_to_another_device_between_calls() -> None:
     """The same clients with other numbers of steps are dealt to the devices in another way."""
-    data, work = federation(), SGD(batch_size=10, lr=0.1)
-    model, index = mlp(data, hidden=4), np.zeros(3, np.int64)
+    data = federation()
+    work = SGD(batch_size=10, lr=0.1)
+    model = mlp(data, hidden=4)
+    index = np.zeros(3, np.int64)
     kept = SimulatedWorld(data, model, work)._trainer
     for round, steps in enumerate(
         ((9, 1, 1), (1, 1, 9), (1, 9, 1), (9, 1, 1), (9, 1, 1), (1, 1, 9))
     ):
-        call = TrainCall(models(model), SOME, index, work, np.array(steps), Stream(3, round))
+        call = TrainCall(
+            models=models(model),
+            clients=SOME,
+            model_index=index,
+            work=work,
+            num_steps=np.array(steps),
+            stream=Stream(3, round),
+        )
         fresh = SimulatedWorld(data, model, work)._trainer
         assert kept.train(call).update.tobytes() == fresh.train(call).update.tobytes()
 
 
 def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr(
-        trainer, "has_room", lambda *_: False
-    )  # as on a processor, wherever this runs
+    # As on a processor, wherever this runs.
+    monkeypatch.setattr(trainer, "has_room", lambda *_: False)
     stack = trainer.stack_plans
     monkeypatch.setattr(
         trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans)
@@ -84,7 +94,8 @@ def call(
 
 def test_nothing_is_kept_of_cohorts_that_change() -> None:
     kept = RepeatedSamples()
-    one, other = np.ones((1, 4, 2), np.float32), np.zeros((1, 4, 2), np.float32)
+    one = np.ones((1, 4, 2), np.float32)
+    other = np.zeros((1, 4, 2), np.float32)
     for clients, samples in ((SOME, one), (OTHERS, other), (SOME, one)):
         repeated, used = call(kept, clients, samples)
         assert not repeated and used is samples
@@ -97,7 +108,8 @@ def test_nothing_is_kept_of_cohorts_that_change() -> None:
 
 def test_calls_of_two_threads_do_not_mix_their_samples() -> None:
     """Between the two steps of a call comes a whole call of other clients."""
-    kept, mesh = RepeatedSamples(), mesh_of(local_devices(1))
+    kept = RepeatedSamples()
+    mesh = mesh_of(local_devices(1))
     samples = {"some": np.ones((1, 4, 2), np.float32), "others": np.zeros((1, 4, 2), np.float32)}
     call(kept, SOME, samples["some"])
     second = kept.begin([SOME])
@@ -111,11 +123,15 @@ def test_calls_of_two_threads_do_not_mix_their_samples() -> None:
 
 
 def test_calls_of_other_clients_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on several threads: while one call gathers its samples, two of other clients come and go."""
+    """As on several threads: while one call gathers its samples,
+    two of other clients come and go."""
     monkeypatch.setattr(trainer, "has_room", lambda *_: False)
-    data, work = federation(), SGD(batch_size=10, lr=0.1)
-    model, stack = mlp(data, hidden=4), trainer.stack_plans
-    world, first = SimulatedWorld(data, model, work), np.zeros(3, np.int64)
+    data = federation()
+    work = SGD(batch_size=10, lr=0.1)
+    model = mlp(data, hidden=4)
+    stack = trainer.stack_plans
+    world = SimulatedWorld(data, model, work)
+    first = np.zeros(3, np.int64)
 
     def update(used: SimulatedWorld, clients: np.ndarray, round: int) -> bytes:
         return train(

@@ -4,6 +4,7 @@ the way on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,8 +33,12 @@ class Ray:
     def __init__(
         self, computed: Callable[..., Any], resources: dict[str, float] | None = None
     ) -> None:
-        self.exceptions, self.computed, self.options, self.started = exceptions, computed, {}, 0
-        self.resources, self.machines = resources or {"CPU": 2}, 1
+        self.exceptions = exceptions
+        self.computed = computed
+        self.options = {}
+        self.started = 0
+        self.resources = resources or {"CPU": 2}
+        self.machines = 1
         self.cores: Sequence[float] = ()  # of the machines; by default alike
         self.digest: str | None = None  # of the packed data that actors have opened
 
@@ -78,7 +83,13 @@ def pool(ray: Ray, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) 
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: ray)
     data = fk.data.synthetic(clients=4, samples=5)
     data = data if folder is None else fk.data.pack(data, folder)
-    made = ActorPool(lambda: Cluster("ray", None), data, fk.models.mclr(data), np.arange(4), None)
+    made = ActorPool(
+        cluster=lambda: Cluster("ray", None),
+        data=data,
+        model=fk.models.mclr(data),
+        ids=np.arange(4),
+        clients_per_batch=None,
+    )
     made.deal(np.arange(4), np.ones(4, np.int64))
     return made
 
@@ -94,7 +105,10 @@ def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
-    words = r"5 actors of Ray in a row have failed.*ran out of memory: take fewer actors \(run\.actors\)"
+    words = (
+        r"5 actors of Ray in a row have failed.*ran out of memory: "
+        r"take fewer actors \(run\.actors\)"
+    )
     with pytest.raises(WorkerError, match=words):
         pool(ray, monkeypatch).compute("trainer.train", (), [(), ()])
     assert ray.started == 2 * (1 + 5)
@@ -172,7 +186,8 @@ def test_actors_that_find_no_room_are_named(
 ) -> None:
     """Two actors of ten cores each: one machine has sixteen, and the other four."""
     ray = Ray(lambda *_: 1, {"CPU": 20})
-    ray.machines, ray.cores = 2, (16, 4)
+    ray.machines = 2
+    ray.cores = (16, 4)
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: ray)
     Cluster("ray", None)
     assert "room for 1 of 2 actors of 10 cores each" in caplog.text
@@ -193,17 +208,26 @@ def test_actors_that_sum_send_sums_and_the_same_means(
 ) -> None:
     """Nine clients of other sizes, of which some drop out, train two models on three actors."""
     data = fk.data.synthetic(clients=9, samples=6, seed=1)
-    model, work = fk.models.mclr(data), fk.SGD(epochs=1, batch_size=4, lr=0.1)
-    actor, sent = _Actor((data, model, np.arange(9), None, 1)), []
+    model = fk.models.mclr(data)
+    work = fk.SGD(epochs=1, batch_size=4, lr=0.1)
+    actor = _Actor((data, model, np.arange(9), None, 1))
+    sent = []
 
     def compute(*call: Any) -> Any:
         sent.append((call[0], actor.compute(*call)))
         return sent[-1][1]
 
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(compute))
-    options: dict[str, Any] = {"population": Population(dropout=0.3), "compiled": compiled}
-    plain = SimulatedWorld(data, model, work, **options)
-    spread = SimulatedWorld(data, model, work, engine="ray", actors=3, sum_by_actor=True, **options)
+    make_world = partial(
+        SimulatedWorld,
+        data,
+        model,
+        work,
+        population=Population(dropout=0.3),
+        compiled=compiled,
+    )
+    plain = make_world()
+    spread = make_world(engine="ray", actors=3, sum_by_actor=True)
     models = np.stack([plain.initial(Stream(seed)) for seed in (1, 2)])
     task = Train(models, work, np.arange(9) % 2, reduce=True)
     expected, reply = (world.run(task, np.arange(9), Stream(3, 1)) for world in (plain, spread))
@@ -223,7 +247,8 @@ def test_actors_that_sum_send_sums_and_the_same_means(
 
 def test_rows_that_are_wanted_one_by_one_are_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     data = fk.data.synthetic(clients=4, samples=5)
-    model, work = fk.models.mclr(data), fk.SGD(epochs=1)
+    model = fk.models.mclr(data)
+    work = fk.SGD(epochs=1)
     actor = _Actor((data, model, np.arange(4), None, 1))
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(actor.compute))
     plain = SimulatedWorld(data, model, work)

@@ -16,7 +16,8 @@ class Recurrent(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.cells = nn.Embedding(20, 8), nn.LSTM(8, 16, 2, batch_first=True)
+        self.embed = nn.Embedding(20, 8)
+        self.cells = nn.LSTM(8, 16, 2, batch_first=True)
         self.head = nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -28,7 +29,8 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.heads = nn.LayerNorm(8), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm = nn.LayerNorm(8)
+        self.heads = nn.MultiheadAttention(8, 2, batch_first=True)
         self.head = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,11 +44,10 @@ class Residual(nn.Module):
 
     def __init__(self, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
-        self.first, self.norm = nn.Conv2d(1, 8, 3, padding=1), norm(8)
-        self.down, self.short = (
-            nn.Conv2d(8, 16, 3, stride=2, padding=1),
-            nn.Conv2d(8, 16, 1, stride=2),
-        )
+        self.first = nn.Conv2d(1, 8, 3, padding=1)
+        self.norm = norm(8)
+        self.down = nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.short = nn.Conv2d(8, 16, 1, stride=2)
         self.head = nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,7 +62,8 @@ class TwiceTheSame(nn.Module):
         super().__init__()
         # A last batch may have two samples: where they are nearly equal, a small eps makes the
         # gradient explode.
-        self.one, self.norm = nn.Linear(64, 64), nn.BatchNorm1d(64, eps=0.1)
+        self.one = nn.Linear(64, 64)
+        self.norm = nn.BatchNorm1d(64, eps=0.1)
         self.other = nn.Linear(64, 64)
         self.other.weight = self.one.weight
         self.head = nn.Linear(64, 3)
@@ -80,7 +82,8 @@ class Frozen(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.head = nn.Linear(64, 16).requires_grad_(False), nn.Linear(16, 3)
+        self.first = nn.Linear(64, 16).requires_grad_(False)
+        self.head = nn.Linear(16, 3)
         self.register_buffer("order", torch.arange(63, -1, -1))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,27 +92,30 @@ class Frozen(nn.Module):
 
 def cnn() -> nn.Module:
     """Two convolutions, one pooled."""
-    layers = [
+    return nn.Sequential(
+        IMAGE,
         nn.Conv2d(1, 8, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Conv2d(8, 16, 3),
         nn.ReLU(),
-    ]
-    return nn.Sequential(IMAGE, *layers, nn.Flatten(), nn.Linear(64, 3))
+        nn.Flatten(),
+        nn.Linear(64, 3),
+    )
 
 
 def other_layers() -> nn.Module:
     """Convolutions of other kinds, means and other rectifiers."""
-    layers = [
+    return nn.Sequential(
+        IMAGE,
         nn.Conv2d(1, 4, 3),
         nn.Conv2d(4, 4, 3, groups=4, padding=1),
         nn.SiLU(),
         nn.AvgPool2d(2),
         nn.PReLU(),
-    ]
-    return nn.Sequential(
-        IMAGE, *layers, nn.InstanceNorm2d(4, affine=True), nn.Flatten(), nn.Linear(36, 3)
+        nn.InstanceNorm2d(4, affine=True),
+        nn.Flatten(),
+        nn.Linear(36, 3),
     )
 
 
@@ -190,7 +196,9 @@ class Hooked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.head = nn.Linear(64, 3)
-        self.head.register_forward_hook(lambda layer, inputs, output: 2 * output)  # type: ignore[operator]
+        self.head.register_forward_hook(
+            lambda layer, inputs, output: 2 * output  # type: ignore[operator]
+        )
         self.head.weight.register_hook(lambda gradient: gradient / 2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -202,7 +210,8 @@ class BackwardHook(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.head = nn.Linear(64, 16), nn.Linear(16, 3)
+        self.first = nn.Linear(64, 16)
+        self.head = nn.Linear(16, 3)
         self.head.register_full_backward_hook(lambda layer, inputs, outputs: (inputs[0] * 2,))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -47,7 +47,9 @@ def federation(words: bool = False) -> FederatedData:
         else chance.normal(size=(28, 64)).astype(np.float32)
     )
     own = Ragged.of(np.split(np.arange(28), [10, 21]))
-    return FederatedData("three", x, chance.integers(0, 3, 28), 3, own, own)
+    return FederatedData(
+        name="three", x=x, y=chance.integers(0, 3, 28), classes=3, train=own, test=own
+    )
 
 
 def both(kind: str) -> list[Any]:
@@ -67,7 +69,15 @@ def test_it_computes_what_pytorch_does(kind: str) -> None:
         start = np.stack([model.initial(np.array([1, k], np.uint32)) for k in range(2)])
         steps = 2 * -(-data.train.sizes // 4)
         done = trainer.train(
-            TrainCall(start, THREE, THREE % 2, WORK, steps, Stream(0, 1), gradient=True),
+            TrainCall(
+                models=start,
+                clients=THREE,
+                model_index=THREE % 2,
+                work=WORK,
+                num_steps=steps,
+                stream=Stream(0, 1),
+                gradient=True,
+            ),
         )
         updated = (start[THREE % 2] + np.asarray(done.update)).astype(np.float32)
         scores = scorer.scores(updated[0], THREE, "test")
@@ -84,18 +94,35 @@ def test_running_statistics_move_and_frozen_layers_do_not() -> None:
     for model, name, moves in ((normal, "norm.running_var", True), (frozen, "first.weight", False)):
         _, trainer = worker_factory(model, THREE, 1, None)(federation())
         start = model.initial(np.array([1, 2], np.uint32))[None]
-        done = trainer.train(TrainCall(start, THREE, 0 * THREE, WORK, np.full(3, 2), Stream(0, 1)))
+        done = trainer.train(
+            TrainCall(
+                models=start,
+                clients=THREE,
+                model_index=0 * THREE,
+                work=WORK,
+                num_steps=np.full(3, 2),
+                stream=Stream(0, 1),
+            )
+        )
         assert bool(np.asarray(done.update)[:, model.spec.slices[name]].any()) == moves
 
 
 def test_dropout_is_drawn_from_the_run_s_seed() -> None:
-    data, model = federation(), fk.torch_model(MODULES["dropout"], engine="jax")
+    data = federation()
+    model = fk.torch_model(MODULES["dropout"], engine="jax")
     _, trainer = worker_factory(model, THREE, 1, None)(data)
     start = model.initial(np.array([1, 2], np.uint32))[None]
     one, again, other = (
         np.asarray(
             trainer.train(
-                TrainCall(start, THREE, 0 * THREE, WORK, np.full(3, 4), Stream(seed, 1)),
+                TrainCall(
+                    models=start,
+                    clients=THREE,
+                    model_index=0 * THREE,
+                    work=WORK,
+                    num_steps=np.full(3, 4),
+                    stream=Stream(seed, 1),
+                ),
             ).update
         )
         for seed in (0, 0, 1)
@@ -220,5 +247,6 @@ def test_engines_by_name_and_an_extra_that_is_missing(monkeypatch: pytest.Monkey
     environment.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[torchax\]'"):
         check_samples(fk.torch_model(MODULES["linear"], engine="jax"), federation())
-    assert fk.torch_model(MODULES["linear"], engine="auto").in_jax(federation()) is None  # type: ignore[attr-defined]
+    model = fk.torch_model(MODULES["linear"], engine="auto")
+    assert model.in_jax(federation()) is None  # type: ignore[attr-defined]
     environment.cache_clear()

@@ -36,7 +36,8 @@ class Pairs(Dataset[Any]):
 
 
 def test_data_sets_and_loaders_of_them_give_the_same() -> None:
-    whole, rest = samples(6), samples(4)
+    whole = samples(6)
+    rest = samples(4)
     for wrap in (lambda data: data, lambda data: DataLoader(data, batch_size=3, shuffle=True)):
         data = client_data(wrap(whole), wrap(rest), 3)
         np.testing.assert_array_equal(

@@ -38,9 +38,8 @@ STREAM = Stream(3, 2, "run").child("train")
 ZEROS = np.zeros(len(EVERYONE), np.int64)
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
 BIG = EVERYONE[-1:]  # 130 samples
-torch_model_of_anything: Any = inspect.unwrap(
-    torch_model
-)  # past the run-time type check, as users have it
+# Past the run-time type check, as users have it.
+torch_model_of_anything: Any = inspect.unwrap(torch_model)
 
 
 def with_dropout() -> nn.Module:
@@ -106,7 +105,9 @@ def test_shared_weights_stand_there_once() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+            self.first = nn.Linear(6, 6)
+            self.second = nn.Linear(6, 6)
+            self.head = nn.Linear(6, 3)
             self.second.weight = self.first.weight
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -123,7 +124,8 @@ def test_what_is_frozen_stays() -> None:
     module[1].weight.requires_grad = False  # type: ignore[index]
     model = torch_model(module)
     frozen = model.spec.slices["1.weight"]
-    world, start = SimulatedWorld(DATA, model, WORK), model.initial(WORDS)[None]
+    world = SimulatedWorld(DATA, model, WORK)
+    start = model.initial(WORDS)[None]
     for found in (
         trained(model, BIG).update[0],
         trained(model, BIG, replace(WORK, optimizer="adam", mu=1.0)).update[0],
@@ -151,9 +153,8 @@ def test_a_module_is_the_start_of_every_run_and_stays_as_it_is() -> None:
     assert all(torch.equal(before[name], entry) for name, entry in module.state_dict().items())
     with torch.no_grad():
         module[1].weight += 1  # type: ignore[index]
-    np.testing.assert_array_equal(
-        model.initial(WORDS), start
-    )  # what the user does to it later is her own business
+    # What the user does to it later is her own business.
+    np.testing.assert_array_equal(model.initial(WORDS), start)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +205,10 @@ def test_digests() -> None:
 def test_dropout_repeats_and_belongs_to_the_client() -> None:
     """One batch holds everything, so the order of samples cannot be what makes two rounds, or two
     clients, differ."""
-    model, work = torch_model(with_dropout), LocalTraining(batch_size=200, lr=0.1)
-    world, start = SimulatedWorld(DATA, model, work), model.initial(WORDS)[None]
+    model = torch_model(with_dropout)
+    work = LocalTraining(batch_size=200, lr=0.1)
+    world = SimulatedWorld(DATA, model, work)
+    start = model.initial(WORDS)[None]
 
     def update(round: int) -> np.ndarray:
         return train(world, start, EVERYONE, ZEROS, stream=Stream(0, round, "train")).update
@@ -226,7 +229,8 @@ def test_running_statistics_are_moved_by_samples_only() -> None:
     network = model.network(start)
     x, _ = samples(DATA, BIG[0])
     hidden = network[0](torch.from_numpy(x)).detach()  # type: ignore[index]
-    mean, variance = 0.1 * hidden.mean(dim=0), 0.9 + 0.1 * hidden.var(dim=0)
+    mean = 0.1 * hidden.mean(dim=0)
+    variance = 0.9 + 0.1 * hidden.var(dim=0)
     for work in (
         LocalTraining(batch_size=200),
         LocalTraining(batch_size=200, lr=3.0, mu=5.0, momentum=0.9),
@@ -278,21 +282,19 @@ def test_company_changes_no_bit() -> None:
     """Neither training nor scores, however many clients, threads of others or models are in the
     call."""
     model = torch_model(with_dropout)
-    world, start = (
-        SimulatedWorld(DATA, model, WORK),
-        np.stack([model.initial(WORDS + np.uint32(k)) for k in range(3)]),
-    )
+    world = SimulatedWorld(DATA, model, WORK)
+    start = np.stack([model.initial(WORDS + np.uint32(k)) for k in range(3)])
     model_index = EVERYONE % 3
     together = train(world, start, EVERYONE, model_index, gradient=True, stream=STREAM)
-    scores, losses = (
-        evaluate(world, start, EVERYONE, model_index),
-        world.run(Losses(start), EVERYONE).losses,
-    )
+    scores = evaluate(world, start, EVERYONE, model_index)
+    losses = world.run(Losses(start), EVERYONE).losses
     for c in EVERYONE[::-1]:
-        one, own = np.array([c]), model_index[c : c + 1] * 0
+        one = np.array([c])
+        own = model_index[c : c + 1] * 0
         alone = train(world, start[model_index[c]][None], one, own, gradient=True, stream=STREAM)
         np.testing.assert_array_equal(alone.update[0], together.update[c])
-        np.testing.assert_array_equal(alone.gradient[0], together.gradient[c])  # type: ignore[index]
+        assert alone.gradient is not None and together.gradient is not None
+        np.testing.assert_array_equal(alone.gradient[0], together.gradient[c])
         assert alone.loss[0] == together.loss[c]
         assert evaluate(world, start[model_index[c]][None], one, own).loss[0] == scores.loss[c]
         np.testing.assert_array_equal(world.run(Losses(start), one).losses[0], losses[c])
@@ -301,7 +303,8 @@ def test_company_changes_no_bit() -> None:
 def test_the_state_of_pytorch_is_left_as_found() -> None:
     model = torch_model(with_dropout, threads=1)
     torch.manual_seed(5)
-    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    before = torch.get_rng_state()
+    threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         world = SimulatedWorld(DATA, torch_model(with_dropout), WORK)
@@ -357,15 +360,19 @@ def test_word_numbers_reach_an_embedding_as_integers() -> None:
     class Words(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.words, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+            self.words = nn.Embedding(9, 4)
+            self.head = nn.Linear(4, 2)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.head(self.words(x).mean(dim=1))
 
     rng = np.random.default_rng(0)
-    x, y = rng.integers(0, 9, (40, 5)).astype(np.int32), rng.integers(0, 2, 40)
+    x = rng.integers(0, 9, (40, 5)).astype(np.int32)
+    y = rng.integers(0, 2, 40)
     rows = Ragged.of([np.arange(20), np.arange(20, 40)])
-    data = FederatedData("text", x, y, 2, rows, rows, vocabulary=tuple("abcdefghi"))
+    data = FederatedData(
+        name="text", x=x, y=y, classes=2, train=rows, test=rows, vocabulary=tuple("abcdefghi")
+    )
     got = trained(torch_model(Words), np.arange(2), data=data)
     assert got.arrived.all() and got.update.any(axis=1).all()
 
@@ -374,15 +381,22 @@ def test_images_come_as_they_lie_in_the_data() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.conv, self.head = nn.Conv2d(1, 4, 3), nn.Linear(4 * 36, 2)
+            self.conv = nn.Conv2d(1, 4, 3)
+            self.head = nn.Linear(4 * 36, 2)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             assert x.shape[1:] == (8, 8, 1) and x.dtype == torch.float32
             return self.head(self.conv(x.permute(0, 3, 1, 2)).relu().flatten(1))
 
     rng = np.random.default_rng(0)
-    x, y, rows = rng.random((30, 8, 8, 1)), rng.integers(0, 2, 30), Ragged.of([np.arange(30)])
-    got = trained(torch_model(Net), np.arange(1), data=FederatedData("images", x, y, 2, rows, rows))
+    x = rng.random((30, 8, 8, 1))
+    y = rng.integers(0, 2, 30)
+    rows = Ragged.of([np.arange(30)])
+    got = trained(
+        torch_model(Net),
+        np.arange(1),
+        data=FederatedData(name="images", x=x, y=y, classes=2, train=rows, test=rows),
+    )
     assert got.arrived.all()
 
 
@@ -483,7 +497,8 @@ def test_a_last_layer_that_is_not_last_is_no_head() -> None:
     class Reversed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.head, self.body = nn.Linear(8, 3), nn.Linear(6, 8)
+            self.head = nn.Linear(8, 3)
+            self.body = nn.Linear(6, 8)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.head(self.body(x).relu())

@@ -50,7 +50,14 @@ def trained(
     start = model.initial(np.array([1, 2], np.uint32))[None]
     steps = work.count * -(-DATA.train.sizes // work.batch_size)
     given = option(np.repeat(start, 3, axis=0))
-    call = TrainCall(start, THREE, 0 * THREE, work, steps, Stream(0, 1))
+    call = TrainCall(
+        models=start,
+        clients=THREE,
+        model_index=0 * THREE,
+        work=work,
+        num_steps=steps,
+        stream=Stream(0, 1),
+    )
     name = "mixed" if isinstance(given, MixedModel) else "envelope"
     return start, trainer.train(replace(call, **{name: given})), model
 

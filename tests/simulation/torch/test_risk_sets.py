@@ -21,7 +21,8 @@ from fedkin.measures.cox_loss import cox_loss
 from fedkin.models.cox import ABSENT
 from fedkin.simulation.workers import worker_factory
 
-FEATURES, PATIENTS = 3, 8
+FEATURES = 3
+PATIENTS = 8
 ONE = np.zeros(1, np.int64)
 
 
@@ -53,7 +54,7 @@ def federation(ties: Any) -> FederatedData:
     """One client whose samples are its whole risk sets."""
     samples, y = risk_sets(*patients(), PATIENTS, 1, np.random.default_rng(0), "client 0", ties)
     own = Ragged.of([np.arange(len(y))])
-    return FederatedData("survival", samples, y, PATIENTS, own, own)
+    return FederatedData(name="survival", x=samples, y=y, classes=PATIENTS, train=own, test=own)
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
@@ -78,12 +79,12 @@ def test_engines_agree_on_the_cox_loss(ties: Any) -> None:
         work = LocalTraining(epochs=1, batch_size=len(data.y), lr=0.1)
         done = trainer.train(
             TrainCall(
-                vector[None],
-                ONE,
-                ONE,
-                work,
-                np.ones(1, np.int64),
-                Stream(0, 1),
+                models=vector[None],
+                clients=ONE,
+                model_index=ONE,
+                work=work,
+                num_steps=np.ones(1, np.int64),
+                stream=Stream(0, 1),
                 gradient=True,
             )
         )

@@ -44,11 +44,15 @@ LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 def federation() -> FederatedData:
     """Twelve clients with two features: six of them have the labels the other way round."""
     rng = np.random.default_rng(0)
-    x, true_clusters = rng.normal(size=(12 * 20, 2)).astype(np.float32), np.arange(12) % 2
+    x = rng.normal(size=(12 * 20, 2)).astype(np.float32)
+    true_clusters = np.arange(12) % 2
     y = (x[:, 0] > 0).astype(np.int64) ^ np.repeat(true_clusters, 20)
     rows = np.arange(len(x)).reshape(12, 20)
-    train, test = Ragged.of([row[:15] for row in rows]), Ragged.of([row[15:] for row in rows])
-    return FederatedData("tiny", x, y, 2, train, test, true_clusters)
+    train = Ragged.of([row[:15] for row in rows])
+    test = Ragged.of([row[15:] for row in rows])
+    return FederatedData(
+        name="tiny", x=x, y=y, classes=2, train=train, test=test, true_clusters=true_clusters
+    )
 
 
 DATA = federation()
@@ -72,7 +76,8 @@ def test_a_module_is_simulated_as_it_is() -> None:
     torch.manual_seed(3)
     module = network()
     run = go(module, rounds=8, against=[fk.FedAvg()])
-    ours, theirs = run.summary(), run.against["fedavg"].summary()
+    ours = run.summary()
+    theirs = run.against["fedavg"].summary()
     assert ours["best_accuracy"] > 0.8 > theirs["best_accuracy"] and ours["ari"] == 1
     assert run.config.model == DESCRIBED
     assert run.models.shape == (2, 42)
@@ -318,12 +323,22 @@ from fedkin import SGD, SimulatedWorld, Stream, torch_model
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
+
 rows = Ragged.of([np.arange(9)])
 data = FederatedData("nine", np.ones((9, 2), np.float32), np.zeros(9, np.int64), 2, rows, rows)
 world = SimulatedWorld(data, torch_model(lambda: nn.Linear(2, 2)), SGD(epochs=2))
 start, one = world.initial(Stream(0))[None], np.zeros(1, np.int64)
-assert train(world, start, one, one, stream=Stream(0)).arrived.all() and evaluate(world, start, one, one).examples == 9
-print([name for name in ("jax", "equinox", "optax", "torch._dynamo", "torch._inductor") if name in sys.modules])
+assert (
+    train(world, start, one, one, stream=Stream(0)).arrived.all()
+    and evaluate(world, start, one, one).examples == 9
+)
+print(
+    [
+        name
+        for name in ("jax", "equinox", "optax", "torch._dynamo", "torch._inductor")
+        if name in sys.modules
+    ]
+)
 """
     assert fresh(code) == "[]"
 

@@ -59,7 +59,8 @@ def assert_same_training(name: str, **asked: Any) -> None:
     start = models(two[0].model)  # type: ignore[arg-type]
     expected, got = (train(world, start, EVERYONE, WHICH, stream=STREAM, **asked) for world in two)
     for field in ("update", "loss", "first_loss", "weight", "gradient"):
-        there, here = getattr(expected, field), getattr(got, field)
+        there = getattr(expected, field)
+        here = getattr(got, field)
         assert (there is None) == (here is None)
         if here is not None:
             np.testing.assert_allclose(here, there, **CLOSE, err_msg=field)
@@ -89,7 +90,8 @@ def test_detectors(name: str, work: str) -> None:
     """Several rows of a client; those without a positive sample too."""
     two = worlds(name)
     start = models(two[0].model, 3)  # type: ignore[arg-type]
-    clients, model_index = np.repeat(EVERYONE, 3), np.tile(np.arange(3), len(EVERYONE))
+    clients = np.repeat(EVERYONE, 3)
+    model_index = np.tile(np.arange(3), len(EVERYONE))
     own = replace(WORK[work], positive=model_index)
     expected, got = (
         train(world, start, clients, model_index, work=own, stream=STREAM) for world in two
@@ -130,9 +132,8 @@ def test_detectors_are_scored(split: str) -> None:
     )
     expected, got = (evaluate(world, start, EVERYONE, model_index, split=split) for world in two)
     np.testing.assert_array_equal(got.correct, expected.correct)
-    np.testing.assert_allclose(
-        got.loss, expected.loss, **CLOSE
-    )  # infinite where the class has no detector
+    # Infinite where the class has no detector.
+    np.testing.assert_allclose(got.loss, expected.loss, **CLOSE)
     third = np.arange(len(EVERYONE)) % 3
     expected, got = (
         world.run(Detections(start, WHICH, third, split=split), EVERYONE).counts for world in two
@@ -153,7 +154,8 @@ def test_a_client_chooses_its_model() -> None:
 def test_the_same_clients_drop_out_and_straggle() -> None:
     """Who fails is the world's own business, whoever computes."""
     two = worlds("mclr", population=Population(dropout=0.3, stragglers=0.5))
-    start, seen = models(two[0].model), []  # type: ignore[arg-type]
+    start = models(two[0].model)
+    seen = []
     for partial in (False, True):
         work = replace(SGD, epochs=6, partial=partial)
         expected, got = (
@@ -184,7 +186,8 @@ def both(name: str) -> tuple[SimulatedWorld, SimulatedWorld]:
         (numpy_detectors.linear(), (6, 1)) if there.spec.detects else (mclr(there.data), (6, 6))
     )
     if conformance.CASES[name].hidden:
-        jax, widths = mlp(there.data, conformance.HIDDEN), (6, conformance.HIDDEN, 6)
+        jax = mlp(there.data, conformance.HIDDEN)
+        widths = (6, conformance.HIDDEN, 6)
     return there, SimulatedWorld(there.data, of_jax(jax, widths), there.work)
 
 

@@ -1,0 +1,52 @@
+"""A paper and its tables: what the catalogue lists, and the page and the command line show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from papers.causes import Evidence, explained
+from papers.reproduction_marks import ComparedNumber, Results
+from papers.result_store import Job
+
+Comparison = Callable[[Results], list[ComparedNumber]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or a figure of a paper. ``without_recipe``: how many of its numbers no run here can
+    reproduce, by the reason. ``same_runs``: the table whose runs it reads, where it has none of its
+    own."""
+
+    name: str
+    title: str
+    statistic: str
+    rule: str
+    jobs: tuple[Job, ...]
+    compare: Comparison
+    section: Callable[[Results], str] | None = None
+    also: tuple[str, ...] = ()
+    without_recipe: Mapping[str, int] = field(default_factory=dict)
+    same_runs: str = ""
+    evidence: Evidence = field(default_factory=Evidence)
+
+    def numbers(self, results: Results) -> list[ComparedNumber]:
+        """The published numbers beside ours; those that differ with their cause."""
+        return explained(self.compare(results), self.evidence)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper, or a subject: its store (``name``.jsonl), its part of the page, and its tables in
+    their order there."""
+
+    name: str
+    heading: str
+    tables: tuple[Table, ...]
+    about: str = ""
+    draw: Callable[[Results, Path], None] | None = None
+
+    def jobs(self) -> list[Job]:
+        """The jobs of all its tables, each once."""
+        return [job for table in self.tables if not table.same_runs for job in table.jobs]
