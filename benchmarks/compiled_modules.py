@@ -64,9 +64,8 @@ class Attention(nn.Module):
         return self.head((x + self.heads(y, y, y, need_weights=False)[0]).mean(1))
 
 
-MODULES: dict[
-    str, tuple[Callable[[], nn.Module], str | None, str]
-] = {  # module, our own model, aim
+# Module, our own model, aim.
+MODULES: dict[str, tuple[Callable[[], nn.Module], str | None, str]] = {
     "linear 784-10": (lambda: network("784-10"), "mclr", "0.3"),
     "MLP 784-128-10": (lambda: network("784-128-10"), "mlp", "0.6"),
     "CNN, two convolutions": (lambda: network("CNN"), "cnn", "1.0"),

@@ -118,7 +118,7 @@ def main() -> None:
         print("{}: train {} s, evaluate {} s, {} of a process a message".format(*row), flush=True)
     print(
         f"the workers answered in {np.median(own):.2f} s (median), {np.quantile(own, 0.95):.2f} s "
-        f"(95%)"
+        "(95%)"
     )
     if options.write:
         put(

@@ -19,9 +19,8 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods import FedAvg
 from fedkin.models import MODELS
 
-NETWORKS: dict[
-    str, tuple[str, dict, int, int]
-] = {  # model, its options, side of the images, epochs
+# Model, its options, side of the images, epochs.
+NETWORKS: dict[str, tuple[str, dict, int, int]] = {
     "MCLR": ("mclr", {}, 28, 20),
     "MLP of 128": ("mlp", {"hidden": 128}, 28, 20),
     "MLP of 1280, 640, 120": ("mlp", {"hidden": (1280, 640, 120)}, 28, 6),

@@ -142,8 +142,8 @@ def run_missing(
             left = run_queue.queue(RESULTS, jobs, seeds)
             time = sum(run.seconds for run in left) / 3600
             print(
-                f"{len(runs) - len(left)} runs made; {len(left)} left, about {time:.1f} hours of "
-                f"a core",
+                f"{len(runs) - len(left)} runs made; {len(left)} left, about {time:.1f} hours of a "
+                "core",
                 file=sys.stderr,
             )
             longer = sorted(

@@ -42,12 +42,12 @@ LEAST_COPIES = 2  # equal numbers of two rows, to be one measurement: one may be
 SHOWN = (Cause.CODE, Cause.DATA, Cause.AUTHORS)  # by a run
 MEANINGS = {
     Cause.CODE: (
-        "a variant with what the authors' code does, and their text does not say, "
-        "gives the paper's number"
+        "a variant with what the authors' code does, and their text does not say, gives the "
+        "paper's number"
     ),
     Cause.DATA: (
-        "another reading of how the authors' data were made, which are not published, "
-        "gives the paper's number"
+        "another reading of how the authors' data were made, which are not published, gives the "
+        "paper's number"
     ),
     Cause.AUTHORS: (
         "the authors' own code, run again, gives our number and not the paper's; what it gave is "
@@ -234,8 +234,8 @@ def _by_copy(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
         same = [kind for kind in _shifts(column, name) if _is_copy(column, name, other, kind)]
         if shift in same and len(same) >= LEAST_COPIES and other != name:
             return (
-                f"{other}: {column[f'{other}: {shift}'].value:.1f}; "
-                f"the same under {' and '.join(same)}"
+                f"{other}: {column[f'{other}: {shift}'].value:.1f}; the same under "
+                f"{' and '.join(same)}"
             )
     return ""
 

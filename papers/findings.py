@@ -120,8 +120,8 @@ def _elsewhere(results: Results) -> str:
     if any(NOT_RUN in text for text in words):
         return ""
     return (
-        f" IFCA less FlexCFL in the table's other counted rows: "
-        f"{', '.join(words[:-1])} and {words[-1]} points."
+        f" IFCA less FlexCFL in the table's other counted rows: {', '.join(words[:-1])} and "
+        f"{words[-1]} points."
     )
 
 
@@ -240,14 +240,11 @@ def a_fifth_is_missed(results: Stores) -> str:
     if isnan(sum(best) + recall) or not 75 <= seen[0] <= 85 < min(seen[1], recall):
         return ""
     return (
-        f"**FlexCFL's test of a shift, blind to labels, misses a fifth of the swaps**: it detects "
-        f"{seen[0]:.0f}% on "
-        f"MNIST-MCLR, a test that compares labels class by class {seen[1]:.0f}%. Most clients "
-        f"that it overlooks are "
-        f"detected with a later swap (recall at the end {recall:.0f}%). The best round has "
-        f"{best[0]:.1f}% and "
-        f"{best[1]:.1f}%; the paper prints 95.1 for the first; its code, run again for 124 "
-        f"rounds, gave 92.1. "
+        "**FlexCFL's test of a shift, blind to labels, misses a fifth of the swaps**: it detects "
+        f"{seen[0]:.0f}% on MNIST-MCLR, a test that compares labels class by class {seen[1]:.0f}%. "
+        "Most clients that it overlooks are detected with a later swap (recall at the end "
+        f"{recall:.0f}%). The best round has {best[0]:.1f}% and {best[1]:.1f}%; the paper prints "
+        "95.1 for the first; its code, run again for 124 rounds, gave 92.1. "
         '`fedkin reproduce flexcfl-table4 --rows "MNIST-MCLR: swap all" --stored`'
     )
 
@@ -306,10 +303,9 @@ def femnist_has_three_labels(results: Stores) -> str:
         return ""
     return (
         "**The FEMNIST of FedGroup and FlexCFL has three labels a client**, where FedSim's text "
-        "says five: in the log "
-        f"of a run that FlexCFL's authors published none of {len(labels_of_client)} clients "
-        f"gives away more than {max(map(len, labels_of_client.values()))} labels of its own. "
-        f"With three, FedGroup's six "
+        "says five: in the log of a run that FlexCFL's authors published none of "
+        f"{len(labels_of_client)} clients gives away more than "
+        f"{max(map(len, labels_of_client.values()))} labels of its own. With three, FedGroup's six "
         f"methods are {three:.1f} points from the paper in the mean, with five {five:.1f}. "
         '`fedkin reproduce fedgroup-table3 --rows "FEMNIST-MCLR, shared images" '
         '--rows "FEMNIST-MCLR, shared images, five labels" --stored`'

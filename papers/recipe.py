@@ -113,8 +113,8 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
 def published(folder: str, file: str) -> FederatedData:
     """A federation as its authors published it, from a folder of FEDKIN_DATA."""
     help = (
-        f"The authors' file as npz: see help(fedkin.data.load); "
-        f"set FEDKIN_DATA to the folder that has {folder}/ in it"
+        "The authors' file as npz: see help(fedkin.data.load); set FEDKIN_DATA to the folder that "
+        f"has {folder}/ in it"
     )
     return own_file(fetch(Source(file, {file: None}, folders=(folder,), help=help)) / file)
 

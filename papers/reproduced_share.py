@@ -163,8 +163,8 @@ def not_cpu_sized(results: Mapping[str, Results]) -> str:
     words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
     once = sum(number.seeds == 1 for number in numbers)
     return (
-        f" Besides, {len(numbers)} that are not CPU-sized were run, "
-        f"{once} of them from a single seed: {words}."
+        f" Besides, {len(numbers)} that are not CPU-sized were run, {once} of them from a single "
+        f"seed: {words}."
     )
 
 
@@ -272,8 +272,8 @@ def duration(results: Mapping[str, Results]) -> str:
     (name, row), seconds = max(times.items(), key=lambda item: median(item[1]))
     return (
         f"Of the runs behind these numbers those of {name}, {row}, took longest: "
-        f"{median(seconds):.0f} seconds in the "
-        f"median and at most {max(seconds):.0f}, on a core each and beside other work."
+        f"{median(seconds):.0f} seconds in the median and at most {max(seconds):.0f}, on a core "
+        "each and beside other work."
     )
 
 

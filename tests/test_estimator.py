@@ -20,9 +20,8 @@ from fedkin.core.errors import ConfigError, DataError, MethodError
 SMALL = fk.Clustered(rounds=12, cohort=6, epochs=2)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Clustered.fit was given no groups:UserWarning"
-)  # which scikit-learn does not know
+# Which scikit-learn does not know.
+@pytest.mark.filterwarnings("ignore:Clustered.fit was given no groups:UserWarning")
 @parametrize_with_checks([SMALL])
 def test_it_is_a_classifier_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)

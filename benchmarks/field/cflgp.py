@@ -49,7 +49,7 @@ def main() -> None:
         run = fk.simulate(unknown, data, model, rounds=4, cohort=clients, local=local, seed=seed)
         print(
             f"{name} rotations, K not given, two rounds of warm-up: {run.state.clusters} clusters "
-            f"found",
+            "found",
             flush=True,
         )
 

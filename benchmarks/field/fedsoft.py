@@ -115,10 +115,9 @@ def main() -> None:
         matched = accuracy if np.trace(accuracy) >= np.trace(accuracy[::-1]) else accuracy[::-1]
         gap = oracle - np.diag(matched)
         print(
-            f"seed {seed}: centres {matched[0, 0]:.1%} and {matched[1, 1]:.1%} on their kinds "
-            f"(on the other {matched[0, 1]:.1%}, {matched[1, 0]:.1%}), "
-            f"oracle {oracle[0]:.1%} and {oracle[1]:.1%}: "
-            f"{100 * gap.max():.1f} points below at most (bar 2.0)",
+            f"seed {seed}: centres {matched[0, 0]:.1%} and {matched[1, 1]:.1%} on their kinds (on "
+            f"the other {matched[0, 1]:.1%}, {matched[1, 0]:.1%}), oracle {oracle[0]:.1%} and "
+            f"{oracle[1]:.1%}: {100 * gap.max():.1f} points below at most (bar 2.0)",
             flush=True,
         )
 

@@ -168,8 +168,8 @@ def print_results(folder: Path) -> None:
     for path in run_folders(folder):
         summary = json.loads((path / "summary.json").read_text())
         print(
-            f"{summary['method']}: accuracy {summary['final_accuracy']:.3f}, "
-            f"worst hospital {summary['bottom_decile']:.3f}, clusters of {summary['cluster_sizes']}"
+            f"{summary['method']}: accuracy {summary['final_accuracy']:.3f}, worst hospital "
+            f"{summary['bottom_decile']:.3f}, clusters of {summary['cluster_sizes']}"
         )
 
 

@@ -153,7 +153,7 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
     if not isinstance(method, LastLayerClustering):
         raise ConfigError(
             f"eps is for the methods hierarchical and athena, got {type(method).__name__}; see "
-            f"method.name"
+            "method.name"
         )
     check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))

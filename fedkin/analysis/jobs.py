@@ -139,8 +139,8 @@ def work(job: Job) -> None:
     for earlier in job.earlier:
         if fingerprint(earlier.config, *digests) != earlier.fingerprint:
             raise CheckpointError(
-                f"{earlier.folder} was run on other data, or with another model or version of "
-                f"JAX, than its others would be now; start the comparison again in another folder"
+                f"{earlier.folder} was run on other data, or with another model or version of JAX, "
+                "than its others would be now; start the comparison again in another folder"
             )
     methods = named_methods(config.methods)
     seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)

@@ -80,7 +80,7 @@ def _death(error: Exception) -> ConfigError:
     reason = str(error).strip().splitlines()[-1]
     return ConfigError(
         f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it "
-        f"again"
+        "again"
     )
 
 
@@ -101,7 +101,7 @@ class _Runner:
             if not Path(folder).is_dir():
                 raise ConfigError(
                     f"machine {platform.node()} of the cluster does not reach {folder}, where it "
-                    f"is to write"
+                    "is to write"
                 )
             os.chdir(folder)
             sys.path += [entry for entry in path if entry not in sys.path]

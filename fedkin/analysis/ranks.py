@@ -95,7 +95,7 @@ class Ranks:
         """How to read them."""
         lines = [
             f"Average ranks over {len(self.scores)} settings, from the mean over the seeds; 1 is "
-            f"best."
+            "best."
         ]
         if self.tested:
             lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
@@ -103,7 +103,7 @@ class Ranks:
             if self.differ:
                 nemenyi = (
                     f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} "
-                    f"differ significantly."
+                    "differ significantly."
                 )
             lines.append(nemenyi)
         least = least_wilcoxon(len(self.average))

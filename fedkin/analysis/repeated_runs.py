@@ -64,14 +64,14 @@ class RepeatedRuns:
         if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(
                 f"runs must come from different seeds, theirs are {self.seeds}; run with the seed "
-                f"given"
+                "given"
             )
         for run in self.runs[1:]:
             if self._experiment(run) != self._experiment(self.runs[0]):
                 raise ConfigError(
-                    f"runs of one experiment have the same methods and rounds; seed "
-                    f"{self.seeds[0]} has {self._experiment(self.runs[0])}, seed "
-                    f"{run.config.seed} {self._experiment(run)}"
+                    "runs of one experiment have the same methods and rounds; seed "
+                    f"{self.seeds[0]} has {self._experiment(self.runs[0])}, seed {run.config.seed} "
+                    f"{self._experiment(run)}"
                 )
 
     def __repr__(self) -> str:

@@ -127,8 +127,8 @@ def _print(advice: Advice, verbose: bool) -> None:
         typer.echo("other measures and criteria: --verbose")
     if advice.pilots is not None:
         title = (
-            f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; "
-            "bytes per client and round"
+            f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; bytes "
+            "per client and round"
         )
         bytes_sent = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
         print_table(_formatted(advice.pilots.assign(**bytes_sent), ",.1f"), title)

@@ -296,7 +296,7 @@ class ClientRows:
         if self.stream is None:
             raise TaskError(
                 f"task {self.task} draws random numbers: run it with a stream, world.run(task, "
-                f"ids, stream)"
+                "ids, stream)"
             )
         return self.stream
 

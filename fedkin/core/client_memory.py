@@ -154,7 +154,7 @@ class ClientMemory:
             raise TaskError(
                 f"{bad}: {size} bytes, and {np.max(total)} with what it keeps already, are above "
                 f"the limit of {self._limit} bytes for a client: keep less, such as a part of a "
-                f"model"
+                "model"
             )
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:

@@ -198,8 +198,8 @@ def requirements_of(method: Any) -> Requirements:
         raise MethodError(f"{name}.requirements: {type(error).__name__}: {words}") from error
     if not isinstance(requirements, Requirements):
         raise MethodError(
-            f"{name}.requirements must be a function that returns a "
-            f"Requirements, got {requirements!r}"
+            f"{name}.requirements must be a function that returns a Requirements, got "
+            f"{requirements!r}"
         )
     return requirements
 

@@ -134,7 +134,7 @@ class Schema:
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
                 f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row "
-                f"beside them"
+                "beside them"
             )
 
     def of(self, over: str) -> dict[str, Array]:

@@ -56,8 +56,8 @@ def register(kind: Any, attributes: set[str]) -> None:
     other = _kinds.get(kind.name)
     if other is not None and _origin(other) != _origin(kind):
         raise TaskError(
-            f"two tasks are called {kind.name!r}: {other.__module__} and {kind.__module__}; "
-            f"rename one"
+            f"two tasks are called {kind.name!r}: {other.__module__} and {kind.__module__}; rename "
+            "one"
         )
     if not kind.name.isidentifier() or kind.name in ("hello", *_REQUEST):
         raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
@@ -148,7 +148,7 @@ def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
     if kind.delivery == "next" and (fields or arrays or not keeps_for_run):
         raise TaskError(
             f"task {kind.name} waits for the next message: no fields, no reply, no memory but of "
-            f"the run"
+            "the run"
         )
     if kind.delivery == "announced" and (arrays or field_kinds - {"kept"}):
         raise TaskError(f"task {kind.name} is announced: it has kept fields only, and no reply")

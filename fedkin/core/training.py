@@ -144,7 +144,7 @@ class LocalTraining:
             option = "label_smoothing" if weights is None else "class_weights"
             raise ConfigError(
                 f"local.{option} does not apply to detectors, which separate one class from all "
-                f"others"
+                "others"
             )
 
     def check_precision(self, model: str, untrained: bool) -> None:
@@ -158,8 +158,8 @@ class LocalTraining:
         if self.precision is not None and untrained:
             raise ConfigError(
                 f"local.precision = {self.precision} does not go with model {model!r}, whose "
-                f"running statistics or frozen parameters would be rounded; leave it out, or take "
-                f"group normalisation"
+                "running statistics or frozen parameters would be rounded; leave it out, or take "
+                "group normalisation"
             )
 
     def settings(self) -> dict[str, Any]:
@@ -240,14 +240,14 @@ class LocalTraining:
         if self.optimizer != "sgd" and self.momentum:
             raise ConfigError(
                 f"momentum = {self.momentum} does not apply to {self.optimizer}, which has its "
-                f"own; leave it out"
+                "own; leave it out"
             )
         if not isinstance(self.nesterov, (bool, np.bool_)):
             raise ConfigError(f"nesterov must be true or false, got {self.nesterov!r}")
         if self.nesterov and not self.momentum:
             raise ConfigError(
                 f"nesterov needs optimizer 'sgd' with a momentum above 0, got {self.optimizer!r} "
-                f"with 0"
+                "with 0"
             )
 
 

@@ -71,8 +71,8 @@ def feature_array(
         return new_file(folder / "x.npy", shape, dtype)
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     cure = (
-        "take a part of them, or let them be written to files "
-        "(fedkin data make ... --out FOLDER, fk.data.pack)"
+        "take a part of them, or let them be written to files (fedkin data make ... --out FOLDER, "
+        "fk.data.pack)"
     )
     check_memory({f"{shape[0]:,} samples of {place}": size}, cure)
     return np.empty(shape, dtype)

@@ -51,7 +51,7 @@ def draw(
     if target.suffix in (".png", ".svg", ".pdf") and not target.is_dir():
         raise ConfigError(
             f"draw writes figure.png and figure.svg into a folder; {str(target)!r} looks like a "
-            f"figure"
+            "figure"
         )
     if folder is not None and place != getattr(result, "folder", None):
         check_figure(target / "figure")
@@ -84,7 +84,7 @@ def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: P
 
     if not isinstance(result, (RepeatedRuns, Comparison, EpsStudy, Advice)):
         raise ConfigError(
-            f"expected a run, several seeds, a comparison, an eps study or advice, got "
+            "expected a run, several seeds, a comparison, an eps study or advice, got "
             f"{result!r:.80}"
         )
     make_folder(folder)

@@ -35,12 +35,12 @@ from fedkin.run.display import robust_text
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
 
 INCOMPLETE = (
-    "best -: in no round every client had a cluster; "
-    "run.selection=round_robin gives every client a turn"
+    "best -: in no round every client had a cluster; run.selection=round_robin gives every client "
+    "a turn"
 )
 ALWAYS_AWAY = (
-    "best -: in every round some client had no cluster or was away; "
-    "wait for all (federation.wait_for)"
+    "best -: in every round some client had no cluster or was away; wait for all "
+    "(federation.wait_for)"
 )
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
 TRAFFIC_HEAD = "download /\nupload (MB)"
@@ -179,9 +179,8 @@ def plain_line(record: Record, rounds: int) -> str:
     """One round as a line of text."""
     shown = _shown(record)
     return (
-        f"{method_title(record['method'])}  round {record['round']}/{rounds}  "
-        f"{shown['measure']} {shown['accuracy']}  "
-        f"clusters {shown['clusters']}  sizes {shown['sizes']}"
+        f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} "
+        f"{shown['accuracy']}  clusters {shown['clusters']}  sizes {shown['sizes']}"
     )
 
 
@@ -324,8 +323,8 @@ def _messages(summary: dict[str, Any]) -> str:
     weight = both_ways(summary["messages_down"], summary["messages_up"])
     title = method_title(summary["method"])
     return (
-        f"{title}: messages of {weight} MB, with headers; the table counts arrays, as a "
-        f"simulation does"
+        f"{title}: messages of {weight} MB, with headers; the table counts arrays, as a simulation "
+        "does"
     )
 
 

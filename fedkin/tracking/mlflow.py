@@ -17,9 +17,8 @@ class MLflow:
     """One run of MLflow for each run, taken up again where that is resumed."""
 
     def __init__(self) -> None:
-        os.environ.setdefault(
-            "MLFLOW_ALLOW_FILE_STORE", "true"
-        )  # the small client has no other store without a server
+        # The small client has no other store without a server.
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         self._mlflow = import_library("mlflow", "mlflow")
         self._entities = import_library("mlflow.entities", "mlflow")

@@ -41,7 +41,7 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
         if folder is None and isinstance(tracker, tuple(TRACKERS.values())):
             raise ConfigError(
                 f"{kind} writes what it tracks beside the run, and needs out=, the folder that "
-                f"keeps it"
+                "keeps it"
             )
         trackers.append(tracker)
     return trackers

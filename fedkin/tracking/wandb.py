@@ -21,9 +21,8 @@ class WandB:
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         assert folder is not None
-        earlier = sorted(
-            (folder / "wandb").glob("*run-*-*")
-        )  # run-TIME-ID; what goes on keeps its id
+        # Run-TIME-ID; what goes on keeps its id.
+        earlier = sorted((folder / "wandb").glob("*run-*-*"))
         mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
         quiet = self._wandb.Settings(
             silent=True, console="off", x_disable_stats=True, disable_git=True

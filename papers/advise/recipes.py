@@ -53,9 +53,8 @@ def _planted() -> list[Case]:
         for base, clients, samples in (("mnist", 40, 50), ("digits", 40, 35))
         for kind in KINDS
         for clusters in (1, 2, 4, 8)
-        if not (
-            kind == KINDS[0] and clusters == 1
-        )  # one cluster has the true labels, and upright images
+        # One cluster has the true labels, and upright images.
+        if not (kind == KINDS[0] and clusters == 1)
     ]
     return [
         *several,

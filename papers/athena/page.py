@@ -47,7 +47,7 @@ def eps(results: Results) -> str:
             "epochs",
             ranges(results),
             f"### What is found with the authors' eps = {EPS}, after ten local epochs: clusters "
-            f"(adjusted Rand index)",
+            "(adjusted Rand index)",
             clusters_found(results),
             "![which eps makes how many clusters](images/athena-eps.svg)",
         ]

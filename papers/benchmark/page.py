@@ -140,8 +140,8 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
     """Average ranks: picture where there are enough, table, and how they were tested."""
     if not len(ranks.scores):
         return (
-            f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its "
-            f"methods yet."
+            f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its methods "
+            "yet."
         )
     # Which the page does not show.
     notes = " ".join(note for note in ranks.notes() if "Wilcoxon" not in note)
@@ -243,8 +243,8 @@ BREAKS = (
     "cluster, or below Local's, which does not federate."
 )
 GRIDS = (
-    f"The {TRIALS} candidates of each method, and how often each was chosen over the "
-    f"settings, in their order."
+    f"The {TRIALS} candidates of each method, and how often each was chosen over the settings, in "
+    "their order."
 )
 SETTINGS_TABLE = markdown(
     ["setting", "what it is", "rounds", "K", "newcomers", "rates"],

@@ -191,8 +191,8 @@ def _scored(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str) -> Int[
         wrong = curve[(curve < 0) | (curve > 1)]
         if wrong.size:
             raise ConfigError(
-                f"accuracies are shares from 0 to 1, got {wrong[0]} in {name!r}; divide percent "
-                f"by 100"
+                f"accuracies are shares from 0 to 1, got {wrong[0]} in {name!r}; divide percent by "
+                "100"
             )
     require_seed(curves[method])
     scored = np.flatnonzero(

@@ -32,9 +32,8 @@ HUNDRED = tuple(range(100))
 AS_CODED = "FedSim, as coded"
 METHODS = {
     "FedAvg": lambda m: FedAvg(),
-    "FedProx": lambda m: FedProx(
-        mu=1.0
-    ),  # the paper does not say its mu; 1 is the FedProx paper's for most sets
+    # The paper does not say its mu; 1 is the FedProx paper's for most sets.
+    "FedProx": lambda m: FedProx(mu=1.0),
     "FedSim": lambda m: FedSim(clusters=m),
     AS_CODED: lambda m: FedSim(clusters=m, as_coded=QUIRKS),
     "FedSim, round robin": lambda m: FedSim(clusters=m, clustering="round_robin"),

@@ -118,6 +118,6 @@ def _seeds(runs: Sequence[list]) -> str:
     if counts in ([], [1]):
         return "one seed" if counts else "not run"
     return (
-        f"mean of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds, "
-        f"and their range"
+        f"mean of {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seeds, and their "
+        "range"
     )

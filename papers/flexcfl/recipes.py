@@ -163,9 +163,8 @@ SYNTHETIC = replace(
         lr=0.01,
         m=5,
     ),
-    draws=synthetic_draws.matched(
-        "fedgroup", "(1, 1)"
-    ),  # the papers print the same number of samples
+    # The papers print the same number of samples.
+    draws=synthetic_draws.matched("fedgroup", "(1, 1)"),
 )
 SYNTHETIC_UNMATCHED = replace(
     SYNTHETIC,
@@ -184,9 +183,8 @@ NO_SHIFT = {
     "FlexCFL": lambda m: FlexCFL(clusters=m),
     "FlexCFL, eta_g .1": lambda m: FlexCFL(clusters=m, eta_g=0.1),
 }
-VARIANTS: dict[
-    str, tuple[str, Callable[[int], Method]]
-] = {  # column -> the column it is a variant of, its method
+# Column -> the column it is a variant of, its method.
+VARIANTS: dict[str, tuple[str, Callable[[int], Method]]] = {
     # the code that was published with the paper averaged the first drawn client of each cluster,
     # and no other
     "IFCA, first client": ("IFCA", lambda m: IFCA(clusters=m, weighting="first_client")),
@@ -233,9 +231,8 @@ OURS = {
 }
 ROUND_ROBIN: Selection = "round_robin"
 
-PUBLISHED_IV: dict[
-    Setting, tuple[tuple[float, float, float], ...]
-] = {  # swap all / part / incremental, in SHIFTED's order
+# Swap all / part / incremental, in SHIFTED's order.
+PUBLISHED_IV: dict[Setting, tuple[tuple[float, float, float], ...]] = {
     MNIST: ((89.9, 89.2, 89.9), (64.5, 85.0, 90.2), (84.7, 83.6, 84.5))
     + ((87.1, 86.3, 95.1), (95.1, 91.7, 95.1), (89.1, 90.2, 89.1)),
     MNIST_MLP: ((92.0, 92.7, 92.3), (63.4, 83.7, 92.0), (89.6, 89.3, 84.0))

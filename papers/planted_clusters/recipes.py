@@ -51,9 +51,8 @@ METHODS: dict[str, Callable[[int], Method]] = {
     "FlexCFL, MADC": lambda k: FlexCFL(clusters=k, measure="madc"),
     "FL+HC": lambda k: FLHC(clusters=k, cluster_round=CLUSTER_ROUND),
     "IFCA": lambda k: IFCA(clusters=k),
-    "Sattler CFL": lambda k: SattlerCFL(
-        eps1=0.3, eps2=0.74, first_split=3
-    ),  # norms of a run with 60 images
+    # Norms of a run with 60 images.
+    "Sattler CFL": lambda k: SattlerCFL(eps1=0.3, eps2=0.74, first_split=3),
     "FeSEM": lambda k: FeSEM(clusters=k),
 }
 ROUNDS = {

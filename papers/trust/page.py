@@ -87,8 +87,8 @@ def status(runs: Runs) -> str:
     whole = sum(len(lines) == len(SEEDS) for lines in runs.values())
     total = len(jobs())
     return (
-        f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says "
-        f"how many (n)."
+        f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says how "
+        "many (n)."
     )
 
 
@@ -250,6 +250,6 @@ WAS_TRIED = (
 )
 ON_CLUSTERING = "Accuracy / ARI / share of attackers alone, attackers spread evenly."
 BACKDOOR = (
-    "Backdoors: of images of other classes with the trigger, "
-    "the share that honest clients' models call 0."
+    "Backdoors: of images of other classes with the trigger, the share that honest clients' models "
+    "call 0."
 )

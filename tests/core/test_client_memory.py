@@ -163,8 +163,8 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
         "write": lambda: mine.__setitem__("vectr", np.zeros(3)),
     }
     message = (
-        "task keep, client 3, memory vectr: the task's `memory` does not declare it; "
-        "it declares vector, count, place"
+        "task keep, client 3, memory vectr: the task's `memory` does not declare it; it declares "
+        "vector, count, place"
     )
     with pytest.raises(TaskError, match=message):
         uses[use]()

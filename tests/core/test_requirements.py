@@ -224,8 +224,8 @@ def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
 
 def test_a_detector_is_refused_by_other_methods() -> None:
     words = (
-        "FedAvg trains a model with a score for every class, and the model is a detector; "
-        "see model.name"
+        "FedAvg trains a model with a score for every class, and the model is a detector; see "
+        "model.name"
     )
     with pytest.raises(ConfigError, match=words):
         check_model(fk.FedAvg(), replace(SPEC, detects=True))

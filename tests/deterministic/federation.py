@@ -160,9 +160,8 @@ class Federation:
             assert "No space left" in str(error), error
             self.tell(f"the server ends: {error}")
             self.clock.sleep(20.0)
-        except (
-            MethodError
-        ) as error:  # too few replies for a start: whoever runs the server starts it again
+        # Too few replies for a start: whoever runs the server starts it again.
+        except MethodError as error:
             self.tell(f"the server ends: {error}")
             self.clock.sleep(20.0)
         return None

@@ -90,8 +90,8 @@ KEPT: dict[str, Schedule] = {
         faults=(Fault("lose_reply", "site-1", 2), Fault("set_clock", at=5.0, length=-3600.0)),
     ),
     (
-        "a call before the first reply, in which a process crashed, "
-        "was taken for one of another run"
+        "a call before the first reply, in which a process crashed, was taken for one of another "
+        "run"
     ): Schedule(
         107702,
         "tests.deterministic.counting:Counting",

@@ -41,8 +41,8 @@ class PeerSchedule:
 
     def __str__(self) -> str:
         title = (
-            f"seed {self.seed}: {len(self.peers)} peers with {self.method}, "
-            f"saved every {self.save_every} rounds"
+            f"seed {self.seed}: {len(self.peers)} peers with {self.method}, saved every "
+            f"{self.save_every} rounds"
         )
         return "\n".join([title, *(f"  * {fault}" for fault in self.faults)])
 

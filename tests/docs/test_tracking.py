@@ -84,7 +84,7 @@ def address(folder: Path) -> Iterator[str]:
     if not UI_PROGRAM.is_file():
         pytest.skip(
             f"{UI_PROGRAM} does not exist; python -m venv, then pip install mlflow (or set "
-            f"FEDKIN_MLFLOW_UI)"
+            "FEDKIN_MLFLOW_UI)"
         )
     variable, program, *arguments = shlex.split(block_with("mlflow ui")[-1])
     assert program == "mlflow-ui/bin/mlflow"

@@ -12,7 +12,11 @@ from pathlib import Path
 from tests.house.test_imports import PACKAGES
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "images" / "imports.svg"
-WIDTH, HEIGHT, BOX, ROW = 1060, 34, 136, 84  # of the figure, of a box, and from row to row
+# of the figure, of a box, and from row to row
+WIDTH = 1060
+HEIGHT = 34
+BOX = 136
+ROW = 84
 ABOUT = {  # what a package is for, in two words
     "core": "world, method",
     "aggregation": "means",
@@ -116,7 +120,8 @@ def svg() -> str:
         f'<rect width="{WIDTH}" height="{tall}" fill="white"/>',
     ]
     for package, other in arrows(imports):
-        (x, y), (to_x, to_y) = place[package], place[other]
+        (x, y) = place[package]
+        (to_x, to_y) = place[other]
         parts.append(
             f'<path d="M{x:.0f},{y + HEIGHT} C{x:.0f},{y + HEIGHT + 26} '
             f'{to_x:.0f},{to_y - 26} {to_x:.0f},{to_y - 1}" '

@@ -300,14 +300,12 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
     wrong = {}
     for module in FILES:
         for name, node in public_definitions(module):
-            if (
-                isinstance(node, ast.ClassDef) or name.rsplit(".", 2)[1][0].isupper()
-            ):  # of a class, its methods too
+            # Of a class, its methods too.
+            if isinstance(node, ast.ClassDef) or name.rsplit(".", 2)[1][0].isupper():
                 continue
             arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-            names = [
-                a.arg for a in arguments if "help=" not in ast.unparse(a.annotation or a)
-            ]  # a command's options
+            # A command's options.
+            names = [a.arg for a in arguments if "help=" not in ast.unparse(a.annotation or a)]
             doc = ast.get_docstring(node) or ""
             if len(names) >= 3 and (
                 "Args:" not in doc or any(n not in doc.split("Args:", 1)[1] for n in names)

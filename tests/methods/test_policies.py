@@ -339,9 +339,8 @@ def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(
         assert np.array(clients)[weight == 1].tolist() == [first]
 
 
-@pytest.mark.parametrize(
-    ("round", "clients"), [(4, [2, 3, 4, 5]), (2, [3, 4, 5, 6])]
-)  # after the turns; not its turn
+# After the turns; not its turn.
+@pytest.mark.parametrize(("round", "clients"), [(4, [2, 3, 4, 5]), (2, [3, 4, 5, 6])])
 def test_a_cohort_out_of_turn_was_drawn_in_any_order(round: int, clients: list[int]) -> None:
     reply = trained(np.zeros(4, np.int64))
     ten = world(np.zeros((10, 2)))

@@ -152,7 +152,7 @@ def paper() -> Callable[[str], list[str]]:
         if not path.is_file():
             pytest.skip(
                 f"the text {path.name} is not in {folder}; set FEDKIN_PAPERS to the folder of the "
-                f"papers"
+                "papers"
             )
         return path.read_text().splitlines()
 

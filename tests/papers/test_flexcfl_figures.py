@@ -23,9 +23,8 @@ def test_a_curve_is_the_mean_over_the_seeds_in_rounds_that_all_have_complete() -
     runs = [
         line(table="III", row=MNIST.row, column="FlexCFL", seed=0, curve=[None, 0.8, 0.9]),
         line(table="III", row=MNIST.row, column="FlexCFL", seed=1, curve=[None, None, 0.7]),
-        line(
-            table="III", row=MNIST.row, column="RAC", seed=0, curve=[0.1, 0.1, 0.1]
-        ),  # not in the figure
+        # Not in the figure.
+        line(table="III", row=MNIST.row, column="RAC", seed=0, curve=[0.1, 0.1, 0.1]),
     ]
     panel = figures.without_shift(runs).axes[0]
     drawn = {each.get_label(): each for each in panel.lines}

@@ -234,8 +234,8 @@ def test_numbers_that_were_run_beyond_the_count_are_stated() -> None:
         line("FedAvg", 0.5),
     ]
     words = (
-        " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: "
-        "1 within 1.5 points, 1 unknown."
+        " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: 1 within 1.5 "
+        "points, 1 unknown."
     )
     assert not_cpu_sized({"flexcfl": runs}) == words
     assert words in reproduced_share.section({"flexcfl": runs})

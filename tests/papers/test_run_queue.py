@@ -360,8 +360,8 @@ def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
 
 BAD_ROWS = {
     "femnist-mlcr": (
-        "no table and no row begins with 'femnist-mlcr'; "
-        "did you mean 'FEMNIST-MCLR'? Nothing was run"
+        "no table and no row begins with 'femnist-mlcr'; did you mean 'FEMNIST-MCLR'? Nothing was "
+        "run"
     ),
     "flexcfl-tabel3": "did you mean 'flexcfl-table3'",
     "": "no table and no row begins with ''; `fedkin reproduce` lists all tables. Nothing was run",

@@ -153,8 +153,8 @@ def test_a_panel_where_nothing_happens_is_a_sentence(browser: Browser, tmp_path:
 
 def test_a_wide_table_is_a_list_on_a_phone(browser: Browser, page: Path) -> None:
     hidden = (
-        "[...document.querySelectorAll('main > section > .table')].map((one) => "
-        "one.scrollWidth - one.clientWidth)"
+        "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - "
+        "one.clientWidth)"
     )
     label = "getComputedStyle(document.querySelectorAll('table.list td')[1], '::before').content"
     browser.open(page, 390, 900)
@@ -196,8 +196,8 @@ def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
     )
     assert not browser.evaluate("document.querySelector('#migrants').hidden")
     choose = (
-        "const one = document.querySelector('#run'); one.value = 1; "
-        "one.dispatchEvent(new Event('change')); 0"
+        "const one = document.querySelector('#run'); one.value = 1; one.dispatchEvent(new "
+        "Event('change')); 0"
     )
     browser.evaluate(choose)
     assert browser.evaluate("document.querySelector('#migrants').hidden")
@@ -225,8 +225,8 @@ def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Pa
     browser.open(page, 1280, 900)
     browser.wait("document.documentElement.dataset.ready !== undefined")
     hidden = (
-        "[...document.querySelectorAll('main > section > .table')].map((one) => "
-        "one.scrollWidth - one.clientWidth)"
+        "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - "
+        "one.clientWidth)"
     )
     assert browser.evaluate(hidden) == [0, 0]
     assert browser.evaluate("document.querySelectorAll('main strong').length") >= 2

@@ -4,7 +4,7 @@ work more."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ class KeepCluster(Task):
     cluster: Any = each()
 
     up = Rows(test_before=integers(low=NOBODY))
-    memory = {
+    memory: ClassVar = {
         "kept_cluster": Memory("", np.int64, "assignment"),
         "kept_rounds": Memory("", np.int64),
     }

@@ -233,8 +233,8 @@ def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> 
     )
     assert loaded.final["secret"]["answered"] == 12
     total = (
-        f"all 4 finished private runs, on the same clients, "
-        f"cost up to epsilon {4 * said['epsilon']:.3g}"
+        "all 4 finished private runs, on the same clients, cost up to epsilon "
+        f"{4 * said['epsilon']:.3g}"
     )
     assert total in " ".join((tmp_path / "grid" / "comparison.md").read_text().split())
     assert CliRunner().invoke(app, ["report", str(folder)]).exit_code == 0

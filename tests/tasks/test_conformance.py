@@ -490,9 +490,8 @@ def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in EXAMPLES if name != "train"]
-)  # its settings have an entry for each row
+# Its settings have an entry for each row.
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "train"])
 def test_a_call_without_clients_has_a_reply_without_rows(name: str) -> None:
     model = models_for(name)[-1]
     for world in (REFERENCE, Kind(lambda data, made: simulated(data, made, compiled=False))):

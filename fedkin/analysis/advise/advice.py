@@ -123,12 +123,12 @@ class Advice:
         chance = _percent(count.chance)
         if best < THRESHOLD:
             return (
-                f"no number of clusters is stable: split-half stability is at most "
+                "no number of clusters is stable: split-half stability is at most "
                 f"{_percent(best)}, and {THRESHOLD:.0%} is needed ({chance} in IID splits of the "
-                f"same data)"
+                "same data)"
             )
         return (
-            f"no number of clusters is stable beyond chance: split-half stability is at most "
+            "no number of clusters is stable beyond chance: split-half stability is at most "
             f"{_percent(best)}, and IID splits of the same data have up to {chance}"
         )
 

@@ -139,8 +139,8 @@ def estimate_cluster_count(
     halves: list[_Halves] = []
     for number in range(splits):
         progress(
-            f"split {number + 1} of {splits}: {len(clients)} clients train on both halves of "
-            f"their data"
+            f"split {number + 1} of {splits}: {len(clients)} clients train on both halves of their "
+            "data"
         )
         halves.append(pilots.train(f"halves {number}", iid=False))
     replied = [half.any(axis=1) for pair in halves for half in pair]
@@ -148,7 +148,7 @@ def estimate_cluster_count(
     if complete.sum() < MIN_CLIENTS:
         raise DataError(
             f"{complete.sum()} of {len(clients)} clients gave an update in every pilot; try a "
-            f"smaller local.lr"
+            "smaller local.lr"
         )
     limit = min(max_clusters, int(complete.sum()) // 4)
     shares = [

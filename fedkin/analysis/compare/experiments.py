@@ -67,9 +67,8 @@ class Experiments:
         self._before = before
         self._on_round = on_round
         self._described: Entry | None = None  # the configuration of the data
-        self._worlds: SimulatedWorlds | None = (
-            None  # whose data the experiments that are kept share
-        )
+        # Whose data the experiments that are kept share.
+        self._worlds: SimulatedWorlds | None = None
         self._running: str | None = None  # label of the setting of the last run
         self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
 
@@ -85,16 +84,14 @@ class Experiments:
         """
         pairs = {cell.pair: cell for cell in cells if cell.key not in self._before}
         refused: dict[Pair, str] = {}
-        for cell in reversed(
-            pairs.values()
-        ):  # the experiment of the first setting is then there for the first run
+        # The experiment of the first setting is then there for the first run.
+        for cell in reversed(pairs.values()):
             try:
                 self._check(cell)
             except (CheckpointError, StorageError):
                 raise
-            except (
-                Exception
-            ) as error:  # a method, model or task of the user's own may raise anything
+            # A method, model or task of the user's own may raise anything.
+            except Exception as error:
                 refused[cell.pair] = reason_of(error)
         return {pair: refused[pair] for pair in pairs if pair in refused}
 
@@ -139,10 +136,9 @@ class Experiments:
         for (label, *_), run in self._before.items():
             if label == setting.label and fingerprint(run.config, *digests) != run.fingerprint:
                 raise CheckpointError(
-                    f"{run.folder} was run on other data, or with another model or version of "
-                    f"JAX, than the runs of "
-                    "this comparison that are missing would be now; start a new comparison in "
-                    "another folder"
+                    f"{run.folder} was run on other data, or with another model or version of JAX, "
+                    "than the runs of this comparison that are missing would be now; start a new "
+                    "comparison in another folder"
                 )
 
 

@@ -17,8 +17,8 @@ LOOPBACK = "127.0.0.1"
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-        "img-src data: blob:; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'"
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: "
+        "blob:; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'"
     ),
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

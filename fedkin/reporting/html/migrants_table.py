@@ -47,6 +47,6 @@ def _note(shown: int, total: int) -> str:
     if shown == total:
         return "All migrations of the run, the latest first." if total else ""
     return (
-        f"The latest {shown} migrations, and {total - shown:,} more, which "
-        f"run.migrations_frame() has in Python."
+        f"The latest {shown} migrations, and {total - shown:,} more, which run.migrations_frame() "
+        "has in Python."
     )

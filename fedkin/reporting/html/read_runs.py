@@ -98,7 +98,7 @@ def read_runs(source: Any) -> ReportInput:
     if isinstance(source, Comparison):
         return _of_comparison(source, source.folder)
     raise ConfigError(
-        f"expected a run, several seeds, a comparison or the folder of one, got "
+        "expected a run, several seeds, a comparison or the folder of one, got "
         f"{type(source).__name__}"
     )
 

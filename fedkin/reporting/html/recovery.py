@@ -55,7 +55,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
         remarks.append(
             f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); "
-            f"it is left out."
+            "it is left out."
         )
         migrations = []
     summary = _summary(path, remarks) if newest and newest[0].round == last else {}
@@ -182,7 +182,7 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
         ):
             remarks.append(
                 f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; what follows "
-                f"is left out."
+                "is left out."
             )
             break
         records.append(record)
@@ -235,8 +235,8 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
                 raise ValueError
         except (ValueError, KeyError, TypeError, OverflowError):
             remarks.append(
-                f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations "
-                f"are not shown."
+                f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations are "
+                "not shown."
             )
             break
         migrations.append(migration)

@@ -51,14 +51,14 @@ def _note(suspects: list[int], attackers: list[int] | None) -> str:
     if attackers is not None:
         found = len(set(attackers) & set(suspects))
         roles = (
-            f" {found} of {len(attackers)} attackers are among them, and "
-            f"{len(suspects) - found} honest clients."
+            f" {found} of {len(attackers)} attackers are among them, and {len(suspects) - found} "
+            "honest clients."
         )
     limit = ""
     if len(suspects) > LIMIT:
         limit = f" The first {LIMIT} are shown; run.summary() has all weights."
     return (
         f"The robust rule gave these clients' updates less than {SUSPECT:g} of the weight that a "
-        f"mean gives (0: left out in every round): they were far from the others of their "
-        f"cluster, as a client is that attacks, or whose data are unlike theirs.{roles}{limit}"
+        "mean gives (0: left out in every round): they were far from the others of their cluster, "
+        f"as a client is that attacks, or whose data are unlike theirs.{roles}{limit}"
     )

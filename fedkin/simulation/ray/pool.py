@@ -200,7 +200,7 @@ class ActorPool:
             folder = self.data.packed.folder.resolve()
             raise DataError(
                 f"machine {machine} of the cluster has other packed data in {folder}: copy the "
-                f"same there"
+                "same there"
             )
 
     def deal(
@@ -344,7 +344,7 @@ def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) ->
     if differences:
         raise ConfigError(
             f"machine {machine} of the cluster has {'; '.join(differences)}: install the same on "
-            f"all machines"
+            "all machines"
         )
 
 

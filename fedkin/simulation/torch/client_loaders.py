@@ -31,7 +31,7 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
     if len(test_y) and test_x.shape[1:] != x.shape[1:]:
         raise DataError(
             f"{name}: samples of shape {x.shape[1:]} to train and of shape {test_x.shape[1:]} to "
-            f"test"
+            "test"
         )
     train_rows, test_rows = np.split(np.arange(len(y) + len(test_y)), [len(y)])
     return FederatedData(
@@ -58,7 +58,7 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise DataError(
             f"{place}: expected a data set with a length, whose samples have numbers, or a loader "
-            f"of one"
+            "of one"
         )
     try:
         pairs = [data[i] for i in range(len(data))]
@@ -86,8 +86,8 @@ def _of_loader(loader: DataLoader[Any], place: str) -> Any:
     if not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
         raise DataError(
             f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set "
-            f"would be taken whole; give a data set of the samples that are meant "
-            f"(torch.utils.data.Subset)"
+            "would be taken whole; give a data set of the samples that are meant "
+            "(torch.utils.data.Subset)"
         )
     return loader.dataset
 

@@ -101,8 +101,8 @@ def _refusal(model: FlatModule) -> str | None:
     ]
     if model.engine == "auto" and strided and _on_cpu():
         return (
-            f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; "
-            f"engine='jax' compiles it still"
+            f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; engine='jax' "
+            "compiles it still"
         )
     return None
 
@@ -130,7 +130,7 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
     except Exception as error:
         raise ModelError(
             f"model {model.name!r} cannot be compiled by JAX: {_cause(error)}; engine='torch' "
-            f"trains it by PyTorch"
+            "trains it by PyTorch"
         ) from error
     theirs = _updates(still, model, sample)
     # With dropout switched off, only the module's own code can draw random numbers.
@@ -146,7 +146,7 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
         raise ModelError(
             f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of "
             f"the update in a trial ({_suspects(model.module)} may be the cause); engine='torch' "
-            f"trains it by PyTorch"
+            "trains it by PyTorch"
         )
     if hooked := hooked_layer(model.module):
         _log.warning(

@@ -64,7 +64,7 @@ class TorchModel(FlatModule):
         if not (scores.requires_grad and scores.is_floating_point()):
             raise ModelError(
                 f"model {self.name!r}: its scores do not depend on any parameter that can be "
-                f"trained"
+                "trained"
             )
         # A model that JAX cannot compile is refused before a run begins, not in its first round.
         if isinstance(data, FederatedData):
@@ -84,7 +84,7 @@ class TorchModel(FlatModule):
         if not isinstance(scores, Tensor):
             raise ModelError(
                 f"model {self.name!r} returns a {type(scores).__name__}, expected scores in a "
-                f"tensor [B C]"
+                "tensor [B C]"
             )
         return scores
 

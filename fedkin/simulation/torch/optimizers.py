@@ -246,7 +246,7 @@ def _refuse_unused(work: LocalTraining, model: str) -> None:
         if getattr(work, name) != getattr(plain, name):
             raise ConfigError(
                 f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has an "
-                f"optimizer of its own (model.optimizer); set it there, and leave this out"
+                "optimizer of its own (model.optimizer); set it there, and leave this out"
             )
 
 

@@ -88,7 +88,7 @@ def torch_model(
         make = _factory(source, data, name)
     else:
         raise ModelError(
-            f"a PyTorch model is an nn.Module or a function that makes one, got "
+            "a PyTorch model is an nn.Module or a function that makes one, got "
             f"{type(source).__name__}"
         )
     return build_model(
@@ -168,7 +168,7 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     if data is None:
         raise ModelError(
             f"model {name!r}: its function takes the data ({needed[0].name}); give them as the "
-            f"second argument"
+            "second argument"
         )
     return functools.partial(source, data)
 
@@ -186,8 +186,8 @@ def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[...
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"{key} = {place!r}: there is no module {error.name!r} in {os.getcwd()} or on "
-            f"Python's path (PYTHONPATH)"
+            f"{key} = {place!r}: there is no module {error.name!r} in {os.getcwd()} or on Python's "
+            "path (PYTHONPATH)"
         ) from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(

@@ -38,7 +38,7 @@ def environment() -> Any:
     except ImportError as error:
         raise MissingExtra(
             f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]'; engine='torch' "
-            f"does without"
+            "does without"
         ) from error
     env = torchax.tensor.Environment()
 

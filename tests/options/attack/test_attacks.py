@@ -24,9 +24,8 @@ Oracle = Callable[[str], dict[str, Any]]
 OURS: dict[str, Callable[[np.ndarray, dict[str, Any]], np.ndarray]] = {
     "SignFlipping": lambda honest, params: sign_flip(honest),
     "InnerProductManipulation": lambda honest, params: inner_product(honest, params["tau"]),
-    "ALittleIsEnough": lambda honest, params: little_is_enough(
-        honest, -params["tau"]
-    ),  # the library adds tau s
+    # The library adds tau s.
+    "ALittleIsEnough": lambda honest, params: little_is_enough(honest, -params["tau"]),
     "Mimic": lambda honest, params: mimic(honest, params["epsilon"]),
     "MinMax": lambda honest, params: min_max(honest, params["direction"]),
     "MinSum": lambda honest, params: min_sum(honest, params["direction"]),

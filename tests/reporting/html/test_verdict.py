@@ -60,8 +60,8 @@ def test_a_significant_gain_has_its_interval_p_and_cost() -> None:
     low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
     p = stats.ttest_rel(ours, theirs).pvalue
     assert sentence(seeds(ours, theirs, traffic=126)) == (
-        f"IFCA {gains.mean():+.1f} points of test accuracy over FedAvg after 2 rounds "
-        f"(95% interval {low:+.1f} to {high:+.1f}, p = {p:.2g}, 4 seeds), at 1.26 times the bytes."
+        f"IFCA {gains.mean():+.1f} points of test accuracy over FedAvg after 2 rounds (95% "
+        f"interval {low:+.1f} to {high:+.1f}, p = {p:.2g}, 4 seeds), at 1.26 times the bytes."
     )
     assert 0.001 < p < 0.05
     assert "Holm-adjusted" in verdict(read_runs(seeds(ours, theirs))).note

@@ -338,8 +338,8 @@ def test_a_frame_is_read_as_it_was_written() -> None:
 
 def test_a_process_for_a_message_imports_nothing_heavy() -> None:
     program = (
-        "import sys, fedkin.server.deploy.client_app as a; "
-        "print(*sorted(m for m in sys.modules if 'fedkin.' in m))"
+        "import sys, fedkin.server.deploy.client_app as a; print(*sorted(m for m in sys.modules if "
+        "'fedkin.' in m))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -348,7 +348,7 @@ def test_a_process_for_a_message_imports_nothing_heavy() -> None:
         "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
     )
     light += (
-        " server.deploy.client_app server.deploy.worker_link server.flower_record "
-        "core.errors core.suggestions"
+        " server.deploy.client_app server.deploy.worker_link server.flower_record core.errors "
+        "core.suggestions"
     )
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}
