@@ -421,7 +421,11 @@ def detector_scores(
 def raw_scores(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Float[Array, "D b S C"]:
-    """The scores of each sample, of a detector its only one; arguments as of ``score``."""
+    """The scores of each sample, of a detector its only one.
+
+    Args:
+        model, mesh, models, blocks: as for ``score``.
+    """
 
     def block(samples: SampleBlocks, models: Array) -> Array:
         return model_scores(model, models, samples.model_index, samples.x)
@@ -433,7 +437,11 @@ def raw_scores(
 def predict(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Int[Array, "D b S"]:
-    """The predicted class of each sample; arguments as of ``score``."""
+    """The predicted class of each sample.
+
+    Args:
+        model, mesh, models, blocks: as for ``score``.
+    """
 
     def block(samples: SampleBlocks, models: Array) -> Array:
         scores = model_scores(model, models, samples.model_index, samples.x)
