@@ -55,7 +55,7 @@ def reproduce_command(
         bool, typer.Option("--json", help="Print the numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Reproduce a table or a figure of the papers, beside the published numbers.
+    """Reproduce a table or a figure of the papers, next to the published numbers.
 
     Stored runs are not repeated; --out with a new folder runs all, --stored none. Without
     arguments: the list of tables, and how long each takes."""

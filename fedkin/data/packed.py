@@ -136,7 +136,7 @@ def open_packed(folder: str | Path) -> FederatedData:
     if len(fields["x"]) != len(fields["y"]):
         raise DataError(
             f"{folder}: {len(fields['x'])} samples but {len(fields['y'])} labels; pack the data "
-            "anew"
+            "again"
         )
     return FederatedData.trusted(packed, **fields)
 
@@ -155,7 +155,7 @@ def verify(folder: str | Path) -> None:
     # A copy has no ``packed``, whose digest would be returned without reading the files.
     unpacked = data.with_rows(data.train, data.test)
     if data_digest(unpacked) != data.packed.digest:
-        raise DataError(f"{folder}: its files are not what was packed; pack the data anew")
+        raise DataError(f"{folder}: its files are not what was packed; pack the data again")
 
 
 def _description(folder: Path) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _client_names(
         return None if names is None else ClientNames.of(names)
     names = ClientNames(text=arrays[text], offsets=arrays[offsets])
     if not names.is_whole():
-        raise DataError(f"{folder}: the names of clients are damaged; pack the data anew")
+        raise DataError(f"{folder}: the names of clients are damaged; pack the data again")
     return names
 
 
@@ -207,10 +207,12 @@ def _mapped(path: Path, size: int) -> np.ndarray:
     """An array that is mapped from a file of this size, in bytes."""
     state = file_state(path)
     if state is None:
-        raise DataError(f"{path} is missing; pack the data anew")
+        raise DataError(f"{path} is missing; pack the data again")
     found, _ = state
     if found != size:
-        raise DataError(f"{path} has {found:,} bytes, and {size:,} were packed; pack the data anew")
+        raise DataError(
+            f"{path} has {found:,} bytes, and {size:,} were packed; pack the data again"
+        )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

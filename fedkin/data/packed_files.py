@@ -30,7 +30,7 @@ class PackedFiles:
         """Refuse (DataError) files that have changed or are gone: samples would be different."""
         check_files(
             {self.folder / name: state for name, state in self.states.items()},
-            "pack them anew, and start",
+            "pack them again, and start",
         )
 
 

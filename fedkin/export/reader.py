@@ -119,10 +119,10 @@ class Export:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigError(
-                f"{path}: cannot be read: {error.strerror}; export the run anew"
+                f"{path}: cannot be read: {error.strerror}; export the run again"
             ) from error
         if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-            raise ConfigError(f"{path}: its content is not what was exported; export the run anew")
+            raise ConfigError(f"{path}: its content is not what was exported; export the run again")
         labels = self.card["labels"]
         if self.card["format"] == "onnx":
             runtime = library("onnxruntime", "an ONNX export", "onnx")
