@@ -107,9 +107,7 @@ def test_trials_of_another_setting_do_not_count(
     list(queue.carry_out(queue.missing(store)[:TRIALS], store, 1.0))
     with monkeypatch.context() as another:
         another.setattr(queue, "STEPS", STEPS // 2)
-        another.setattr(
-            queue, "measure", lambda _, __, trial, *rest: {"accuracy": (0.99, 0.1, 0.1)[trial]}
-        )
+        another.setattr(queue, "measure", lambda trial, **_: {"accuracy": (0.99, 0.1, 0.1)[trial]})
         list(queue.carry_out(queue.missing(store)[:TRIALS], store, 1.0))
     (line,) = queue.carry_out(queue.missing(store)[:1], store, 1.0)
     assert len(read(store).runs) == 2 * TRIALS + 1 and line["chosen"] == 1
