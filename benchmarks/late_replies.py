@@ -5,7 +5,7 @@
 Data: scikit-learn's digits, 60 clients with two classes each (a client with unusual data is
 missed), and MNIST in four rotations of 15 clients; softmax regression, cohorts of 20, 5 local
 epochs. Half of the replies come late by a round or more, half of these by two or more, and so on:
-drawn anew in each round, or the same clients always. Printed: the mean accuracy of all clients,
+drawn again in each round, or the same clients always. Printed: the mean accuracy of all clients,
 over its value in rounds 11 to 30, and over seeds, with the standard deviation over seeds.
 """
 
@@ -65,7 +65,7 @@ def rows(data: str, method: str, share: float, seeds: int) -> list[list[str]]:
     """Two lines of the table."""
     in_time = cell(data, method, None, seeds)
     lines = []
-    for who, same in (("anew", False), ("the same", True)):
+    for who, same in (("drawn again", False), ("the same", True)):
         ways = [fk.LateReplies(share=share, same=same, **use) for use in USES.values()]
         lines.append(
             [data, method, who, in_time, *(cell(data, method, way, seeds) for way in ways)]
