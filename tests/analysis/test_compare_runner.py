@@ -405,7 +405,7 @@ def test_the_reason_is_read_again_and_a_damaged_file_of_reasons_is_left_out(
 def test_a_run_that_failed_is_tried_again_and_its_reason_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise MethodError("no model came of it")
 
     with monkeypatch.context() as patch:

@@ -98,7 +98,7 @@ def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> Non
     grid = load(None, QUICK, ["fedavg", "fedprox", "ifca"], 2)
     comparison_folder.create(tmp_path / "c", grid)
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -244,7 +244,7 @@ def test_what_could_not_be_run_is_told_at_the_end() -> None:
 
 
 def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise MethodError("no model came of it")
 
     monkeypatch.setattr(fk.FedAvg, "round", failing)

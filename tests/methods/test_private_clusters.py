@@ -263,7 +263,7 @@ def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
         "out": out,
     }
 
-    def killed(*_: Any) -> State:
+    def killed(*_: Any, **__: Any) -> State:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PrivateClusters, "place", killed)

@@ -49,7 +49,7 @@ SERVER_OPTIMIZERS: dict[str, Any] = dict(known_values("server_optimizer"))
         ("fedadagrad_beta1_0", lambda eta, b1, b2, tau: FedAdagrad(eta, 0.0, tau), None),
         ("fedadam_v0_zero", FedAdam, 0.0),
         ("fedyogi_v0_zero", FedYogi, 0.0),
-        ("fedavgm_beta_0.9_eta_1", lambda *_: FedAvgM(1.0, 0.9), None),
+        ("fedavgm_beta_0.9_eta_1", lambda *_, **__: FedAvgM(1.0, 0.9), None),
     ],
 )
 def test_vectors(

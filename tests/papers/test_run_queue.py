@@ -287,7 +287,7 @@ def test_ctrl_c_says_what_is_kept_and_writes_no_page(
 def test_sigterm_ends_the_queue_as_ctrl_c_does(
     command: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> Iterator[Line]:
+    def killed(*_: object, **__: object) -> Iterator[Line]:
         yield {"row": "A"}
         signal.raise_signal(signal.SIGTERM)
 
@@ -489,7 +489,7 @@ def begin(
     system.sched_setaffinity = lambda _, chosen: kept.append(chosen)
     monkeypatch.setattr(run_queue, "os", system)
     monkeypatch.setattr(
-        run_queue, "signal", SimpleNamespace(signal=lambda *_: None, SIGINT=2, SIG_IGN=1)
+        run_queue, "signal", SimpleNamespace(signal=lambda *_, **__: None, SIGINT=2, SIG_IGN=1)
     )
     monkeypatch.setattr(run_queue, "_is_alive", alive.__contains__)
     run_queue._begin(owners)

@@ -54,7 +54,7 @@ def half_a_file(path: Path, content: bytes) -> None:
     path.with_name(f".{path.name}.part").write_bytes(content[: len(content) // 2])
 
 
-def nothing(*_: Any) -> None:
+def nothing(*_: Any, **__: Any) -> None:
     """Die just before."""
 
 

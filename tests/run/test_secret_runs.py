@@ -613,7 +613,7 @@ def test_a_private_sum_is_written_down_before_the_server_sees_it(
     journal = Journal()
     counted = []
 
-    def killed(*_: Any) -> None:
+    def killed(*_: Any, **__: Any) -> None:
         counted.append(journal.rounds)
         raise KeyboardInterrupt
 

@@ -45,7 +45,7 @@ class SuperLink:
         self.sent: list[Message] = []
 
     def connection(self) -> Connection:
-        unused: Callable[..., Any] = lambda *_: pytest.fail("an app is not fetched")  # noqa: E731
+        unused: Callable[..., Any] = lambda *_, **__: pytest.fail("an app is not fetched")  # noqa: E731
         return Connection(
             node_id=7,
             receive=self.receive,

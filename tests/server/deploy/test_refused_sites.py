@@ -101,8 +101,8 @@ def test_what_was_mended_is_no_longer_refused(wards: Path, monkeypatch: pytest.M
         up(wards)
     for name in COLUMNS:
         write_table(wards / name, "age,weight")
-    monkeypatch.setattr("fedkin.server.deploy.up.start_parts", lambda *_: None)
-    monkeypatch.setattr("fedkin.server.deploy.up.say_who_takes_part", lambda *_: True)
+    monkeypatch.setattr("fedkin.server.deploy.up.start_parts", lambda *_, **__: None)
+    monkeypatch.setattr("fedkin.server.deploy.up.say_who_takes_part", lambda *_, **__: True)
     assert up(wards)
     assert not [line for line in status(wards) if line.reason]
 
@@ -113,7 +113,7 @@ def test_what_was_mended_and_started_alone_leaves_the_failed_checks(
     with pytest.raises(ConfigError):
         up(wards)
     write_table(wards / "site-1", "age,weight")
-    monkeypatch.setattr("fedkin.server.deploy.up.start_parts", lambda *_: None)
+    monkeypatch.setattr("fedkin.server.deploy.up.start_parts", lambda *_, **__: None)
     assert up(wards, site="site-1")
     lines = lines_of(wards)
     assert not lines["site-1"].reason and lines["site-2"].reason

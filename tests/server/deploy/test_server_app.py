@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read_is_in_the_log(
 def test_an_error_in_the_program_is_logged_with_its_place_and_kept(
     tmp_path: Path, transport: MemoryTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise KeyError("nothing")
 
     monkeypatch.setattr(run_server, "RemoteWorlds", fail)

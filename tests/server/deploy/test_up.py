@@ -145,7 +145,7 @@ def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
 ) -> None:
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
-    def start_parts(*_: object) -> None:
+    def start_parts(*_: object, **__: object) -> None:
         dummy(Part(folder, SUPERLINK))
         os.kill(os.getpid(), number)
 
@@ -180,7 +180,9 @@ def test_a_site_that_ends_at_once_takes_the_others_along(
 
     monkeypatch.setattr(starting, "_site_command", command)
     monkeypatch.setattr(
-        up_module, "_missing", lambda *_: starting.Missing(False, all_parts(folder)[2:], False)
+        up_module,
+        "_missing",
+        lambda *_, **__: starting.Missing(False, all_parts(folder)[2:], False),
     )
     refused(folder, "site-1 has ended as soon as it was started:\nno data", site=None)
 

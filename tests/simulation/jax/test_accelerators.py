@@ -27,7 +27,7 @@ def test_samples_that_stay_on_the_device_give_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gathered = trained(world())
-    monkeypatch.setattr(trainer, "has_room", lambda *_: True)
+    monkeypatch.setattr(trainer, "has_room", lambda *_, **__: True)
     kept: SimulatedWorld = world()
     assert_same_rows(gathered, trained(kept))
     own: Any = kept._trainer

@@ -75,7 +75,7 @@ def test_rows_may_move_to_another_device_between_calls() -> None:
 def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     # As on a processor, wherever this runs.
-    monkeypatch.setattr(trainer, "has_room", lambda *_: False)
+    monkeypatch.setattr(trainer, "has_room", lambda *_, **__: False)
     stack = trainer.stack_plans
     monkeypatch.setattr(
         trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans)
@@ -125,7 +125,7 @@ def test_calls_of_two_threads_do_not_mix_their_samples() -> None:
 def test_calls_of_other_clients_within_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on several threads: while one call gathers its samples,
     two of other clients come and go."""
-    monkeypatch.setattr(trainer, "has_room", lambda *_: False)
+    monkeypatch.setattr(trainer, "has_room", lambda *_, **__: False)
     data = federation()
     work = SGD(batch_size=10, lr=0.1)
     model = mlp(data, hidden=4)

@@ -95,7 +95,7 @@ def pool(ray: Ray, monkeypatch: pytest.MonkeyPatch, folder: Path | None = None) 
 
 
 def fails(error: Exception) -> Callable[..., Any]:
-    def compute(*_: Any) -> Any:
+    def compute(*_: Any, **__: Any) -> Any:
         raise error
 
     return compute
@@ -138,7 +138,7 @@ def test_a_machine_with_other_samples_under_the_same_path_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ray = Ray(lambda *_: 1)
+    ray = Ray(lambda *_, **__: 1)
     with pytest.raises(
         DataError,
         match=rf"machine machine of the cluster has other packed data in {tmp_path}/one: ",
@@ -169,7 +169,7 @@ def test_actors_take_the_gpus_of_a_cluster(
     gpus: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ray = Ray(lambda *_: 1, resources)
+    ray = Ray(lambda *_, **__: 1, resources)
     ray.machines = machines
     own = pool(ray, monkeypatch)
     assert own.compute("trainer.train", (), [()]) == [1]
@@ -185,7 +185,7 @@ def test_actors_that_find_no_room_are_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two actors of ten cores each: one machine has sixteen, and the other four."""
-    ray = Ray(lambda *_: 1, {"CPU": 20})
+    ray = Ray(lambda *_, **__: 1, {"CPU": 20})
     ray.machines = 2
     ray.cores = (16, 4)
     monkeypatch.setattr(ray_pool, "_import_ray", lambda: ray)
@@ -197,7 +197,9 @@ def test_actors_that_find_no_room_are_named(
 
 
 def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_pool, "_import_ray", lambda: Ray(lambda *_: 1, {"CPU": 16, "GPU": 2}))
+    monkeypatch.setattr(
+        ray_pool, "_import_ray", lambda: Ray(lambda *_, **__: 1, {"CPU": 16, "GPU": 2})
+    )
     assert Cluster("ray", 4).gpus == 0.5
     assert Cluster("ray", 1).gpus == 2
 
