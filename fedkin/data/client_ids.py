@@ -43,7 +43,7 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
 
 
 def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
-    """Entries of a list as objects: NumPy alone would make text of the 1 in [1, "1"]."""
+    """A list as an object array, because NumPy would convert the 1 in [1, "1"] to text."""
     entries = [plain(entry) for entry in values]
     ids = np.empty(len(entries), object)
     for row, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""Fed-Goodreads: which sentences of a book review are spoilers (FedSim, Palihawadana et al. 2022,
+"""Fed-Goodreads: classify sentences of book reviews as spoilers (FedSim, Palihawadana et al. 2022,
 section 4.1; reviews by Wan et al., ACL 2019)."""
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def goodreads(
     sentences of each class. Each client gives 1 to 4 sentences of each class, all four numbers
     equally likely (3 where it has no fourth): 80 % of them for training, and at least one for
     testing. The authors published sizes but no draws, so their files cannot be reproduced. The file
-    is read twice, so that only the selected sentences are in memory.
+    is read twice to keep only the selected sentences in memory.
 
     Args:
         text: x is word numbers [M, length] with a vocabulary, instead of word counts.
@@ -222,7 +222,7 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files, or else a folder in LEAF's layout; and where they are."""
+    """The published files, or else a folder in LEAF's layout; and their path."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.

@@ -1,4 +1,4 @@
-"""Class labels of any type as whole numbers from 0, and the names of the classes."""
+"""Encodes class labels of any type as integers from 0, with the names of the classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOOLEANS = ("False", "True")
 
 
 class EncodedLabels(NamedTuple):
-    """Labels 0 .. classes-1, and the names of the classes, where they have names.
+    """Labels 0 .. classes-1, and the names of the classes if they have names.
 
     Attributes:
         y: the labels.
@@ -82,7 +82,7 @@ def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
         return _one_type(user_array(values, place, "y"), place)
-    # As objects, since NumPy would make text of the 1 in [1, "1"].
+    # As objects, because NumPy would convert the 1 in [1, "1"] to text.
     return _one_type(np.array(plain(list(values)), object), place)
 
 

@@ -1,4 +1,4 @@
-"""The files that data are mapped from, and whether they have changed."""
+"""The files that data are mapped from, and checks that they have not changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class PackedFiles:
     states: dict[str, tuple[int, int]]
 
     def check(self) -> None:
-        """Refuse (DataError) files that have changed or are gone: samples would be different."""
+        """Raise DataError if files have changed or are missing, because samples would be
+        different."""
         check_files(
             {self.folder / name: state for name, state in self.states.items()},
             "pack them again, and start",
@@ -42,7 +43,7 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
     """
     files: dict[Path, tuple[int, int]] = {}
     for array in arrays:
-        # A view of a mapped array has it as a base.
+        # The base of a view is the mapped array.
         base: Any = array
         while base is not None:
             if isinstance(base, np.memmap) and base.filename:

@@ -109,7 +109,7 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns, without row numbers of pandas: as features, they would identify samples.
+    """Names of columns without pandas row numbers, which as features would identify samples.
 
     A column with a name such as ``__index_level_0__`` is the index of a DataFrame, and is left out.
     A column without a name may be an index or anything else, and is refused.
@@ -137,7 +137,8 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
 
 
 def resolved_columns(table: Table, columns: Columns) -> Columns:
-    """The columns with their names in the table: 1 may mean a column "1", and "1" a column 1."""
+    """The columns with their actual names in the table: 1 may mean a column "1", and "1" a column
+    1."""
     by_text = {str(name): name for name in table.columns}
 
     def resolved(name: Any) -> Any:
@@ -162,7 +163,7 @@ def with_features(
     title: str,
     **more: Any,
 ) -> OwnSamples:
-    """Samples of a table's labels, clients and split, with features from it or from elsewhere.
+    """Samples with a table's labels, clients and split, and features from it or another source.
 
     Args:
         table: with these columns.
@@ -195,7 +196,7 @@ def with_features(
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """The names of a table's label and client columns, by which other tables are read.
+    """The names of a table's label and client columns, used to read other tables.
 
     Args:
         columns: of labels, clients, features and split.

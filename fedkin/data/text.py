@@ -1,4 +1,4 @@
-"""Text as word numbers in a vocabulary, and the GloVe vectors of its words."""
+"""Text as word indices in a vocabulary, and the GloVe vectors of its words."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def encode_texts(
         raise DataError(
             f"expected words in the vocabulary, found none in {where}; is it the right language?"
         )
-    # From numbers in order of appearance to numbers in the vocabulary.
+    # Map indices in order of appearance to vocabulary indices.
     renumbered = np.zeros(len(numbers), np.int32)
     renumbered[[numbers[word] for word in words]] = np.arange(1, len(words) + 1)
     return EncodedTexts(x=renumbered[x], vocabulary=(UNKNOWN, *words), vectors=vectors)
@@ -167,7 +167,7 @@ def read_glove(
 
 
 def _first_width(line: bytes, width: int | None, where: str) -> int:
-    """D, from the first line, which must be a word and its vector."""
+    """D from the first line, which must be a word and its vector."""
     D = len(_vector(line, where))
     if width not in (None, D):
         raise DataError(
