@@ -1,11 +1,12 @@
 """A message's parts as Flower's records: a ConfigRecord with the header, and one ``Array`` per
 model or update.
 
-Large models are not part of one blob because Flower (1.41) cuts only an ``Array`` into chunks (5 MB
-each) and stores objects by their content: a model that goes to a hundred nodes is uploaded once,
-and a ConfigRecord of any size would be sent whole, a hundred times. Small ones are, and replies:
-every ``Array`` is three more objects, and every object a request to the SuperLink and one from it,
-of 12 ms each. Nothing but the standard library and Flower is imported here.
+Large models are sent as an ``Array``, not inside the ConfigRecord. Flower (1.41) splits only an
+``Array`` into chunks (5 MB each) and stores objects by content, so a model for a hundred nodes is
+uploaded once. A ConfigRecord of any size would be sent whole, a hundred times. Small models and
+replies are sent in the ConfigRecord: every ``Array`` adds three objects, and every object takes one
+request to the SuperLink and one from it, of 12 ms each. Only the standard library and Flower are
+imported here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Flower as the ``Transport``: the only module of fedkin's library that sends with ``flwr``.
 
-Replies are matched to their request, never by the node that Flower names.
+Replies are matched by request id, never by the node that Flower names.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _REASONS = {
 
 
 def to_record(message: RpcMessage, whole: int = IN_REQUEST) -> tuple[RecordDict, int]:
-    """A message as Flower sends it, and its bytes; float arrays of more than ``whole`` bytes are
-    objects."""
+    """A message as a Flower record, and its size in bytes; larger float arrays than ``whole`` bytes
+    are objects."""
     parts = to_parts(message, whole)
     return parts_to_record(parts), parts.size
 
 
 def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
-    """A message that Flower has delivered, and its bytes. Raises InvalidMessageError for anything
-    else."""
+    """A message from a Flower record, and its size in bytes. Raises InvalidMessageError for other
+    records."""
     try:
         parts = record_to_parts(record)
     except ValueError as error:
@@ -57,7 +57,7 @@ def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
 
 
 def _size(record: RecordDict) -> int:
-    """Bytes of a message, whether it can be read or not."""
+    """Size of a message in bytes, even if it cannot be decoded."""
     values = [value for rest in record.config_records.values() for value in rest.values()]
     arrays = [array.data for part in record.array_records.values() for array in part.values()]
     return sum(len(value) for value in (*values, *arrays) if isinstance(value, (str, bytes)))
@@ -95,7 +95,7 @@ class FlowerTransport:
                 Message(record, node_id, message_type, ttl=lifetime, group_id=str(round))
             )
             sizes.append(size)
-        # Flower gives no ids at all where it took none of the messages.
+        # Flower returns no ids at all if it accepted none of the messages.
         request_ids = list(self._grid.push_messages(messages)) or [None] * len(messages)
         return [
             SentRequest(request_id or None, size)
@@ -107,8 +107,8 @@ class FlowerTransport:
 
 
 def _key(node: Any) -> str:
-    """A digest of the key that a node is registered under; empty for a node that is not registered,
-    as it makes a new key at each start."""
+    """Digest of a node's registered key; empty for an unregistered node, whose key changes at each
+    start."""
     return hashlib.sha256(node.public_key).hexdigest()[:16] if node.name else ""
 
 
@@ -134,7 +134,7 @@ def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> C
     """A ClientApp that replies with a node.
 
     Args:
-        make_node: from the configurations of the node and of the run to the node.
+        make_node: makes the node from the configurations of the node and of the run.
     """
     app = ClientApp()
 
@@ -154,13 +154,13 @@ def reply_here(
     name: str = "",
     refused: Callable[[str], None] = lambda reason: None,
 ) -> Message:
-    """The reply to a message from a node that is made in this process.
+    """The reply to a message, from a node made in this process.
 
     Args:
         message: the request.
         make_node: gives the node.
-        name: of the node, for the reply of one that cannot be made.
-        refused: takes the reason of a reply that refuses the request; empty where it does not.
+        name: of the node, used in the reply if the node cannot be made.
+        refused: called with the reason if the reply refuses the request, else with an empty text.
     """
     reply = respond(make_node, lambda: from_record(message.content)[0], name)
     refused(reply.refusal)

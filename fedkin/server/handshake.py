@@ -1,6 +1,6 @@
-"""The first message: it compares federation, model and version of a node and the server.
+"""The handshake, the first message: compares federation, model and version of node and server.
 
-Both sides compare, so that each logs what is wrong on the machine where it can be corrected.
+Both sides compare, so that each logs a mismatch on the machine where it can be fixed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedkin.core.codec import digest
 from fedkin.core.layout import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 
-# Fields that must be equal, in the order of comparison, and their words in an error message.
+# Fields that must be equal, in the order of comparison, with their names in error messages.
 _COMPARED = {
     "federation": "the federation is",
     "version": "fedkin is version",
@@ -32,14 +32,16 @@ _CURES = {
     "federation": "set client.federation in client.toml to the server's federation.name",
     "version": "install the same version of fedkin on both sides",
 }
-_OPTIONAL = ("federation", "config")  # compared where both sides have them
+_OPTIONAL = ("federation", "config")  # compared only if both sides have them
 
 
 @dataclass(frozen=True)
 class Handshake:
-    """A side's description of itself. ``federation`` and ``config`` are empty where a program makes
-    the client, not a file; ``start`` is a digest of the initial model that comes from fixed
-    randomness."""
+    """What one side says about itself.
+
+    ``federation`` and ``config`` are empty if a program, not a file, defines the client. ``start``
+    is a digest of the initial model made from a fixed seed.
+    """
 
     federation: str
     version: str
@@ -54,7 +56,7 @@ class Handshake:
         return asdict(self)
 
     def sizes(self) -> dict[str, int]:
-        """d, the numbers of one sample, where the description has them."""
+        """d, the number of values per sample, if the description has it."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
         if shape is None:
             return {}
@@ -63,7 +65,7 @@ class Handshake:
 
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
-        """From a message's header. Raises InvalidMessageError where a field is missing."""
+        """The handshake in a message's header. Raises InvalidMessageError if a field is missing."""
         values = {}
         for name in cls.__dataclass_fields__:
             kind = int if name == "parameters" else str
@@ -72,13 +74,14 @@ class Handshake:
 
 
 def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
-    """Compare. Raises InvalidMessageError with the first difference and its cure.
+    """Compare two handshakes. Raises InvalidMessageError with the first difference and how to fix
+    it.
 
     Args:
         own: of this side.
         other: of the other side.
-        here: how the message names this side.
-        there: how it names the other side.
+        here: name of this side in the message.
+        there: name of the other side in the message.
     """
     for name, words in _COMPARED.items():
         mine = getattr(own, name)

@@ -1,5 +1,5 @@
-"""The nodes of a federation: which are online, their identity (by handshake), and whether they may
-take part."""
+"""The nodes of a federation: which are online, who they are (by handshake), and which may take
+part."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fedkin.server.request_retries import RequestRound
 from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.5  # seconds between queries for nodes, while clients are too few
+_POLL = 0.5  # seconds between queries for nodes while there are too few clients
 _REMINDER = 60.0  # seconds between log lines while waiting
-_FIRST_SITE = 3600.0  # seconds in which a first site can be registered and started
-# Seconds after which a refused node may try again; at once, if it was offline meanwhile.
+_FIRST_SITE = 3600.0  # seconds to register and start the first site
+# Seconds after which a refused node may retry; it may retry at once if it was offline meanwhile.
 _RETRY_REFUSED = 120.0
-_MAX_LOST = 3  # handshakes that are lost, until a node counts as refused
+_MAX_LOST = 3  # lost handshakes after which a node counts as refused
 
 
 class Candidate(NamedTuple):
-    """A node whose handshake was correct and that was not accepted yet."""
+    """A node with a correct handshake that has not been accepted yet."""
 
     node: OnlineNode
     samples: Int[np.ndarray, "c"]
@@ -37,19 +37,19 @@ class Candidate(NamedTuple):
 class Membership:
     """The nodes of one server process.
 
-    A new node is sent the server's handshake, and no round waits for its reply: from the round
-    after the reply has arrived, its clients take part.
+    The server sends its handshake to each new node. No round waits for the reply. The node's
+    clients take part from the first round after it has arrived.
 
     Args:
         request_round: sends and receives.
         own: the server's handshake.
         classes: C.
-        save: is given the registry's memory whenever a node was accepted.
+        save: called with the registry's memory whenever a node was accepted.
         signed: as of ``NodeRegistry``.
 
     Attributes:
-        waiting: a line about the clients that the server waits for; empty where it does not wait.
-        on_change: called whenever the nodes that take part, or ``waiting``, may have changed.
+        waiting: a line about the clients that the server waits for; empty if it does not wait.
+        on_change: called whenever the participating nodes or ``waiting`` may have changed.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Membership:
         )
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
-        # Whether every node makes the same initial model as the server from the same randomness.
+        # Whether every node makes the same initial model as the server from the same seed.
         self.same_start = True
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []
         self._started = False
-        self._handshakes: dict[str, OnlineNode] = {}  # by request id; without a reply yet
+        self._handshakes: dict[str, OnlineNode] = {}  # unanswered, by request id
         self._refused_since: dict[int, float] = {}
         self._lost: dict[int, int] = {}  # handshakes that were lost, by node id
         self._candidates: dict[str, Candidate] = {}  # by name
@@ -93,18 +93,18 @@ class Membership:
         )
 
     def candidates(self) -> list[str]:
-        """Names of the nodes that may take part, and were not accepted yet."""
+        """Names of the nodes that may take part and have not been accepted yet."""
         return sorted(self._candidates, key=natural_order)
 
     def begin_round(self, round: int) -> None:
         """Accept the nodes whose handshakes have arrived.
 
-        The first round of this process waits for ``settings.wait_for`` clients; in a run that is
-        resumed no longer than a deadline, as some may have left for good. Every other round waits
-        for one client.
+        The first round of this process waits for ``settings.wait_for`` clients. In a resumed run it
+        waits no longer than a deadline, because some clients may have left permanently. Every other
+        round waits for one client.
 
         Raises:
-            ConfigError: too few come for the first round (``settings.start_deadline``).
+            ConfigError: too few clients arrive for the first round (``settings.start_deadline``).
         """
         if not self._started:
             settings = self.request_round.settings
@@ -119,17 +119,17 @@ class Membership:
             self.wait_for_clients(1, round)
 
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
-        """Wait until so many clients are online; after ``patience`` seconds one is enough.
+        """Wait until a number of clients are online; after ``patience`` seconds one is enough.
 
-        The deadline of the first round begins when the first node is online, because its key may
-        have to be registered until then; after an hour it begins without one.
+        The deadline of the first round starts when the first node is online, because its key may
+        have to be registered first. After an hour it starts without a node.
 
         Raises:
-            ConfigError: too few come for the first round, or all nodes are refused.
+            ConfigError: too few clients arrive for the first round, or all nodes are refused.
         """
         start = reminded = self.request_round.clock()
         deadline_start = start
-        came = False  # whether a node was online
+        came = False  # whether a node has been online
         _log.info("waiting for %d client%s", clients, "s" * (clients > 1))
         self._online = self.request_round.online_nodes()
         while not self._meet(round, clients):
@@ -156,24 +156,24 @@ class Membership:
             self._online = self.request_round.online_nodes()
         self.waiting = ""
         self.on_change()
-        # The round's time begins now.
+        # The round's time starts now.
         self._online = self.request_round.begin_round()
 
     def _waiting_for(self, clients: int) -> str:
-        """The line about the clients that the server waits for, and how many have come."""
+        """The line about the awaited clients and how many have arrived."""
         waited = f"waiting for {clients} client{'s' * (clients != 1)}"
         return f"{waited}: {self._ready()} ready, {len(self.registry.refusals)} refused"
 
     def _ready(self) -> int:
-        """Number of clients that are online and may take part."""
+        """Number of online clients that may take part."""
         candidates = sum(len(candidate.samples) for candidate in self._candidates.values())
         return len(self.online_clients()) + candidates
 
     def _waits_in_vain(self, seconds: float) -> bool:
         """Whether the wait for clients ends.
 
-        The wait for the first round ends after its deadline. A later one ends where every node
-        that is online is refused: nodes that are offline may come back.
+        The wait for the first round ends after its deadline. A later wait ends if every online node
+        is refused. Offline nodes may come back.
         """
         if seconds < self.request_round.settings.first_wait:
             return False
@@ -181,7 +181,7 @@ class Membership:
         return not self._started or (bool(online) and online <= self.registry.refused.keys())
 
     def _too_few(self, clients: int, seconds: float) -> str:
-        """The message of a wait that was in vain."""
+        """The error message when too few clients have arrived."""
         ready = self._ready()
         refused = [
             f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()
@@ -198,10 +198,12 @@ class Membership:
         )
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Send handshakes to new nodes, and accept the candidates if that makes ``at_least``
-        clients; whether it does.
+        """Send handshakes to new nodes; accept the candidates if there are then ``at_least``
+        clients.
 
-        At the start all are accepted together, so that ids follow their names.
+        Returns whether there are.
+
+        At the start all are accepted together, so that ids are in the order of names.
         """
         self._retry_refused()
         self._send_handshakes(round)
@@ -216,8 +218,7 @@ class Membership:
         return len(self.online_clients()) >= at_least
 
     def _retry_refused(self) -> None:
-        """Refused nodes that were offline since, or have waited long enough, are sent a handshake
-        again."""
+        """Allow a new handshake for refused nodes that went offline or have waited long enough."""
         now = self.request_round.clock()
         online = {node.node_id for node in self._online}
         self.registry.forget_absent(online)
@@ -250,8 +251,7 @@ class Membership:
                 self._handshake_bytes[0] += sent.size
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
-        """Replies to handshakes. A node whose handshake was lost counts as new again, a few
-        times."""
+        """Replies to handshakes. A node with a lost handshake counts as new again, a few times."""
         if not self._handshakes:
             return []
         replies = list(self.request_round.transport.pull(self._handshakes))
@@ -259,7 +259,7 @@ class Membership:
         received = []
         for reply in replies:
             node = self._handshakes.pop(reply.request_id, None)
-            # A reply that was delivered twice counts once.
+            # A reply delivered twice counts once.
             if node is None:
                 continue
             if reply.message is not None:

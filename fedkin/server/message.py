@@ -1,9 +1,10 @@
-"""The messages between a server and its nodes: a header of plain values and named arrays, encoded
-by ``core.codec``.
+"""Messages between a server and its nodes: a header of plain values and named arrays.
 
-Models, updates and masked vectors are encoded as they are. Integers and booleans about clients
-(ids, model choices, counts) are packed first: differences of neighbours, compressed, so that a
-thousand consecutive ids take a few dozen bytes.
+They are encoded by ``core.codec``.
+
+Models, updates and masked vectors are encoded without compression. Integers and booleans about
+clients (ids, model choices, counts) are delta-encoded and compressed first, so a thousand
+consecutive ids take a few dozen bytes.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from fedkin.core.errors import FedkinError
 from fedkin.server.parts import Part, Parts
 
 _PACKED = "packed."  # prefix of the names of packed arrays
-# Integers in front of a packed array's shape: whether it is boolean, and its number of axes.
+# Integers before a packed array's shape: whether it is boolean, and its number of axes.
 _HEAD = 2
 _SIZE_LIMIT = 2**25  # bytes that one packed array may decompress to
-# The most bytes of an array in one piece with the header: a larger one is stored once for all
-# nodes.
+# Maximum bytes of an array that is sent together with the header. Larger arrays are stored once for
+# all nodes.
 IN_REQUEST = 2**16
-# The same in a reply, which is for one receiver. Flower cuts pieces of more than 5 MB.
+# The same for a reply, which has one receiver. Flower splits pieces of more than 5 MB.
 IN_REPLY = 2**22
-_MAX_ARRAYS = 24  # in a message; ours have up to a dozen
+_MAX_ARRAYS = 24  # in a message; fedkin's messages have up to a dozen
 
 
 class InvalidMessageError(FedkinError):
-    """A message that is not used; the text says why."""
+    """A message that cannot be used; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ class RpcMessage:
 
     @property
     def refusal(self) -> str:
-        """The reason in a reply of a node that did not do a request; empty in any other message."""
+        """Why a node did not do a request, from its reply; empty in other messages."""
         return str(self.header.get("refused") or self.header.get("failed") or "")
 
     def value(self, name: str, kind: type) -> Any:
-        """An entry of the header. Raises InvalidMessageError where it is missing, or of another
+        """An entry of the header. Raises InvalidMessageError if it is missing or has another
         type."""
         value = self.header.get(name)
         if type(value) is not kind:
@@ -55,7 +56,7 @@ class RpcMessage:
         return value
 
     def array(self, name: str) -> np.ndarray:
-        """Any array. Raises InvalidMessageError where it is missing."""
+        """An array of any type. Raises InvalidMessageError if it is missing."""
         if name not in self.arrays:
             raise InvalidMessageError(
                 f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}"
@@ -87,7 +88,7 @@ class RpcMessage:
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Text from elsewhere as one line of a log: printable characters only, cut at ``limit``."""
+    """Untrusted text as one line of a log: printable characters only, cut at ``limit``."""
     line = " ".join(str(text).split())
     line = "".join(sign if sign.isprintable() else "?" for sign in line)
     return line if len(line) <= limit else f"{line[:limit]}..."
@@ -118,7 +119,7 @@ def decode(data: bytes) -> RpcMessage:
         if name.startswith(_PACKED):
             decoded[name.removeprefix(_PACKED)] = unpack(array.tobytes())
         elif _as_it_is(array):
-            # A node trains in place, and arrays that were read are read-only.
+            # Copy, because a node trains in place and decoded arrays are read-only.
             decoded[name] = array.copy()
         else:
             raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
@@ -130,7 +131,8 @@ def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
 
     Args:
         message: the message.
-        whole: float arrays of more bytes are separate parts, which an engine may send apart.
+        whole: float arrays of more bytes become separate parts, which an engine may send
+            separately.
     """
     together = {}
     separate = {}
@@ -153,8 +155,8 @@ def from_parts(parts: Parts) -> RpcMessage:
 
 
 def _as_it_is(array: np.ndarray) -> bool:
-    """Whether an array is sent as it is: floats, and uint32 of masked vectors, which are noise and
-    cannot be compressed."""
+    """Whether an array is sent uncompressed: floats, and the uint32 of masked vectors, which are
+    noise."""
     return array.dtype.kind == "f" or array.dtype == np.uint32
 
 
@@ -163,7 +165,7 @@ def pack(numbers: np.ndarray) -> bytes:
     flat = numbers.astype(np.int64).ravel()
     steps = np.diff(flat, prepend=0).astype("<i8")
     head = np.array([numbers.dtype.kind == "b", numbers.ndim, *numbers.shape], "<i8")
-    # Equal bytes of all steps stand together, which compresses better.
+    # Group the bytes by significance, which compresses better.
     by_byte = steps.view(np.uint8).reshape(-1, 8).T
     return zlib.compress(head.tobytes() + by_byte.tobytes(), 6)
 
@@ -173,7 +175,7 @@ def unpack(data: bytes) -> np.ndarray:
     bytes."""
     try:
         stream = zlib.decompressobj()
-        # The stream must end within the limit, or is refused.
+        # The stream must end within the limit.
         raw = stream.decompress(data, _SIZE_LIMIT + 1)
         head = np.frombuffer(raw[: 8 * _HEAD], "<i8")
         start = 8 * (_HEAD + int(head[1]))

@@ -1,8 +1,8 @@
-"""The clients' side: a node handles requests with a simulated world of its clients.
+"""The client side: a node handles requests with a simulated world of its clients.
 
-So it computes the same as the simulator, with the simulator's code, for one client or for a fleet.
-Every request may meet a new process; data that must last (label counts, models) are on the node's
-disk.
+It runs the simulator's code and computes the same results, for one client or for a fleet. Each
+request may be handled by a new process. Data that must persist (label counts, models) are on the
+node's disk.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ _log = logging.getLogger("fedkin")
 def respond(
     make_node: Callable[[], Node], read: Callable[[], RpcMessage], name: str = ""
 ) -> RpcMessage:
-    """A node's reply to a request; an error that fedkin raises on purpose is a reply, too, and is
-    logged.
+    """A node's reply to a request. A deliberate fedkin error is logged and becomes the reply.
 
     Args:
         make_node: gives the node.
         read: gives the request.
-        name: of the node, for the reply of one that cannot be made; empty where it is not known.
+        name: of the node, used in the reply if the node cannot be made; empty if unknown.
     """
     try:
         request = read()
@@ -61,19 +60,19 @@ def respond(
 
 @dataclass(frozen=True)
 class Node:
-    """A node and what it needs to handle requests."""
+    """A node that handles requests."""
 
     name: str
     handshake: Callable[[ModelSpec], Handshake]  # of the node, without ``start``
-    start: Callable[[], str]  # digest of the initial model from fixed randomness
+    start: Callable[[], str]  # digest of the initial model from a fixed seed
     samples: Int[np.ndarray, "c"]  # training samples of each client
-    # From the ids of its clients at the server to their world.
+    # Makes the world of its clients from their ids at the server.
     world: Callable[[Int[np.ndarray, "c"]], NodeWorld]
     disk: Disk
 
     def handle(self, request: RpcMessage) -> RpcMessage:
-        """The reply to a request. Raises InvalidMessageError for one that no server of this version
-        sends."""
+        """The reply to a request. Raises InvalidMessageError if no server of this version sends
+        it."""
         operation = request.value("operation", str)
         if operation == "hello":
             return self._hello(request)
@@ -120,7 +119,8 @@ class Node:
         return RpcMessage({}, arrays | standing)
 
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
-        """Positions of this node's clients. Raises InvalidMessageError for none, or others."""
+        """Positions of the requested clients in this node. Raises InvalidMessageError for none or
+        others."""
         clients = request.integers(name, np.size(request.array(name)))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
             raise InvalidMessageError(
@@ -136,7 +136,7 @@ class Node:
         clients: Int[np.ndarray, "r"],
         memory: NodeMemory,
     ) -> dict[str, np.ndarray]:
-        """Do the task of a request; its reply's arrays."""
+        """Run the task of a request. Returns the arrays of the reply."""
         task = decode_task(kind, request, world.initial, memory.kept)
         new_arrays = [name for name in kept_fields(kind) if name in request.arrays]
         memory.keep({name: getattr(task, name) for name in new_arrays})
@@ -147,13 +147,12 @@ class Node:
             if models:
                 self.disk.save_models(memory.run, models)
         except StorageError as error:
-            # No method reads these models, so the reply is sent without them on the disk.
+            # No method reads these models, so the reply is sent even if they cannot be stored.
             _log.error("%s", error)
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """Do the work that waited for clients: tasks that ask for no reply, and changes of their
-        clusters."""
+        """Do the pending work of clients: tasks without a reply, and changes of their clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()

@@ -1,5 +1,5 @@
-"""The arrays on a node's disk, by run: its clients' memory, arrays that it was sent to keep, and
-its last replies."""
+"""The arrays on a node's disk, by run: clients' memory, arrays it was told to keep, last
+replies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
-_KEPT = "kept/"  # in front of names of arrays that a node was sent to keep
-_REPLY = "replies/"  # in front of names of arrays of last replies
+_KEPT = "kept/"  # prefix of the names of arrays that a node was told to keep
+_REPLY = "replies/"  # prefix of the names of arrays of last replies
 
 
 class NodeWorld(World, Protocol):
@@ -20,16 +20,16 @@ class NodeWorld(World, Protocol):
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or forgot an array."""
+        """How often clients stored or deleted an array."""
         ...
 
 
 @runtime_checkable
 class Disk(Protocol):
-    """A node's storage, by run."""
+    """A node's storage, organised by run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
-        """The arrays that ``save_memory`` stored; empty without any."""
+        """The arrays that ``save_memory`` stored; empty if there are none."""
         ...
 
     def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
@@ -42,8 +42,10 @@ class Disk(Protocol):
 
 
 class NodeMemory:
-    """The arrays that last from one request to the next. Replies to tasks with memory last too, so
-    that the work is not done twice where a reply was lost."""
+    """The arrays that persist between requests.
+
+    They include replies to tasks with memory, so that no work is done twice if a reply was lost.
+    """
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
         self.run = run
@@ -67,12 +69,12 @@ class NodeMemory:
         self._new = False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays, in place of arrays of the same names."""
+        """Store arrays, replacing those of the same names."""
         self.kept |= arrays
         self._new |= bool(arrays)
 
     def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
-        """The arrays of the reply to a call, if it was the last of its task; None of another."""
+        """The reply's arrays for a call, if it was the last of its task; else None."""
         prefix = f"{_REPLY}{task}/"
         last_call = self._replies.get(prefix)
         if last_call is None or last_call.tobytes() != call.encode():
@@ -84,7 +86,7 @@ class NodeMemory:
         }
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep the reply to a call, in place of the last of its task."""
+        """Store the reply to a call, replacing the last reply of its task."""
         prefix = f"{_REPLY}{task}/"
         self._replies = {
             name: array for name, array in self._replies.items() if not name.startswith(prefix)
@@ -95,8 +97,8 @@ class NodeMemory:
         self._new = True
 
     def forget_replies(self) -> None:
-        """Forget replies to work whose results clients kept for clusters that have changed: it is
-        done again."""
+        """Delete replies to work with results kept for clusters that have changed; it is done
+        again."""
         kinds = set()
         for kind in all_tasks():
             if any(memory.lifetime == "assignment" for memory in kind.memory.values()):

@@ -1,8 +1,8 @@
-"""The nodes that were accepted: their names, their clients, and the ids of those in methods.
+"""The accepted nodes: their names, their clients, and the clients' ids in methods.
 
-A node has a name, and holds one client or a fleet of them. Its clients get consecutive ids when it
-is first accepted, and keep them: a node that comes back, in another process and with another id at
-the engine, has its ids again.
+A node has a name and one or more clients. Its clients get consecutive ids when it is first
+accepted, and keep them. A node that comes back, in a new process and with a new id at the engine,
+gets the same client ids.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ Memory = dict[str, np.ndarray]
 
 @dataclass
 class NodeInfo:
-    """A node that was accepted: its first client's id, how many it has, and the key that it is
-    registered under."""
+    """An accepted node: its first client's id, its number of clients, and its registered key."""
 
     name: str
     first: int
@@ -44,7 +43,7 @@ class NodeInfo:
         return np.arange(self.first, self.first + self.count)
 
     def client_names(self) -> list[str]:
-        """Names of its clients: its own, with their numbers where it has several."""
+        """Names of its clients: the node's name, with a number if it has several clients."""
         return [self.name] if self.count == 1 else [f"{self.name}/{i}" for i in range(self.count)]
 
 
@@ -57,13 +56,13 @@ class NodeRows(NamedTuple):
 
 
 class NodeRegistry:
-    """The nodes of a federation, and their present ids at the engine.
+    """The nodes of a federation and their current ids at the engine.
 
     Args:
-        capacity: N, the most clients that there can be.
-        registered: nodes must be registered with the engine, which vouches for their names.
-        signed: keys of secret sums are signed in the names of nodes, so that a node may have one
-            client only.
+        capacity: N, the maximum number of clients.
+        registered: nodes must be registered with the engine, which authenticates their names.
+        signed: keys for secure aggregation are signed with node names, so a node may have only one
+            client.
     """
 
     def __init__(self, capacity: int, registered: bool = False, signed: bool = False) -> None:
@@ -71,26 +70,26 @@ class NodeRegistry:
         self.registered = registered
         self.signed = signed
         self.members: dict[str, NodeInfo] = {}
-        # Training samples of each client, as last reported.
+        # Number of training samples of each client, as last reported.
         self.samples = np.zeros(capacity, np.int64)
         self.refused: dict[int, str] = {}  # node ids that may not take part, and why
-        self.refusals: dict[str, str] = {}  # the same by name, until it may take part
+        self.refusals: dict[str, str] = {}  # the same by name, until the node may take part
         self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
-        self._numbered: dict[int, str] = {}  # names in ``refusals`` that hold a node's number
-        self._logged: dict[int, str] = {}  # the reason of each refusal that was logged last
-        self._node_ids: dict[str, int] = {}  # of each member that was met in this process
+        self._numbered: dict[int, str] = {}  # names in ``refusals`` that contain a node's number
+        self._logged: dict[int, str] = {}  # the last logged reason of each refusal
+        self._node_ids: dict[str, int] = {}  # of each member seen by this process
 
     def __len__(self) -> int:
-        """Clients that have an id."""
+        """Number of clients that have an id."""
         return sum(member.count for member in self.members.values())
 
     def unknown(self, nodes: Iterable[OnlineNode]) -> list[OnlineNode]:
-        """Nodes without a handshake in this process."""
+        """The nodes that had no handshake in this process."""
         met = {*self._node_ids.values(), *self.refused}
         return [node for node in nodes if node.node_id not in met]
 
     def check(self, node: OnlineNode, name: str, clients: int) -> None:
-        """Whether a node can be accepted.
+        """Check that a node can be accepted.
 
         Args:
             node: its id in the engine.
@@ -98,7 +97,7 @@ class NodeRegistry:
             clients: how many it has.
 
         Raises:
-            InvalidMessageError: it cannot; the text says why.
+            InvalidMessageError: it cannot be accepted; the text says why.
         """
         member = self.members.get(name)
         if not is_name(name):
@@ -131,7 +130,7 @@ class NodeRegistry:
             )
 
     def accept(self, node: OnlineNode, name: str, samples: Int[np.ndarray, "c"]) -> NodeInfo:
-        """Give a node's clients their ids; those that it had before, if it was accepted before.
+        """Assign ids to a node's clients; a node that was accepted before keeps its ids.
 
         Args:
             node: its id in the engine.
@@ -143,7 +142,7 @@ class NodeRegistry:
         """
         self.check(node, name, len(samples))
         member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), node.key))
-        # The engine vouches for the name, whatever the key.
+        # The engine authenticates the name, whichever key is used.
         if member.key != node.key:
             _log.warning(
                 "%s came with another key than before, which is registered under its name", name
@@ -158,9 +157,9 @@ class NodeRegistry:
         return member
 
     def replace(self, node_id: int, name: str) -> None:
-        """Send a node nothing more, as another one came with its name. Its site is not refused.
+        """Stop sending to a node, because another one came with its name. Its site is not refused.
 
-        The newest counts, as a node that is not registered has no key.
+        The newest node counts, because an unregistered node has no key that identifies it.
 
         Args:
             node_id: of the former node.
@@ -169,7 +168,7 @@ class NodeRegistry:
         self.refused[node_id] = f"another node came with its name, {name!r}"
 
     def clear_refusal(self, node: OnlineNode, name: str) -> None:
-        """Forget why a node was refused: it may take part now.
+        """Remove a node's refusal, because it may take part now.
 
         Args:
             node: its id in the engine.
@@ -179,7 +178,7 @@ class NodeRegistry:
         self._forget_numbered(node.node_id)
 
     def forget_absent(self, online: Collection[int]) -> None:
-        """Forget refusals of offline nodes that gave no name, or the name of a member.
+        """Remove refusals of offline nodes that gave no name or a member's name.
 
         Such a node comes back under another id.
 
@@ -190,11 +189,11 @@ class NodeRegistry:
             self._forget_numbered(node_id)
 
     def _forget_numbered(self, node_id: int) -> None:
-        """Forget the refusal that has a node's number in its name, if there is one."""
+        """Remove the refusal that has a node's number in its name, if there is one."""
         self.refusals.pop(self._numbered.pop(node_id, ""), None)
 
     def met(self) -> list[str]:
-        """Names of the members that were met in this process, in the order of their clients."""
+        """Names of the members seen by this process, in the order of their clients."""
         return sorted(self._node_ids, key=lambda name: self.members[name].first)
 
     def refuse(self, node: OnlineNode, name: str, reason: str) -> None:
@@ -223,14 +222,14 @@ class NodeRegistry:
             )
 
     def _label(self, node: OnlineNode, name: str) -> str:
-        """The name of a refused node in messages; the name that the engine vouches for comes
-        first."""
+        """The name of a refused node in messages; the name authenticated by the engine takes
+        precedence."""
         label = one_line(node.name or name, 64) or _unnamed(node.node_id)
         belongs_to_member = label in self._node_ids and self._node_ids[label] != node.node_id
         return _impostor(label, node.node_id) if belongs_to_member else label
 
     def allow_retry(self, node_ids: Iterable[int]) -> None:
-        """Forget refusals, so that nodes are sent a handshake again: the reason may be gone."""
+        """Remove refusals so that nodes get a new handshake, as the reason may no longer apply."""
         for node_id in node_ids:
             self.refused.pop(node_id, None)
 
@@ -245,8 +244,7 @@ class NodeRegistry:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
-        """Which rows of a call belong to which node. Clients that were not met in this process
-        belong to none."""
+        """The rows of a call by node. Clients not seen by this process belong to no node."""
         assigned = []
         for name, member in self.members.items():
             end = member.first + member.count
@@ -261,7 +259,7 @@ class NodeRegistry:
         return [name for member in ordered for name in member.client_names()]
 
     def memory(self) -> Memory:
-        """All that must outlive a process, as arrays of a checkpoint."""
+        """The persistent state, as arrays of a checkpoint."""
         entries = [asdict(member) for member in self.members.values()]
         return {
             MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(),
@@ -269,11 +267,12 @@ class NodeRegistry:
         }
 
     def recall(self, memory: Memory) -> None:
-        """Put back the result of ``memory``, in addition to the nodes accepted since. Where each
-        node is must be found out again.
+        """Restore the result of ``memory``; nodes accepted since are kept.
+
+        Each node's id at the engine must be found again.
 
         Raises:
-            CheckpointError: it is the memory of another federation.
+            CheckpointError: the memory is from another federation.
         """
         stored = {
             entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
@@ -307,7 +306,7 @@ def _unnamed(node_id: int) -> str:
 
 
 def _impostor(name: str, node_id: int) -> str:
-    """The name in messages of a node that came with the name of a member."""
+    """The name, in messages, of a node that came with a member's name."""
     return f"{name} (node {node_id})"
 
 

@@ -1,32 +1,32 @@
-"""Updates that are far longer than others: each is compared with the updates of the same model in
-the same call."""
+"""Excludes updates with an unusually large norm, compared with updates of the same model in a
+call."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-_MIN_UPDATES = 3  # whose median is the typical norm
+_MIN_UPDATES = 3  # minimum number of updates for their median to be the typical norm
 
-# Float32 hardly shows a shorter update, as of a saturated model. It is in units of the model's
-# norm, which counts as 1 at least.
+# Smaller updates, as of a saturated model, are at the limit of float32 precision. In units of the
+# model's norm, which counts as at least 1.
 _RESOLUTION = 1e-6
 
-# The largest typical norm where there is nothing to compare with, in the same units.
+# The largest typical norm when there is nothing to compare with, in the same units.
 _FIRST = 100.0
 
 
 class NormFilter:
-    """Finds updates that are longer than the model, and than ``limit`` times the typical norm.
+    """Finds updates with a norm above both the model's norm and ``limit`` times the typical norm.
 
-    The typical norm of a model's updates is their median in a call. Where fewer than three
-    clients sent an update of the model, it is the larger of the model's typical norm in earlier
-    calls and of the median of all updates of the call, as far as there are any; in the first call
-    of two clients, it is the norm of the other. So few updates may lower the typical norm that
-    later calls know, and do not raise it: one of the two clients may be hostile.
+    The typical norm of a model's updates is their median in a call. If fewer than three clients
+    sent an update of the model, it is the larger of two values, as far as they exist: the model's
+    typical norm in earlier calls, and the median of all updates of the call. In the first call of
+    two clients, it is the norm of the other client's update. So few updates may lower the stored
+    typical norm but do not raise it, because one of the two clients may be malicious.
 
-    An update that float32 hardly shows next to the model says nothing about a typical norm and is
-    left out of medians: clients whose models fit all their samples send such updates.
+    Updates too small for float32 relative to the model are left out of medians. Clients whose
+    models fit all their samples send such updates, which say nothing about a typical norm.
 
     Args:
         limit: factor above 1.
@@ -52,7 +52,7 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Bool[np.ndarray, "r"]:
-        """Which updates are above their ``limits``, whose arguments these are."""
+        """Which updates are above their ``limits``; the arguments are those of ``limits``."""
         return norms > self.limits(norms, models, starts)
 
     def limits(
@@ -61,13 +61,12 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Float[np.ndarray, "r"]:
-        """The largest norm that each update of a call may have; the typical norms follow those
-        within it.
+        """The largest allowed norm of each update of a call. Also updates the typical norms.
 
         Args:
             norms: of the updates.
-            models: the model that each is an update of; None: all of one.
-            starts: the norm of the model that each started from; None: not known.
+            models: index of the model that each updates; None: one model for all.
+            starts: norm of the model that each started from; None: unknown.
         """
         moving = _moving(norms, starts)
         limits = np.empty(len(norms))
@@ -80,7 +79,7 @@ class NormFilter:
                 of_model=of_model,
                 start=start,
             )
-            # No update is excluded that is as long as the model, or shorter.
+            # Updates with at most the model's norm are never excluded.
             limit = max(self.limit * usual, start)
             limits[of_model] = limit
             self._remember(
@@ -100,7 +99,7 @@ class NormFilter:
         of_model: Bool[np.ndarray, "r"],
         start: float,
     ) -> float:
-        """The typical norm of the updates of one model, as these and earlier updates show it."""
+        """The typical norm of one model's updates, from these and earlier updates."""
         if (of_model & moving).sum() >= _MIN_UPDATES:
             return float(np.median(norms[of_model & moving]))
         earlier = self.typical.get(name, 0.0)
@@ -111,8 +110,8 @@ class NormFilter:
         return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
 
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
-        """The largest typical norm where there is nothing to compare with; none where all the
-        updates are moving."""
+        """The largest typical norm when there is nothing to compare with; unbounded if all updates
+        are moving."""
         return np.inf if moving.all() else _FIRST * max(start, 1.0)
 
     def _remember(
@@ -123,13 +122,13 @@ class NormFilter:
         limit: float,
         usual: float,
     ) -> None:
-        """Keep the typical norm of one model for later calls.
+        """Store the typical norm of one model for later calls.
 
         Args:
             name: of the typical norm.
             norms: of all updates of the call.
             counted: the moving updates of the model.
-            limit: the largest norm of an update of the model that is not excluded.
+            limit: the largest allowed norm of an update of the model.
             usual: the typical norm in this call.
         """
         included = norms[counted & (norms <= limit)]
@@ -138,13 +137,14 @@ class NormFilter:
             few = counted.sum() < _MIN_UPDATES
             self.typical[name] = min(typical, usual) if few else typical
         elif counted.any() and len(norms) < _MIN_UPDATES:
-            # All updates of a small call are excluded. They are typical if the next are as long.
+            # All updates of a small call are excluded. They become typical if the next norms are as
+            # large.
             self.typical[name] = float(np.median(norms[counted]))
 
     def _by_model(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
     ) -> list[tuple[str, Bool[np.ndarray, "r"]]]:
-        """The name of each model's typical norm, and which updates are of the model."""
+        """For each model, the name of its typical norm and a mask of its updates."""
         if models is None:
             return [(self.training, np.ones(len(norms), bool))] if len(norms) else []
         return [
@@ -156,11 +156,11 @@ class NormFilter:
 def _moving(
     norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None
 ) -> Bool[np.ndarray, "r"]:
-    """Which updates are long enough to say something about a typical norm."""
+    """Which updates are large enough to be informative about a typical norm."""
     unit = np.maximum(1.0, 0.0 if starts is None else starts)
     return norms > _RESOLUTION * unit
 
 
 def _start(of_model: Bool[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> float:
-    """The norm of the model that these updates started from; 0 where it is not known."""
+    """The norm of the model that these updates started from; 0 if unknown."""
     return 0.0 if starts is None else float(starts[of_model].max())

@@ -1,4 +1,4 @@
-"""Requests whose round was over before their replies came, and these replies."""
+"""Requests that were not answered before their round ended, and their late replies."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ _log = logging.getLogger("fedkin")
 
 
 class _Overdue(NamedTuple):
-    """A request that a node has not answered in time."""
+    """A request that a node did not answer in time."""
 
-    task: Task  # for its rows
+    task: Task  # restricted to its rows
     clients: Int[np.ndarray, "r"]
-    used: Int[np.ndarray, "k"] | None  # models that the node was sent, of all K; None: all
+    used: Int[np.ndarray, "k"] | None  # models sent to the node, of all K; None: all
     round: int
-    last: int  # round in which a reply is of use
+    last: int  # last round in which a reply can be used
 
 
 class OverdueRequests:
-    """The overdue requests of one world, in this process: a server that resumes has none.
+    """The overdue requests of one world. They are not stored: a resumed server has none.
 
     Args:
-        collector: makes one for a task about some clients.
+        collector: makes a ReplyCollector for a task and some clients.
     """
 
     def __init__(self, collector: Callable[[Task, Int[np.ndarray, "r"]], ReplyCollector]) -> None:
         self._collector = collector
-        # For how many rounds replies to the next call are of use, by the task's name.
+        # For how many rounds replies to the next call can be used, by the task's name.
         self._rounds: dict[str, int] = {}
         self._requests: dict[str, _Overdue] = {}  # by the engine's id
         self._replies: list[LateReply] = []
 
     def rounds(self, task: Task) -> int:
-        """For how many rounds a reply to this call is of use. Only the first call of its kind after
-        ``take`` has such rounds."""
+        """For how many rounds a reply to this call can be used.
+
+        Nonzero only for the first call of its kind after ``take``.
+        """
         return self._rounds.pop(task.name, 0)
 
     def add(
@@ -59,7 +61,7 @@ class OverdueRequests:
         round: int,
         rounds: int,
     ) -> None:
-        """Remember requests of a call whose replies may still come, if they are of use then.
+        """Store a call's requests that may still be answered, if late replies can be used.
 
         Args:
             missed: node ids by the ids of the requests.
@@ -67,7 +69,7 @@ class OverdueRequests:
             clients: of all rows of the call.
             rows: of the call, by node.
             round: of the call.
-            rounds: for how many its replies are of use.
+            rounds: for how many rounds its replies can be used.
         """
         if not rounds:
             return
@@ -84,12 +86,12 @@ class OverdueRequests:
     def receive(
         self, replies: Iterable[NodeReply], standing: StandingReports | None, round: int
     ) -> None:
-        """Read late replies, and forget requests that are too old by now.
+        """Read late replies, and drop requests that are too old.
 
         Args:
-            replies: to requests that were given up.
-            standing: the standing task, whose answers in late replies are of no use any more.
-            round: the present one.
+            replies: to requests that were no longer awaited.
+            standing: the standing task; its answers in late replies are outdated and ignored.
+            round: the current one.
         """
         for reply in replies:
             request = self._requests.pop(reply.request_id, None)
@@ -102,14 +104,14 @@ class OverdueRequests:
         }
 
     def take(self, task: Task, rounds: int) -> list[LateReply]:
-        """The replies to a kind of task, each once; as ``WaitingWorld.late_replies``."""
+        """The replies to a kind of task, each once, as in ``WaitingWorld.late_replies``."""
         self._rounds[task.name] = rounds
         taken = [reply for reply in self._replies if reply.task.name == task.name]
         self._replies = [reply for reply in self._replies if reply.task.name != task.name]
         return taken
 
     def _read(self, request: _Overdue, reply: NodeReply, standing: StandingReports | None) -> None:
-        """Take a late reply, with the same checks as a reply in time."""
+        """Read a late reply, with the same checks as a timely one."""
         rows = np.arange(len(request.clients))
         try:
             arrays = message_of(reply).arrays

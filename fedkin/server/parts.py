@@ -1,7 +1,7 @@
-"""A message as named bytes: how Flower's records and a site's socket carry it.
+"""A message as named bytes, as sent in Flower's records and over a site's socket.
 
 Only the standard library is imported here, because every message to a site starts a process that
-needs this.
+imports this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-_LENGTH = struct.Struct(">Q")  # of a head, in front of it
+_LENGTH = struct.Struct(">Q")  # length prefix of a head
 _HEAD_LIMIT = 2**24  # bytes
 
 
@@ -41,12 +41,12 @@ class Parts:
 def write_frame(
     connection: socket.socket, head: dict[str, Any], parts: Parts | None = None
 ) -> None:
-    """Send a head of plain values, and a message where there is one. Raises OSError.
+    """Send a head of plain values and, optionally, a message. Raises OSError.
 
     Args:
         connection: to send it on.
         head: values that JSON can hold, without ``rest`` and ``arrays``.
-        parts: the message; None: there is none.
+        parts: the message; None: no message.
     """
     if parts is not None:
         arrays = [
@@ -62,8 +62,10 @@ def write_frame(
 
 
 def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Parts | None]:
-    """The head and the message that ``write_frame`` has sent. Raises ConnectionError where the
-    other side ends, or sends anything else."""
+    """The head and the message that ``write_frame`` sent.
+
+    Raises ConnectionError if the other side disconnects or sends anything else.
+    """
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if length > _HEAD_LIMIT:
         raise ConnectionError(f"a head of {length} bytes")

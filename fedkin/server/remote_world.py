@@ -1,8 +1,8 @@
-"""The ``World`` of a server: every task is one request to each node that holds some of the clients.
+"""The ``World`` of a server: each task becomes one request to every node with selected clients.
 
-A node gets only the models that its rows need, and replies for all its clients at once: with single
-updates, or with weighted means where the task needs no more. A node without a reply in time, or
-with one that cannot be used, counts as a client that did not reply in any world.
+A node gets only the models that its rows need, and sends one reply for all its clients. The reply
+holds single updates, or weighted means if the task needs no more. Clients of a node with a late or
+unusable reply count as not having replied, as in any world.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _FORGETFUL = "forgetful"
 
 
 class RemoteWorld:
-    """Real clients.
+    """A world of real clients.
 
     Args:
         membership: the nodes; shared by the methods of one server.
         spec: of the model that all clients train.
-        initial: two words of randomness -> a flat model.
+        initial: maps two words of randomness to a flat model.
         work: the run's local training.
         run: name of the run on the nodes' disks; a checkpoint keeps it.
     """
@@ -78,22 +78,22 @@ class RemoteWorld:
         self.total_clients = membership.registry.capacity
         self._initial = initial
         self._norm_filter = NormFilter(membership.request_round.settings.norm_limit)
-        self._start = Known()  # the randomness of the initial model, and its digest
+        self._start = Known()  # the seed of the initial model, and its digest
         self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node keeps
-        # Clients that keep arrays for their present cluster only.
+        # Clients that keep arrays for their current cluster only.
         self._forgetful = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
 
     @property
     def update_memory(self) -> int:
-        """Bytes of single updates that may be requested where means would do: none of fleets."""
+        """Bytes of single updates that may be requested where means suffice: 0 with fleets."""
         members = self.membership.registry.members.values()
         has_fleets = any(member.count > 1 for member in members)
         return 0 if has_fleets else UPDATE_MEMORY
 
     @property
     def client_names(self) -> list[str]:
-        """Names of the clients that have an id, for messages."""
+        """Names of the clients with an id, for messages."""
         return self.membership.registry.client_names()
 
     def begin(self, stream: Stream) -> None:
@@ -110,7 +110,7 @@ class RemoteWorld:
         return self.membership.online_clients()
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of all clients that were ever accepted, ascending."""
+        """Ids of all clients ever accepted, ascending."""
         ids = [member.ids for member in self.membership.registry.members.values()]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
@@ -149,22 +149,23 @@ class RemoteWorld:
         return reply
 
     def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
-        """Replies of nodes that have missed an earlier round's deadline."""
+        """Replies of nodes that missed an earlier round's deadline."""
         return self._overdue.take(task, rounds)
 
     def expect(self, task: Task) -> None:
-        """Let clients answer a standing task from the first request on."""
+        """Declare a standing task, which clients answer from the first request on."""
         self._client.stand(task)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Let clients that keep arrays for their cluster know, in their next request, that it has
+        """Notify clients that keep arrays for their cluster, in their next request, that it has
         changed."""
         forgetful = clients[self._forgetful[clients]]
         if len(forgetful):
             self._client.schedule(MOVED, forgetful)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """The registry, and the messages that clients have not received yet."""
+        """State for a checkpoint: the registry and the messages that clients have not received
+        yet."""
         memory = self.membership.registry.memory()
         for name, waiting in self._client.pending.items():
             memory[_PENDING + name] = waiting.copy()
@@ -191,7 +192,7 @@ class RemoteWorld:
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
-        """An empty reply to a task of these clients."""
+        """An empty reply to a task for these clients."""
         sizes = call_sizes(task, len(clients), self._sizes())
         norms = self._norm_filter.for_training(task.norm_group())
         samples = self.membership.registry.samples[clients]
@@ -205,7 +206,7 @@ class RemoteWorld:
         )
 
     def _log_outlier(self, task: Task, client: int, outlier: Outlier) -> None:
-        """Say which client's update is excluded by its norm, and how to let it in."""
+        """Log which client's update is excluded by its norm, and how to allow it."""
         name = self.membership.registry.client_names()[client]
         model = "" if outlier.model is None else f" to model {outlier.model}"
         factor = self.membership.request_round.settings.norm_limit
@@ -225,7 +226,7 @@ class RemoteWorld:
     def _call(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
-        """The reply, and the rows whose clients were asked."""
+        """The reply, and the rows of the clients that were sent a request."""
         collector = self._collector(task, clients)
         rows_of = dict[int, np.ndarray]()  # by node
         header = {} if stream is None else {"stream": plain_stream(stream)}
@@ -268,7 +269,7 @@ class RemoteWorld:
         return collector.reply(), asked
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes by name, of the model and the samples, which every side knows."""
+        """Sizes of the model and the samples by name, known to both sides."""
         return {
             "P": self.spec.parameters,
             "C": self.membership.classes,

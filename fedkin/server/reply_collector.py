@@ -1,5 +1,5 @@
-"""The reply to a task from the messages of its nodes: checked against the schema, and without
-outliers in norm."""
+"""Builds the reply to a task from its nodes' messages: checks the schema and drops norm
+outliers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fedkin.server.task_messages import MODELS, known_rows
 
 
 class Outlier(NamedTuple):
-    """An update that is excluded, as its norm is above the limit.
+    """An update excluded because its norm is above the limit.
 
     Attributes:
-        model: that it is an update of; None where clients do not say so.
+        model: index of the model that it updates; None if clients do not report it.
         norm: of the update.
-        limit: the largest norm that is not excluded.
+        limit: the largest allowed norm.
     """
 
     model: int | None
@@ -33,24 +33,24 @@ class Outlier(NamedTuple):
 
 
 class _Means(NamedTuple):
-    """Means by model from one message."""
+    """The means by model in one message."""
 
-    rows: Int[np.ndarray, "r"]  # of the clients behind them
+    rows: Int[np.ndarray, "r"]  # of the clients that contributed
     models: Int[np.ndarray, "k"]
     weight: Float[np.ndarray, "k"]
     arrays: dict[str, np.ndarray]
 
 
 class ReplyCollector(ReplyBuilder):
-    """A reply that is filled from messages.
+    """A reply that is built from messages.
 
     Args:
-        task: what was asked.
+        task: the task that was sent.
         rows: n.
-        sizes: by name, of the schema's axes.
+        sizes: of the schema's axes, by name.
         norm_filter: for tasks of this kind.
-        samples: of each row's client, as registered.
-        tell: is given each row that is excluded by its norm, and the outlier.
+        samples: number of samples of each row's client, as registered.
+        tell: called with each row excluded by its norm, and the outlier.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ReplyCollector(ReplyBuilder):
         self._norm_filter = norm_filter
         self._tell = tell
         self._outliers: list[int] = []
-        # Arrays that the server knows itself, and clients do not send.
+        # Arrays that the server knows, so that clients do not send them.
         self._known: dict[str, np.ndarray] = {}
         for name in known_rows(task):
             values = getattr(task, INDEX) if name == INDEX else samples
@@ -79,15 +79,15 @@ class ReplyCollector(ReplyBuilder):
         arrays: Mapping[str, np.ndarray],
         used: Int[np.ndarray, "k"] | None,
     ) -> None:
-        """Take a node's reply about its rows.
+        """Add a node's reply for its rows.
 
         Args:
             rows: of the call.
             arrays: of the message.
-            used: the models that the node was sent, of all K; None: all.
+            used: models sent to the node, of all K; None: all.
 
         Raises:
-            TaskError: it cannot be used; ``exclude`` its rows.
+            TaskError: the reply cannot be used. The caller must ``exclude`` its rows.
         """
         arrays = dict(arrays)
         arrived, nonfinite = self._flags(rows, arrays)
@@ -116,7 +116,7 @@ class ReplyCollector(ReplyBuilder):
         used: Int[np.ndarray, "k"] | None,
         arrived: Bool[np.ndarray, "r"],
     ) -> dict[str, np.ndarray]:
-        """The arrays by row, with those that the server knows; models have their numbers of all
+        """The arrays by row, including those that the server knows; models are indexed among all
         K."""
         sent = {name: array for name, array in self.rows.items() if name not in self._known}
         checked = check_arrays(
@@ -136,8 +136,7 @@ class ReplyCollector(ReplyBuilder):
         return checked | {name: values[rows] for name, values in self._known.items()}
 
     def _check_sound(self, checked: dict[str, np.ndarray], arrived: Bool[np.ndarray, "r"]) -> None:
-        """Refuse (TaskError) numbers that are not finite, or out of bounds, in rows that
-        arrived."""
+        """Raise TaskError for nonfinite or out-of-bounds numbers in rows that arrived."""
         for name, array in self.rows.items():
             if checked[name].dtype.kind != "f":
                 continue
@@ -145,14 +144,14 @@ class ReplyCollector(ReplyBuilder):
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
 
     def exclude(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Count these rows as arrived and not usable."""
+        """Mark these rows as arrived but unusable."""
         self.arrived[rows] = False
         self.nonfinite[rows] = True
         for name, array in self.rows.items():
             self.arrays[name][rows] = array.missing
 
     def reply(self) -> Reply:
-        """The reply of all rows, without the outliers."""
+        """The reply for all rows, without the outliers."""
         for name, array in self.rows.items():
             if array.norm_checked:
                 self._exclude_rows(name)
@@ -161,7 +160,7 @@ class ReplyCollector(ReplyBuilder):
         return replace(super().reply(), outliers=tuple(sorted(set(self._outliers))))
 
     def _exclude_rows(self, name: str) -> None:
-        """Exclude the rows whose vector of this name is an outlier in norm."""
+        """Exclude the rows where the vector of this name is a norm outlier."""
         arrived = np.flatnonzero(self.arrived)
         norms = _norms(self.arrays[name][arrived])
         models = self.arrays[INDEX][arrived] if INDEX in self.rows else None
@@ -171,7 +170,7 @@ class ReplyCollector(ReplyBuilder):
     def _find_outliers(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
     ) -> list[tuple[int, Outlier]]:
-        """Places and facts of the updates that are excluded."""
+        """The excluded updates by position."""
         of_models = self.task.start_norms()
         starts = None if models is None or of_models is None else of_models[models]
         limits = self._norm_filter.limits(norms, models, starts)
@@ -186,7 +185,7 @@ class ReplyCollector(ReplyBuilder):
         return found
 
     def _exclude_outlier(self, rows: Int[np.ndarray, "r"], outlier: Outlier) -> None:
-        """Exclude the rows behind an update that is too long, and say so."""
+        """Exclude and report the rows that contributed to an update with too large a norm."""
         self.exclude(rows)
         self._outliers += rows.tolist()
         for row in rows.tolist():
@@ -195,7 +194,7 @@ class ReplyCollector(ReplyBuilder):
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
     ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
-        """Which rows hold numbers, and which hold none as their numbers were not finite."""
+        """Masks of the rows that hold numbers and of those excluded as nonfinite."""
         if not self.task.up.flags_rows and "arrived" not in arrays:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
         schema: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
@@ -214,8 +213,10 @@ class ReplyCollector(ReplyBuilder):
         return arrived, nonfinite
 
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Sums over the clients of a node that count. Their bounds are the bounds of one client,
-        times the number of clients."""
+        """Add a node's sums over its counted clients.
+
+        A sum's bounds are one client's bounds times the number of clients.
+        """
         schema = {
             name: _summed(array, self.sums[name].dtype, clients)
             for name, array in self.totals.items()
@@ -239,7 +240,8 @@ class ReplyCollector(ReplyBuilder):
         arrays: dict[str, np.ndarray],
         used: Int[np.ndarray, "k"] | None,
     ) -> _Means | None:
-        """Means by model, with the examples behind each; all are used or none."""
+        """Add a node's means by model, with the number of examples of each. All of them are used,
+        or none."""
         if not self.means:
             return None
         schema = {**self.means, "weight": floats(), MODELS: integers()}
@@ -266,8 +268,8 @@ class ReplyCollector(ReplyBuilder):
         return _Means(rows, models, weight, checked)
 
     def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
-        """Refuse (TaskError) means of other models than clients trained, or with the weight of
-        other examples."""
+        """Raise TaskError unless the means match the trained models and their numbers of
+        examples."""
         counted = index[examples > 0]
         if set(counted.tolist()) != set(means.models.tolist()):
             raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
@@ -280,7 +282,7 @@ class ReplyCollector(ReplyBuilder):
     def _translated(
         self, name: str, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]
     ) -> Int[np.ndarray, "r"]:
-        """Numbers among the models that a node was sent, as numbers among all."""
+        """Map indices among the models sent to a node to indices among all models."""
         if models.size and models.max() >= len(used):
             raise TaskError(
                 f"task {self.task.name}: {name} has models that were not sent, such as "
@@ -289,7 +291,8 @@ class ReplyCollector(ReplyBuilder):
         return used[models]
 
     def _add_means(self) -> None:
-        """Add the means of all messages, without outliers in norm and the rows behind them."""
+        """Add the means of all messages, without norm outliers and the rows that contributed to
+        them."""
         counts = [len(means.models) for means in self._means]
         starts = np.cumsum([0, *counts])
         excluded = self._outlying_means(int(starts[-1]))
@@ -303,7 +306,7 @@ class ReplyCollector(ReplyBuilder):
                 self._exclude_outlier(behind, excluded[start + place])
 
     def _outlying_means(self, count: int) -> dict[int, Outlier]:
-        """The means, of all messages one after another, that are outliers in norm."""
+        """The norm outliers among the means of all messages, by position in their concatenation."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
         found: dict[int, Outlier] = {}
         if not count:
@@ -316,7 +319,7 @@ class ReplyCollector(ReplyBuilder):
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
-    """The schema of a sum over so many clients; of none, it is not used."""
+    """The schema of a sum over a number of clients. It is not used for zero clients."""
     if not clients:
         return replace(array, dtype=dtype.type, missing=0, low=-np.inf, high=np.inf)
     low, high = (0, 1) if np.dtype(array.dtype).kind == "b" else (array.low, array.high)
@@ -330,6 +333,6 @@ def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
 
 
 def _norms(updates: Float[np.ndarray, "r ..."]) -> Float[np.ndarray, "r"]:
-    """Norms in float64, without a copy of all updates in float64."""
+    """Norms in float64, without copying all updates to float64."""
     updates = flat(updates)
     return np.sqrt(np.einsum("rp,rp->r", updates, updates, dtype=np.float64))

@@ -1,9 +1,9 @@
-"""Fetches replies from the engine, so that a reply that does not come to an end holds up no other.
+"""Fetches replies from the engine, so that an incomplete reply does not block others.
 
 Flower's ``Grid.pull_messages`` returns only when every part of every reply that it found has
-arrived. A site that is killed while it sends its reply leaves a reply whose parts never come, and
-Flower (1.41) waits for them for 180 s. Asked for all replies at once, it would return none of the
-others in the meantime. So the engine is asked about one request at a time, in several threads.
+arrived. If a site is killed while it sends its reply, some parts never arrive, and Flower (1.41)
+waits for them for 180 s. A single pull for all replies would return none of the others in the
+meantime. Therefore each pull asks for one request, in several threads.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # seconds that one look for replies may take
-TOGETHER = 16  # requests about which a look asks the engine at the same time
+PATIENCE = 1.0  # seconds that one call of ``fetch`` may take
+TOGETHER = 16  # requests that one call pulls concurrently
 Message = TypeVar("Message")
 
 
 class ReplyFetches(Generic[Message]):
-    """The fetches of one server. Each runs in a thread, and goes on in the background where it
-    takes long.
+    """The fetches of one server. Each runs in a thread; slow ones continue in the background.
 
-    Every look for replies starts its own threads. So a reply that holds up a thread of one look
-    takes no thread from the next look. These threads are daemons, for which Python does not wait
-    when the process ends. It does wait for the threads in which Flower fetches parts of a reply.
+    Every call of ``fetch`` starts new threads, so a blocked thread of one call takes none from the
+    next. These threads are daemons: Python does not wait for them when the process exits. It does
+    wait for the threads in which Flower fetches parts of a reply.
 
     Args:
-        pull: gives what has arrived for a request: a message, or nothing. Several threads call it.
+        pull: returns the message that has arrived for a request, or nothing. Called from several
+            threads.
         patience: seconds that a call of ``fetch`` may take.
     """
 
@@ -36,25 +36,25 @@ class ReplyFetches(Generic[Message]):
     ) -> None:
         self._pull = pull
         self._patience = patience
-        self._changed = threading.Condition()  # guards all that follows
-        self._running: set[str] = set()  # requests that a thread asks about
-        self._found: dict[str, Sequence[Message]] = {}  # messages that no call has returned yet
-        self._error: Exception | None = None  # that no call has raised yet
-        self._turns: dict[str, int] = {}  # the last fetch of each request without a reply
+        self._changed = threading.Condition()  # guards all attributes below
+        self._running: set[str] = set()  # requests that a thread is pulling
+        self._found: dict[str, Sequence[Message]] = {}  # messages not yet returned by a call
+        self._error: Exception | None = None  # not yet raised by a call
+        self._turns: dict[str, int] = {}  # number of the last fetch of each unanswered request
         self._count = 0  # of all fetches
 
     def fetch(self, request_ids: Iterable[str]) -> list[Message]:
-        """The messages that have arrived for requests, each once.
+        """The messages that have arrived for these requests, each returned once.
 
-        Where the time is not enough for all requests, those whose turn is longest ago come first in
-        the next call.
+        If the time is too short for all requests, the next call starts with the least recently
+        fetched.
 
         Args:
             request_ids: of the requests.
 
         Raises:
-            Exception: what ``pull`` has raised. Messages that were fetched by then are returned
-                first, and the next call raises it.
+            Exception: the error of ``pull``. Messages fetched by then are returned first; the next
+                call raises the error.
         """
         wanted = list(dict.fromkeys(request_ids))
         with self._changed:
@@ -69,7 +69,7 @@ class ReplyFetches(Generic[Message]):
                 lambda: not waiting and not started & self._running,
                 timeout=self._patience,
             )
-            # What has not been asked about by now comes first in the next look.
+            # Requests not pulled by now come first in the next call.
             waiting.clear()
             messages = self._take(wanted)
             if not messages:
@@ -77,14 +77,14 @@ class ReplyFetches(Generic[Message]):
         return messages
 
     def _raise_error(self) -> None:
-        """Raise what a fetch has raised, once."""
+        """Raise the error of a fetch, once."""
         error = self._error
         self._error = None
         if error is not None:
             raise error
 
     def _take(self, wanted: Iterable[str]) -> list[Message]:
-        """The messages that were found for these requests, which are done now."""
+        """Return the messages found for these requests, and mark those as done."""
         messages: list[Message] = []
         for request_id in wanted:
             if request_id in self._found:
@@ -93,7 +93,7 @@ class ReplyFetches(Generic[Message]):
         return messages
 
     def _work(self, waiting: deque[str]) -> None:
-        """Fetch the replies to requests, one after another, until none is waiting."""
+        """Fetch the replies to requests one after another until none is waiting."""
         while (request_id := self._next(waiting)) is not None:
             messages: Sequence[Message] = ()
             error: Exception | None = None
@@ -110,7 +110,7 @@ class ReplyFetches(Generic[Message]):
                 self._changed.notify_all()
 
     def _next(self, waiting: deque[str]) -> str | None:
-        """The next request of a look, which is running from now on; None where none is waiting."""
+        """The next waiting request, marked as running; None if none is waiting."""
         with self._changed:
             if not waiting:
                 return None

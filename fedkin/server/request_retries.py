@@ -1,5 +1,5 @@
-"""One round of requests to nodes: lost messages are retried until all have replied or the deadline
-is over."""
+"""One round of requests to nodes, with retries until all have replied or the deadline has
+passed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fedkin.server.transport import OnlineNode, Reply, Transport
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between queries for replies
-_MIN_SHARE = 0.1  # of a round's time: a node that had less to reply in is not suspected
-_SHARE = 2 / 3  # of the rest of a round: the longest that one call may take
-_REMEMBERED = 8  # replies of a node to an operation whose seconds are remembered
-# Seconds that the requests of a round may take beyond its deadline: the last looks at the engine.
+_MIN_SHARE = 0.1  # of a round's time: a node with less time to reply is not suspected
+_SHARE = 2 / 3  # of the remaining time of a round: the maximum duration of one call
+_REMEMBERED = 8  # reply times stored per node and operation
+# Seconds that a round's requests may exceed its deadline, for the last pulls from the engine.
 GRACE = 5.0
 
 
 class RequestRound:
-    """Sends requests and waits for replies as long as the settings allow.
+    """Sends requests and waits for replies for as long as the settings allow.
 
-    ``suspects`` are nodes that missed a deadline, with the heartbeat that they had shown by then.
-    They are sent nothing more before they show a different heartbeat; not a later one, as the
-    engine's clock may be set back.
+    ``suspects`` maps nodes that missed a deadline to their last heartbeat at that time. They are
+    sent nothing until their heartbeat differs. It need not be later, because the engine's clock may
+    be set back.
 
     Args:
         transport: the engine.
@@ -50,19 +50,19 @@ class RequestRound:
         # Bytes in the last call of ``send``.
         self.bytes_sent = 0
         self.bytes_received = 0
-        self.late_bytes = 0  # of replies that arrived after they were given up
-        # Node ids by the ids of requests that the last call of ``send`` gave up.
+        self.late_bytes = 0  # of replies that arrived after their requests were abandoned
+        # Node ids by the ids of requests that the last call of ``send`` abandoned.
         self.missed: dict[str, int] = {}
         self._late: list[Reply] = []
         self._deadline = clock() + settings.deadline
-        self._given_up: set[str] = set()  # ids of requests whose replies are no longer waited for
-        # How long the last replies of each node to each operation took.
+        self._given_up: set[str] = set()  # ids of requests that are no longer awaited
+        # Times of each node's last replies to each operation.
         self._seconds: dict[tuple[int, str], deque[float]] = {}
 
     def begin_round(self) -> list[OnlineNode]:
-        """Start a round's deadline; the nodes that are online and not suspected."""
+        """Start a round's deadline. Returns the nodes that are online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
-        # A reply that is never fetched stays with the engine.
+        # Fetch late replies, because replies that are never fetched stay at the engine.
         if self._given_up:
             replies = self.transport.pull(self._given_up)
             self._given_up -= {reply.request_id for reply in replies}
@@ -71,7 +71,7 @@ class RequestRound:
         return self.online_nodes()
 
     def late_replies(self) -> list[Reply]:
-        """Replies that have arrived after they were given up, each once."""
+        """Replies that arrived after their requests were abandoned, each returned once."""
         replies = self._late
         self._late = []
         return replies
@@ -88,15 +88,17 @@ class RequestRound:
     def send(
         self, requests: Mapping[int, RpcMessage], round: int, late: int = 0
     ) -> dict[int, Reply]:
-        """Replies by node id; a node without one in time is left out, and suspected from now on.
+        """Send requests and return the replies by node id.
 
-        A call takes at most two thirds of the rest of the round. So nodes that reply have a third
-        of it for the later calls of the round, whenever another node dies.
+        Nodes that do not reply in time are left out, and suspected from now on.
+
+        A call takes at most two thirds of the round's remaining time. If a node dies, the other
+        nodes still have a third of it for the later calls of the round.
 
         Args:
-            requests: by node id; all of one operation.
+            requests: by node id, all for the same operation.
             round: the present one.
-            late: rounds after which a reply is of no use.
+            late: number of rounds after which a reply can no longer be used.
         """
         self.missed = {}
         self.bytes_sent = 0
@@ -119,12 +121,12 @@ class RequestRound:
         replies: dict[int, Reply] = {}
         expired: list[int] = []
         while waiting:
-            # A pull or a sleep may have taken long. What arrived meanwhile is fetched once more
-            # after the end.
+            # A pull or a sleep may have taken long, so replies that arrived meanwhile are fetched
+            # once more after the deadline.
             over = self.clock() >= end
             for reply in self._pull(waiting):
                 node = waiting.pop(reply.request_id, None)
-                # A reply that was delivered twice counts once.
+                # A reply delivered twice counts once.
                 if node is None:
                     continue
                 may_retry = not over and retries[node] < self.settings.retries
@@ -137,7 +139,7 @@ class RequestRound:
                 if over and reply.lost:
                     expired.append(node)
                 self._note_time(node, operation, reply, self.clock() - start)
-                # After a quorum, the others have as much time again as the quorum took.
+                # After a quorum, the remaining nodes get as much time again as the quorum took.
                 succeeded = sum(reply.succeeded for reply in replies.values())
                 if succeeded >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
@@ -150,20 +152,20 @@ class RequestRound:
         return replies
 
     def _longest(self, node: int, operation: str) -> float:
-        """Seconds of the slowest of a node's last replies to an operation; 0 without one."""
+        """Seconds of the slowest of a node's last replies to an operation; 0 if there are none."""
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: Reply, seconds: float) -> None:
-        """Remember how long a node took for a request."""
+        """Store how long a node took for a request."""
         if reply.succeeded:
             key = (node, operation)
             times = self._seconds.setdefault(key, deque(maxlen=_REMEMBERED))
             times.append(seconds)
 
     def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
-        """Suspect nodes that did not reply, except nodes that had too little time for it.
+        """Suspect nodes that did not reply, except those that had too little time.
 
-        Too little is less than they lately needed for the same operation.
+        Too little is less than they recently needed for the same operation.
         """
         least = _MIN_SHARE * self.settings.deadline
         enough = {node: max(least, self._longest(node, operation)) for node in nodes}
@@ -176,7 +178,7 @@ class RequestRound:
     def _push(
         self, requests: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float
     ) -> dict[str, int]:
-        """Send; node ids by the ids of the requests that the engine took."""
+        """Send requests. Returns node ids by the ids of the requests that the engine accepted."""
         messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
         accepted = [
             (sent, node)

@@ -1,8 +1,7 @@
-"""Remote calls about clients: rows are sent to the nodes that hold them, and read from their
-replies.
+"""Remote calls on clients: sends rows to the nodes that hold them and reads their replies.
 
-Every request also carries the messages that wait for its node's clients (tasks that ask for no
-reply, changes of their clusters); every reply also answers the standing task, once there is one. So
+Every request also carries the pending messages for its node's clients (tasks without a reply,
+changes of their clusters). Every reply also answers the standing task, once there is one. So
 neither needs separate messages.
 """
 
@@ -28,14 +27,14 @@ from fedkin.server.transport import Reply as NodeReply
 from fedkin.tasks import all_tasks
 
 _log = logging.getLogger("fedkin")
-NEVER = -2  # in place of a round: earlier than the round before the first
-MOVED = "moved"  # a message that waits for clients: their clusters have changed
+NEVER = -2  # a round number earlier than the round before the first
+MOVED = "moved"  # name of a pending message: the clients' clusters have changed
 Write = Callable[[int, Int[np.ndarray, "r"]], RpcMessage]
 Read = Callable[[int, Int[np.ndarray, "r"], dict[str, np.ndarray]], None]
 
 
 class StandingReports:
-    """The last reply of each client to a standing task, and its round."""
+    """The last reply of each client to a standing task, and the reply's round."""
 
     def __init__(self, task: Task, clients: int) -> None:
         self.task = task
@@ -48,14 +47,14 @@ class StandingReports:
     def split(
         self, arrays: dict[str, np.ndarray], rows: int
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """The arrays of a reply, to a request of any kind: the standing task's, and the others.
+        """Split the arrays of a reply into the standing task's and the others.
 
         Args:
             arrays: of the reply.
-            rows: how many clients it is about.
+            rows: number of clients in the reply.
 
         Raises:
-            TaskError: the standing task's arrays are not as its schema says.
+            TaskError: the standing task's arrays do not match its schema.
         """
         schema = self.task.up.arrays
         standing = check_arrays(
@@ -74,47 +73,47 @@ class StandingReports:
     def take(
         self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int
     ) -> None:
-        """Take the replies of these clients in a round."""
+        """Store the replies of these clients in a round."""
         for name, values in arrays.items():
             self.arrays[name][clients] = values
         self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
-        """Forget the last reports of clients, which have nothing to report from this round on."""
+        """Delete the last reports of clients that have nothing to report from this round on."""
         self.round[clients] = round
         for name, array in self.task.up.arrays.items():
             self.arrays[name][clients] = array.missing
 
 
 class RpcClient:
-    """The remote calls of one run. Nodes store its arrays under ``run``, and bytes are counted in
-    the ledger."""
+    """The remote calls of one run. Nodes store its arrays under ``run``; the ledger counts
+    bytes."""
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
         self.membership = membership
         self.run = run
         self.ledger = ledger
         self.round = 0
-        # Calls of each kind in this round: a server that resumes counts the same.
+        # Number of calls of each kind in this round; a resumed server counts the same.
         self._calls: Counter[str] = Counter()
-        # By the name of a message that waits, the clients for which it waits.
+        # Clients by the name of the message that is pending for them.
         self.pending: dict[str, Bool[np.ndarray, "N"]] = {}
         self.standing: StandingReports | None = None
 
     def begin(self, round: int) -> None:
-        """A communication round begins."""
+        """Begin a communication round."""
         self.round = round
         self._calls.clear()
 
     def schedule(
         self, name: str, clients: Int[np.ndarray, "n"], resets: tuple[str, ...] = ()
     ) -> None:
-        """Let clients hear of something in the next request that they get.
+        """Add a message to the next request to each of these clients.
 
         Args:
-            name: of a task that asks for no reply, or MOVED.
+            name: of a task without a reply, or MOVED.
             clients: ids.
-            resets: arrays of the standing task that have nothing to report then.
+            resets: arrays of the standing task to clear, because there is nothing to report then.
         """
         waiting = self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))
         waiting[clients] = True
@@ -122,14 +121,14 @@ class RpcClient:
             self.standing.reset(clients, self.round)
 
     def stand(self, task: Task) -> StandingReports:
-        """From now on every reply answers this task."""
+        """Set the standing task, which every reply answers from now on."""
         if self.standing is None or self.standing.task != task:
             self.standing = StandingReports(task, self.membership.registry.capacity)
         return self.standing
 
     def ask_standing(self, task: Task, clients: Int[np.ndarray, "n"]) -> Reply:
-        """The replies of clients in this round or in the last. Only clients without a reply are
-        sent a request."""
+        """The replies of clients in this round or the last. Only clients without one are sent a
+        request."""
         reports = self.stand(task)
         silent = clients[reports.round[clients] < self.round - 1]
         if len(silent):
@@ -157,21 +156,21 @@ class RpcClient:
         once: bool = False,
         late: int = 0,
     ) -> Int[np.ndarray, "a"]:
-        """One request to each node that holds some of the clients, and its reply.
+        """Send one request to each node that holds some of the clients, and read its reply.
 
         Args:
-            operation: the name of what the nodes do.
+            operation: name of the operation.
             clients: ids, one per row of the call.
-            write: the request to a node about some rows.
-            read: takes a node's reply about some rows; raises TaskError where it cannot be used.
-            discard: is called with the rows of such a reply.
-            forget: is called with a node that has not done it, or whose reply cannot be used.
-            once: whether a node that gets the request again, as its reply was lost, must not do the
-                work again.
-            late: after how many rounds a reply is of no use.
+            write: makes the request to a node for some rows.
+            read: reads a node's reply for some rows; raises TaskError if it cannot be used.
+            discard: called with the rows of an unusable reply.
+            forget: called with a node that did not do the request, or sent an unusable reply.
+            once: whether a node must not repeat the work if it gets the request again after its
+                reply was lost.
+            late: number of rounds after which a reply can no longer be used.
 
         Returns:
-            The rows whose clients were sent a request.
+            The rows of the clients that were sent a request.
         """
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}
@@ -219,7 +218,7 @@ class RpcClient:
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
     def _log_failure(self, name: str, reason: str) -> None:
-        """Log why a node did not do a request, and keep the reason until it does one."""
+        """Log why a node did not do a request, and store the reason until it does one."""
         self.membership.registry.failures[name] = f"round {self.round}: {reason}"
         _log.warning("round %d: %s", self.round, reason)
 
@@ -231,8 +230,10 @@ class RpcClient:
         number: dict[str, list[int]],
         message: RpcMessage,
     ) -> RpcMessage:
-        """A request with the entries that every node needs: its clients, the run, the messages that
-        wait for it, and the standing task."""
+        """A request with the entries that every node needs.
+
+        These are its clients, the run, its pending messages, and the standing task.
+        """
         arrays = {"clients": clients - info.first}
         for name, all_clients in self.pending.items():
             waiting = np.flatnonzero(all_clients[info.ids])
@@ -253,16 +254,16 @@ class RpcClient:
 
 
 def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse (TaskError) a reply with any arrays."""
+    """Raise TaskError if a reply has any arrays."""
     check_arrays(task=task, arrays=arrays, known={}, rows=None, sizes={})
 
 
 class NoReplyError(Exception):
-    """A node has not done a request; the text says why."""
+    """A node did not do a request; the text says why."""
 
 
 def message_of(reply: NodeReply | None) -> RpcMessage:
-    """The message of a reply. Raises NoReplyError where the node has not done the request."""
+    """The message of a reply. Raises NoReplyError if the node did not do the request."""
     if reply is None:
         raise NoReplyError("its time is up")
     if reply.message is None:

@@ -1,4 +1,4 @@
-"""Tasks and their replies as messages: one encoding for every kind of client work, from its
+"""Encodes tasks and replies as messages; one encoding for all tasks, derived from their
 declarations."""
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fedkin.core.training import LocalTraining
 from fedkin.server.handshake import model_digest
 from fedkin.server.message import InvalidMessageError, RpcMessage
 
-_SLICE = "slice"  # in a header: the entry of a slice
+_SLICE = "slice"  # header entry of a slice
 _PLAIN = (bool, int, float, str)  # types of settings
-MODELS = "trained_models"  # in a message with means: the models that they are of
+MODELS = "trained_models"  # in a message with means: the models of the means
 
 
 @dataclass(frozen=True)
 class Known:
-    """Arrays that a node has, and need not be sent.
+    """Arrays that a node already has, so that they need not be sent.
 
     Attributes:
-        kept: digests of the arrays that it keeps, by the field's name.
-        start: the randomness of the run's initial model, which it can make; None where it cannot.
+        kept: digests of the arrays it keeps, by field name.
+        start: the seed from which it can make the run's initial model; None if it cannot.
         start_digest: of that model.
     """
 
@@ -43,8 +43,10 @@ class Known:
 
 
 def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
-    """The models that rows of a task name, ascending, by the field that names them. Fields that are
-    None are left out, as their clients get all models."""
+    """The models used by rows of a task, ascending, by the field that names them.
+
+    Fields that are None are left out, because their clients get all models.
+    """
     used = {}
     for _, down in fields_down(task):
         if down.kind != "chosen":
@@ -57,8 +59,8 @@ def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndar
 
 
 def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """The models, of all K, that rows are sent and reply about by number; None where they are sent
-    all."""
+    """Indices of the models, of all K, that rows are sent and refer to in replies; None: all are
+    sent."""
     used = used_models(task, rows)
     for _, down in fields_down(task):
         is_of_models = down.kind == "chosen" and down.axes.split()[0] == "K"
@@ -68,7 +70,7 @@ def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"
 
 
 def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
-    """The request about the rows of a task that one node holds.
+    """The request for the rows of a task that one node holds.
 
     Args:
         task: of all rows.
@@ -76,7 +78,7 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
         known: arrays that the node has.
 
     Raises:
-        TaskError: a setting that cannot be sent.
+        TaskError: a setting cannot be sent.
     """
     header: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -121,10 +123,10 @@ def decode_task(
         kind: the class of task.
         message: the request.
         initial: makes an initial model.
-        kept: arrays that this node keeps, by the field's name.
+        kept: arrays that this node keeps, by field name.
 
     Raises:
-        InvalidMessageError: an entry is missing, or of another type.
+        InvalidMessageError: an entry is missing or has another type.
     """
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
@@ -151,8 +153,8 @@ def decode_task(
 
 
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
-    """A short digest of a numbered request, the same where the same work is requested again for the
-    same clients."""
+    """A short digest of a numbered request; equal if the same work is requested again for the same
+    clients."""
     of_work = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
     entries = {name: value for name, value in message.header.items() if name in of_work}
     for name, array in message.arrays.items():
@@ -163,7 +165,7 @@ def call_digest(kind: type[Task], message: RpcMessage) -> str:
 
 
 def make_task(kind: type[Task], values: Any) -> Task:
-    """A task from its fields. Raises InvalidMessageError for values that it cannot have."""
+    """A task from its fields. Raises InvalidMessageError for invalid values."""
     try:
         return kind(**values)
     except FedkinError as error:
@@ -181,7 +183,8 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def kept_fields(task: Task | type[Task]) -> list[str]:
-    """Names of the fields whose arrays a node keeps; of a task, without fields that are None."""
+    """Names of the fields with arrays that a node keeps; for a task instance, without fields that
+    are None."""
     names = [name for name, down in fields_down(task) if down.kind == "kept"]
     if isinstance(task, type):
         return names
@@ -189,8 +192,8 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 
 
 def known_rows(task: Task) -> set[str]:
-    """Arrays by row that a server knows itself where it wants means: registered numbers of samples,
-    and models that it chose."""
+    """Arrays by row that the server knows when it requests means: sample counts and model
+    choices."""
     if not task.up.of("model"):
         return set()
     names = {name for name, array in task.up.of("row").items() if array.registered}
@@ -200,8 +203,10 @@ def known_rows(task: Task) -> set[str]:
 
 
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
-    """The arrays of a node's reply: means of the models that it trained only, and which rows hold
-    numbers."""
+    """The arrays of a node's reply.
+
+    They include the means, only of models that it trained, and which rows hold numbers.
+    """
     schema = task.up
     known = known_rows(task)
     names = [*schema.of("row"), *schema.of("all")]
@@ -216,18 +221,18 @@ def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
 
 
 def plain_settings(task: Task) -> dict[str, Any]:
-    """A task's settings, as an entry of a header."""
+    """A task's settings as a header entry."""
     return {name: getattr(task, name) for name, down in fields_down(task) if down == Down()}
 
 
 def plain_stream(stream: Stream | None) -> list[Any] | None:
-    """A stream as an entry of a header."""
+    """A stream as a header entry."""
     return None if stream is None else [stream.seed, stream.round, stream.purpose]
 
 
 def read_stream(value: Any) -> Stream:
-    """The stream of an entry that ``plain_stream`` made. Raises InvalidMessageError for any other
-    entry."""
+    """The stream in a header entry made by ``plain_stream``. Raises InvalidMessageError for other
+    entries."""
     if not isinstance(value, list) or [type(part) for part in value] != [int, int, str]:
         raise InvalidMessageError(
             f"expected a stream [seed, round, purpose], got {str(value)[:60]!r}"
@@ -238,8 +243,10 @@ def read_stream(value: Any) -> Stream:
 def _encode_setting(
     task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Add a setting to the header of a message; arrays among the settings of a training, to its
-    arrays. Raises TaskError for a value that cannot be sent."""
+    """Add a setting to a message: to its header, or to its arrays if it is a training's array.
+
+    Raises TaskError for a value that cannot be sent.
+    """
     if isinstance(value, LocalTraining):
         plain_entries = {}
         for key, entry in value.settings().items():
@@ -254,7 +261,7 @@ def _encode_setting(
         return
     entries = value if isinstance(value, tuple) else (value,)
     plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
-    # A NaN is not equal to itself, and cannot be sent.
+    # A NaN is not equal to itself and cannot be sent.
     if not all(entry is None or (isinstance(entry, _PLAIN) and entry == entry) for entry in plain):
         how = "use a plain value"
         if isinstance(value, np.ndarray):
@@ -264,8 +271,10 @@ def _encode_setting(
 
 
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
-    """The setting that ``_encode_setting`` added. Raises InvalidMessageError where it is missing,
-    or not of the default's type."""
+    """The setting that ``_encode_setting`` added.
+
+    Raises InvalidMessageError if it is missing or its type differs from the default's.
+    """
     if name not in message.header:
         raise InvalidMessageError(f"expected {name}, got none")
     value = message.header[name]

@@ -1,4 +1,4 @@
-"""The engine that carries messages, as the server needs it; most tests use one in memory."""
+"""Interface of the engine that carries messages. Most tests use an in-memory engine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from fedkin.server.message import RpcMessage
 
 @dataclass(frozen=True)
 class OnlineNode:
-    """A node that is online: its id at the engine, the name and the key that it is registered under
-    (empty where it is not), and the time until which its last heartbeat holds."""
+    """An online node.
+
+    It has its id at the engine, its registered name and key (empty if it is not registered), and
+    the time until which its last heartbeat is valid.
+    """
 
     node_id: int
     name: str = ""
@@ -22,8 +25,8 @@ class OnlineNode:
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that was sent: its id at the engine, and its bytes. The id is None where the engine
-    did not take it."""
+    """A sent request: its id at the engine and its size in bytes. The id is None if the engine did
+    not accept it."""
 
     request_id: str | None
     size: int
@@ -31,8 +34,7 @@ class SentRequest:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to a request, or the error in its place and whether it happened on the way
-    (``lost``)."""
+    """The reply to a request; or an error, and whether it happened in transit (``lost``)."""
 
     request_id: str
     message: RpcMessage | None
@@ -42,7 +44,7 @@ class Reply:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the node has done the request."""
+        """Whether the node did the request."""
         return self.message is not None and "failed" not in self.message.header
 
 
@@ -57,9 +59,9 @@ class Transport(Protocol):
     def push(
         self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
     ) -> Sequence[SentRequest]:
-        """Send each of these to its node id; replies are of no use after ``lifetime`` seconds."""
+        """Send each request to its node id; replies are not needed after ``lifetime`` seconds."""
         ...
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
-        """The replies that have arrived to these requests."""
+        """The replies to these requests that have arrived."""
         ...

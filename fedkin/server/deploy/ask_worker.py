@@ -1,8 +1,7 @@
-"""The other end of a site's worker: messages are handed on to it, and it is started where there is
-none.
+"""Client of a site's worker: forwards messages to it, and starts it if it does not run.
 
 Only the standard library is imported here, because every message to a site starts a process that
-needs this.
+imports this module.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ MODULE = "fedkin.server.deploy.worker"
 _START_TIMEOUT = 60.0  # seconds
 _PAUSE = 0.01  # seconds
 _LONGEST_LINE = 500  # characters of a worker's last line in a message
-_ATTEMPTS = 2  # of one message: the second with a new worker
-# Workers that this process has started; it must ask for their end, or they stay as zombies.
+_ATTEMPTS = 2  # per message: the second uses a new worker
+# Workers that this process has started; it must wait on them when they exit, or they stay as
+# zombies.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 class WorkerFailure(RuntimeError):
-    """An error in the worker that was not raised on purpose, as Flower would report it of a
-    client's process."""
+    """An unexpected error in the worker, reported as Flower reports one of a client's process."""
 
 
 class SiteWorker:
-    """The worker of a site, for processes that have messages for it.
+    """A site's worker, as seen by a process that sends it messages.
 
     Args:
         config: the site's file.
         site: id of the process with which the worker ends.
-        refused: takes the reason why the site has refused a message; empty where it has answered
-            it.
+        refused: called with the reason why the site refused a message, or with an empty text if it
+            answered.
     """
 
     def __init__(
@@ -67,11 +66,11 @@ class SiteWorker:
         self._refused = refused
 
     def reply(self, message: Parts) -> Parts:
-        """The worker's reply. A worker that dies meanwhile is replaced, and gets the message again,
-        once.
+        """The worker's reply. If the worker dies, it is restarted and the message is sent once
+        more.
 
         Raises:
-            WorkerError: there is no worker, and none can be started.
+            WorkerError: no worker runs, and none can be started.
             WorkerFailure: the worker has failed, or died twice.
         """
         for _ in range(_ATTEMPTS):
@@ -100,7 +99,7 @@ class SiteWorker:
         raise WorkerFailure(failure)
 
     def start(self) -> None:
-        """Start the worker where there is none. Raises WorkerError."""
+        """Start the worker if it does not run. Raises WorkerError."""
         self._connection_or_start().close()
 
     def _head(self) -> dict[str, Any]:
@@ -130,7 +129,7 @@ class SiteWorker:
         return connection
 
     def _connect(self) -> socket.socket | None:
-        """A connection to a worker that listens; None where none does."""
+        """A connection to a listening worker; None if there is none."""
         connection = socket.socket(socket.AF_UNIX)
         try:
             with socket_address(self.folder) as address:

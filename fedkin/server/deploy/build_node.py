@@ -25,8 +25,8 @@ from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
-BOOLEANS = ("False", "True")  # names of labels that are numbered alike everywhere
-# Both sides make an initial model from it, and compare the two.
+BOOLEANS = ("False", "True")  # label names with the same numbers on every node
+# Server and node both make an initial model from this seed and compare digests.
 HANDSHAKE_SEED = np.array([1, 2], np.uint32)
 
 
@@ -45,7 +45,7 @@ def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, A
 
 
 def node_from_config(config: ClientConfig) -> Node:
-    """A node whose data and model are named in its file."""
+    """A node with the data and model named in its file."""
     with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
@@ -62,10 +62,10 @@ def build_node(
 
     Args:
         model: what it trains.
-        data: with the node's clients and perhaps others.
+        data: includes the node's clients, and may include others.
         site: its name, folder and clients.
-        config_digest: of the configuration that server and node share; empty where a program makes
-            the node.
+        config_digest: of the configuration that server and node share; empty if a program makes the
+            node.
     """
     of_site = data.select(site.client_numbers(data.clients))
 
@@ -100,8 +100,8 @@ def build_node(
 
 
 def _identity(site: SiteSettings) -> Identity | None:
-    """The identity with which a site signs; None where it does not. Raises ConfigError for files of
-    another site."""
+    """The signing identity of a site; None if it does not sign. Raises ConfigError for another
+    site's files."""
     if not site.sign_key:
         return None
     signer = Signer(
@@ -114,8 +114,7 @@ def _identity(site: SiteSettings) -> Identity | None:
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """The site's data, which must be of the samples that [samples] describes; its classes have
-    their names."""
+    """The site's data with named classes, checked against the samples that [samples] describes."""
     values = config.data_values
     labels = config.samples.labels
     if labels is not None and values.get("name") == "file":
@@ -140,7 +139,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
 def _check_columns(
     place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None
 ) -> None:
-    """Refuse (DataError) a table that lacks columns of [samples], or has others."""
+    """Raise DataError if a table's columns differ from those in [samples]."""
     if actual is None or expected is None or set(actual) == set(expected):
         return
     missing = [name for name in expected if name not in actual]
@@ -160,8 +159,10 @@ def _check_columns(
 def _check_order(
     what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str
 ) -> None:
-    """Refuse (DataError) names in another order than at the other sites, which would train them as
-    something else."""
+    """Raise DataError if names are in a different order than at the other sites.
+
+    The same index would mean different things at different sites.
+    """
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return
     if expected is None:

@@ -1,5 +1,5 @@
-"""Checks of a server and its sites before they are started. Nothing is changed; a failure is a
-line, not an error."""
+"""Checks of a server and its sites before they are started. Checks change nothing. A failed check
+is a line of output, not an exception."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fedkin.simulation.workers import check_samples
 
 FLOWER = ("1.41", "1.42")  # the releases that the extra "flower" in pyproject.toml allows
 _NO_KEYS = "none: all machines on the network can read and change models"
-Table = dict[str, list[CheckResult]]  # by subject: the machine, the server, each site
+Table = dict[str, list[CheckResult]]  # keyed by what is checked: the machine, the server, each site
 
 
 def check(folder: Path, *, server: bool = False, site: str | None = None) -> Table:
@@ -50,7 +50,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
         site: name of the only site to check; None: all.
 
     Raises:
-        ConfigError: the folder holds nothing of the kind.
+        ConfigError: the folder does not contain the requested part.
     """
     selection = select(folder, server=server, site=site)
     server_folder = folder if selection.holds_server else None
@@ -68,7 +68,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
 
 
 def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
-    """A failed check for each site that has the name or the key of another one in its deployment.
+    """A failed check for each site whose name or key is used by another site of its deployment.
 
     Args:
         sites: folders by name.
@@ -99,7 +99,7 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
 
 
 def _key_text(path: Path) -> str:
-    """A public key without its comment; empty where there is none."""
+    """A public key without its comment; empty if there is no key."""
     try:
         return " ".join(path.read_text(errors="replace").split()[:2])
     except OSError:
@@ -126,7 +126,8 @@ def versions(torch: bool = False) -> list[CheckResult]:
 
 
 def check_server(folder: Path) -> list[CheckResult]:
-    """server.toml, its model and methods, its run folder, Flower's files, keys, and the port."""
+    """Check server.toml, its model and methods, its run folder, Flower's files, keys, and the
+    port."""
     loaded: list[ServerConfig] = []
     results = [run_check(files.SERVER, lambda: _load(loaded, load_server, folder / files.SERVER))]
     if loaded:
@@ -150,12 +151,12 @@ def check_server(folder: Path) -> list[CheckResult]:
 
 
 def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
-    """client.toml, its model and data, agreement with the server's file, the state folder, keys,
-    and the server.
+    """Check client.toml, its model and data, agreement with server.toml, the state folder, the keys
+    and the connection to the server.
 
     Args:
         folder: of the site.
-        server: the server's folder, where it is on this machine.
+        server: the server's folder, if it is on this machine.
     """
     loaded: list[ClientConfig] = []
     results = [run_check(files.CLIENT, lambda: _load(loaded, load_client, folder / files.CLIENT))]
@@ -175,8 +176,7 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
 
 
 def checked_model(config: ServerConfig) -> ModelSpec:
-    """The model of a server's configuration, checked with its methods as the server does when it
-    starts.
+    """The model of a server's configuration, checked against its methods as at server start.
 
     Raises:
         ConfigError: a method does not fit the run.
@@ -207,7 +207,7 @@ def needs_torch(folders: list[Path]) -> bool:
 
 
 def _flower() -> CheckResult:
-    """Whether Flower is installed, in a release that fedkin was tested with."""
+    """Whether Flower is installed in a release that fedkin was tested with."""
     version = _installed("flwr")
     if version is None:
         return failed("Flower", "not installed: pip install 'fedkin[flower]'")
@@ -232,7 +232,7 @@ def _load(loaded: list, load: Callable[[Path], ServerConfig | ClientConfig], pat
 
 
 def _writable(name: str, folder: Path) -> CheckResult:
-    """Whether files can be written in a folder, or in the folder where it would be created."""
+    """Whether a folder is writable, or the nearest existing parent if it does not exist."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         tempfile.TemporaryFile(dir=existing).close()
@@ -246,8 +246,8 @@ def _writable(name: str, folder: Path) -> CheckResult:
 
 
 def _progress(config: ServerConfig) -> str:
-    """The last round of each run in the run folder. Raises CheckpointError where it is another
-    run."""
+    """The last round of each run in the run folder. Raises CheckpointError if the folder holds
+    another run."""
     description = config.description()
     out = Path(config.federation.folder)
     progress = []
@@ -273,7 +273,7 @@ def _progress(config: ServerConfig) -> str:
 
 
 def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
-    """Whether as many clients are waited for as the clustering may need."""
+    """Whether the server waits for as many clients as the clustering may need."""
     method = config.method.made
     clients = config.federation.wait_for
     needs = requirements_of(method)
@@ -291,7 +291,7 @@ def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
 
 
 def _app(folder: Path) -> str:
-    """Whether Flower's app names this folder's server.toml, and programs of this version."""
+    """Whether Flower's app names this folder's server.toml and the programs of this version."""
     path = folder / files.APP
     expected = folder.absolute() / files.SERVER
     app = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {})
@@ -306,7 +306,7 @@ def _app(folder: Path) -> str:
 
 
 def _connection(folder: Path, address: Address) -> str:
-    """Whether Flower's commands find the authority at its absolute path."""
+    """Whether Flower's commands find the certificate authority (CA) at its absolute path."""
     path = folder / files.FLOWER
     ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
     is_there = isinstance(ca, str) and Path(ca).exists()

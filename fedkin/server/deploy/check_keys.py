@@ -1,4 +1,4 @@
-"""Checks of certificates and keys: present, matching, valid for long enough, and secret."""
+"""Checks of certificates and keys: they exist, match, stay valid long enough, and are secret."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fedkin.server.deploy.keys import require_cryptography
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-SOON = datetime.timedelta(days=30)  # an earlier expiry is doubtful
+SOON = datetime.timedelta(days=30)  # an expiry sooner than this is doubtful
 
 
 def check_server_keys(
     folder: Path, host: str, now: datetime.datetime | None = None
 ) -> list[CheckResult]:
-    """The authority, the server's certificate for ``host``, and their keys.
+    """Check the authority, the server's certificate for ``host``, and their keys.
 
     Args:
         folder: of the deployment.
         host: the host name at which sites reach the server.
-        now: time of the check; None: the present.
+        now: time of the check; None: the current time.
     """
     ca = folder / CA
     authority = run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now))
@@ -48,7 +48,7 @@ def check_server_keys(
 
 
 def check_site_keys(folder: Path, now: datetime.datetime | None = None) -> list[CheckResult]:
-    """The authority's certificate at a site, and the site's own key."""
+    """Check the authority's certificate at a site and the site's key."""
     ca = folder / SITE_CA
     return [
         run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now)),
@@ -73,7 +73,7 @@ def check_secret(path: Path) -> CheckResult:
 
 
 def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
-    """Whether the server's certificate is of the authority, for the server's key and name."""
+    """Whether the authority issued the server's certificate, for the server's key and name."""
     path = folder / CERTIFICATE
     certificate = _certificate(path)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"
@@ -118,7 +118,7 @@ def _expiry(
 
 
 def _names(certificate: Certificate) -> list[str]:
-    """The machines that a certificate is for."""
+    """The host names that a certificate is valid for."""
     from cryptography import x509
 
     try:
@@ -129,7 +129,8 @@ def _names(certificate: Certificate) -> list[str]:
 
 
 def _node_key(folder: Path) -> str:
-    """Whether a site's key is OpenSSH's, of an elliptic curve, and matches its public half."""
+    """Whether a site's key is an elliptic-curve key in OpenSSH format that matches its public
+    key."""
     path = folder / NODE_KEY
     public = folder / NODE_PUBLIC
     make = f'make one here: ssh-keygen -t ecdsa -b 384 -N "" -f {path}'

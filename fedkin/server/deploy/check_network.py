@@ -1,4 +1,4 @@
-"""Checks of the server's port: it is free, or a SuperLink of this federation listens there."""
+"""Checks that the server's port is free, or that a SuperLink of this federation listens on it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TIMEOUT = 3.0  # seconds
 
 
 def check_port(address: Address, ca: Path) -> CheckResult:
-    """Whether the SuperLink's port is free on this machine, or a SuperLink of this federation has
-    it."""
+    """Whether the SuperLink's port is free on this machine or used by a SuperLink of this
+    federation."""
     name = f"port {address.port}"
     with socket.socket() as attempt:
         # A port that was just released is free.
@@ -36,8 +36,8 @@ def check_port(address: Address, ca: Path) -> CheckResult:
 
 
 def check_superlink(address: Address, ca: Path) -> CheckResult:
-    """Whether a SuperLink replies, with a certificate of the authority ``ca`` if the address has
-    TLS."""
+    """Whether a SuperLink replies; with TLS, whether its certificate was issued by the authority
+    ``ca``."""
     name = f"server {address}"
     try:
         trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None

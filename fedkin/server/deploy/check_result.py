@@ -13,8 +13,7 @@ Mark = Literal["✓", "!", "✗"]  # passed, doubtful, failed
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a check: what was checked, its state, and, where it did not pass, what to do
-    about it."""
+    """One line of a check: what was checked, its result, and how to fix it if it did not pass."""
 
     name: str
     detail: str
@@ -22,7 +21,7 @@ class CheckResult:
 
 
 def run_check(name: str, check: Callable[[], str | CheckResult]) -> CheckResult:
-    """The result of a check; an error that fedkin raises on purpose is a failure."""
+    """Run a check; a deliberate fedkin error becomes a failed result."""
     try:
         result = check()
     except FedkinError as error:

@@ -36,14 +36,14 @@ _SERVER = "server"  # its name in the table of checks
 
 
 def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
-    """Check all that is to be started, as ``fedkin deploy check`` does.
+    """Check everything that will be started, as ``fedkin deploy check`` does.
 
     Args:
         selection: the selected parts.
         missing: the parts to start.
 
     Raises:
-        ConfigError: with the reason of every part that is refused.
+        ConfigError: a part is refused; the message has the reason for each.
     """
     refused = {where: _reasons(results) for where, results in _table(selection, missing).items()}
     refused = {where: reasons for where, reasons in refused.items() if reasons}
@@ -54,7 +54,7 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
 
 
 def _table(selection: Selection, missing: Missing) -> Table:
-    """The checks of the parts that are to be started."""
+    """The checks of the parts that will be started."""
     starts_server = missing.superlink or missing.run
     folders = [part.folder for part in missing.sites]
     if starts_server:
@@ -78,13 +78,13 @@ def _reasons(results: list[CheckResult]) -> str:
 
 
 def _reason(result: CheckResult) -> str:
-    """The detail of a check, with the name of the check in front."""
+    """The detail of a check, prefixed with the check's name."""
     place = f"{result.name}: "
     return result.detail if result.detail.startswith(place) else f"{place}{result.detail}"
 
 
 def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
-    """Keep the refusals for status and logs, and remove refusals of an earlier start.
+    """Store the refusals for status and logs, and remove those of an earlier start.
 
     Args:
         selection: the selected parts.
@@ -104,7 +104,7 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
     try:
         run_folder = Path(load_server(selection.folder / files.SERVER).federation.folder)
     except FedkinError:
-        # The error is among the refusals, and there is no folder.
+        # The folder does not exist; the refusals already include this error.
         return
     path = server_state_file(run_folder)
     if missing.run:
@@ -119,7 +119,7 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
 
 
 def _forget_mended(path: Path, mended: list[Part]) -> None:
-    """Remove the failed checks of sites that are started without the run from the server's file."""
+    """Remove failed checks from the server's file for sites that are started without the run."""
     state = read_state(path)
     if not state.failed_checks:
         return

@@ -1,7 +1,7 @@
 """Flower's ClientApp: ``clientapp = "fedkin.server.deploy.client_app:app"`` in pyproject.toml.
 
-Flower starts a process with it for every message. With a worker, that process imports the standard
-library and Flower only, and hands the message on; without one it makes the node itself.
+Flower starts a process with it for every message. With a worker, that process imports only the
+standard library and Flower, and forwards the message. Without one, it makes the node itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ app = ClientApp()
 
 
 def wants_worker(config: Path) -> bool:
-    """Whether a site's file asks for a worker; one that cannot be read does not."""
+    """Whether a site's file asks for a worker; False if the file cannot be read."""
     try:
         return tomllib.loads(config.read_text()).get("client", {}).get("worker", "warm") == "warm"
     except (OSError, ValueError, AttributeError):
@@ -39,7 +39,7 @@ def wants_worker(config: Path) -> bool:
 @app.evaluate()
 @app.query()
 def handle(message: Message, context: Context) -> Message:
-    """The reply to a message, from the worker or from a node that is made here."""
+    """The reply to a message, from the worker or from a node made in this process."""
     path = context.node_config.get("config")
     if isinstance(path, str) and wants_worker(Path(path)):
         refused = partial(_note_refusal, Path(path))
@@ -61,7 +61,7 @@ def handle(message: Message, context: Context) -> Message:
 
 
 def _note_refusal(config: Path, reason: str) -> None:
-    """Keep why a site has refused a message for its status."""
+    """Store why a site refused a message, for its status."""
     from fedkin.server.deploy.site_state import note_refusal
 
     note_refusal(config.absolute().parent, reason)

@@ -1,14 +1,13 @@
-"""Containers of a deployment on one machine: a compose file, and the files of which their image is
-built.
+"""Containers of a deployment on one machine: a compose file and the files that build the image.
 
 compose.yaml               the server, the sites, and a container that starts the run
 containers/Dockerfile      their image, with the wheel of the fedkin that wrote it
 containers/fedkin-*.whl    that wheel
 containers/flwr/           the server's address for Flower's commands inside the containers
 
-The paths on the machine are relative to compose.yaml, so that the folder can be moved. In every
-container the deployment has the same path. Of the folders of others a container sees nothing.
-JSON strings are YAML strings, so no path or name can be read as anything else.
+The paths on the machine are relative to compose.yaml, so that the folder can be moved. The
+deployment has the same path in every container. A container cannot see the folders of other parts.
+JSON strings are YAML strings, so paths and names need no other quoting.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ HOST = "server"  # name of the server's container, to which sites connect
 INSIDE = "/fed"  # path of the deployment in every container
 DOCKERFILE = Path("containers/Dockerfile")
 FLOWER = Path("containers/flwr/config.toml")
-# Root's files are given to this user, since no container runs as root.
+# Owner of files that root wrote, because no container runs as root.
 USER = 10_001
 _HEALTH = {"interval": "15s", "timeout": "10s", "retries": 3, "start_period": "60s"}
 _SECURITY = {
@@ -53,8 +52,9 @@ def write_containers(
     server: Mapping[str, Mapping[str, Any]],
     wheel: bytes,
 ) -> None:
-    """Write the compose file and all that it needs. What ``init`` has written as root is given to
-    an ordinary user.
+    """Write the compose file and the files that it needs.
+
+    Files that ``init`` wrote as root are given to an ordinary user.
 
     Args:
         folder: of the deployment.
@@ -77,7 +77,8 @@ def write_containers(
 
 
 def container_user() -> tuple[int, int]:
-    """The user and the group of all containers: the same as of this process, unless it is root."""
+    """User and group of all containers: those of this process, or an ordinary user if it is
+    root."""
     if os.getuid() == 0:
         return USER, USER
     return os.getuid(), os.getgid()
@@ -135,7 +136,7 @@ def _server(address: Address, sites: list[str]) -> dict[str, object]:
 
 
 def _run(address: Address, sites: list[str]) -> dict[str, object]:
-    """Registers the sites' keys and starts the run, once the server replies; then it ends."""
+    """A service that waits for the server, registers the sites' keys, starts the run, and exits."""
     volumes = [
         _mount(str(files.APP.parent)),
         f"./{FLOWER.parent}:{INSIDE}/{files.FLOWER.parent}",
@@ -171,8 +172,7 @@ def _site(name: str) -> dict[str, object]:
 
 
 def _common(name: str, kind: str) -> dict[str, object]:
-    """The entries of every service: the image, the user, and the variables of a folder of the
-    deployment."""
+    """The entries of every service: the image, the user, and the environment variables."""
     folder = f"{INSIDE}/{name}" if name else INSIDE
     user, group = container_user()
     return {
@@ -187,16 +187,16 @@ def _common(name: str, kind: str) -> dict[str, object]:
 
 
 def _mount(path: str) -> str:
-    """A volume that has the same path in the container as below the deployment's folder."""
+    """A volume mounted at the same relative path as in the deployment's folder."""
     return f"./{path}:{INSIDE}/{path}"
 
 
 def _give_away(folder: Path, sites: list[str]) -> None:
-    """Give those files of root that ``init`` writes to the user of the containers; links are not
+    """Change the owner of root's files that ``init`` writes to the containers' user; links are not
     followed.
 
     Args:
-        folder: of the deployment, in which there may be files of others.
+        folder: of the deployment; it may contain files of other users.
         sites: names of their folders.
     """
     written = [
@@ -217,8 +217,7 @@ def _give_away(folder: Path, sites: list[str]) -> None:
 
 
 def _health_program(address: Address) -> str:
-    """A program of the standard library that fails unless the SuperLink replies, with its
-    certificate."""
+    """A standard-library program that fails unless the SuperLink replies with its certificate."""
     scheme = "https" if address.secure else "http"
     context = f"ssl.create_default_context(cafile={str(files.CA)!r})"
     trusted = f", context={context}" if address.secure else ""
@@ -227,7 +226,7 @@ def _health_program(address: Address) -> str:
 
 
 def _service(name: str, entries: dict[str, object]) -> str:
-    """The lines of a service, in which no dollar sign is read as a variable of the shell."""
+    """The lines of a service, with dollar signs escaped so that none starts a shell variable."""
     values = {key: json.dumps(value).replace("$", "$$") for key, value in entries.items()}
     lines = "".join(f"    {key}: {value}\n" for key, value in values.items())
     return f"  {json.dumps(name)}:\n{lines}"

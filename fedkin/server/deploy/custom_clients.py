@@ -1,4 +1,4 @@
-"""ClientApps whose model and data come from a program: ``app = fk.torch_client(Net, loaders)``."""
+"""ClientApps with a model and data from Python code: ``app = fk.torch_client(Net, loaders)``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
     Args:
         model: as for ``simulate``, or a function that makes it from the data, such as
             ``fk.models.mclr``.
-        data: FederatedData whose clients this node runs; or a function of the node's configuration
-            (a dict) that returns them. The configuration is what ``flower-supernode --node-config``
-            says: ``name`` (required, where the data come from a program), ``folder`` for what the
-            client stores (``state``), and any others.
+        data: FederatedData with the clients of this node; or a function from the node's
+            configuration (a dict) to FederatedData. The configuration is given by
+            ``flower-supernode --node-config``: ``name`` (required if the data come from a program),
+            ``folder`` where the client stores its files (``state``), and any other entries.
 
     Raises:
         MissingExtra: Flower is not installed.
@@ -49,9 +49,9 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
         module: an ``nn.Module``, a function that makes one, or a ``TorchModel``.
         loaders: a pair (train, test) of data sets or loaders of pairs (x, y); or FederatedData; or
             a function of the node's configuration that returns one of these, as for ``jax_client``.
-            A loader's data set is read again in every message; its order and its batches are not
-            used, because all clients draw them from the run's seed.
-        classes: C; by default the number of scores that the module gives. Required for a detector.
+            A loader's data set is read again for every message. Its order and batches are not used,
+            because all clients draw batches from the run's seed.
+        classes: C; default: the number of outputs of the module. Required for a detector.
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
@@ -72,7 +72,7 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
 
 
 def site(node: dict[str, Any]) -> SiteSettings:
-    """A node's settings, from its configuration. Raises ConfigError where it has no name."""
+    """A node's settings from its configuration. Raises ConfigError if it has no name."""
     if not isinstance(node.get("name"), str):
         raise ConfigError("this node has no name: start it with --node-config 'name=\"berlin\"'")
     return SiteSettings(node["name"], "", str(node.get("folder", "state")))

@@ -55,8 +55,7 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Address:
-    """The SuperLink's address for sites and for Flower's commands, and whether it has a
-    certificate."""
+    """The SuperLink's address for sites and for Flower's commands, and whether it uses TLS."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -67,13 +66,13 @@ class Address:
 
     @property
     def bind_host(self) -> str:
-        """The host that the SuperLink binds: every interface unless the address is of this machine
-        alone."""
+        """The host that the SuperLink binds: all interfaces unless the address is a loopback
+        address."""
         return self.host if self.is_loopback else "0.0.0.0"
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the address is of this machine alone."""
+        """Whether the address is a loopback address."""
         return self.host == "localhost" or self.host.startswith("127.")
 
     @classmethod
@@ -83,7 +82,7 @@ class Address:
         Args:
             text: the address.
             secure: whether the SuperLink has a certificate.
-            where: place of the text, for the message of a ConfigError.
+            where: where the text was found, for the ConfigError message.
         """
         host, _, port = text.rpartition(":")
         if not (is_host(host) and port.isdecimal() and 1 <= int(port) <= 65_535):
@@ -104,7 +103,7 @@ def is_host(text: str) -> bool:
 
 
 def read_address(path: Path) -> Address:
-    """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError where there is none."""
+    """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError if there is none."""
     try:
         entry = tomllib.loads(path.read_text())["superlink"][CONNECTION]
         secure = not entry.get("insecure", False)
@@ -119,7 +118,7 @@ def read_address(path: Path) -> Address:
 
 
 def read_environment(folder: Path) -> dict[str, str]:
-    """The variables of a site's ``flower.env``. Raises ConfigError where it cannot be read."""
+    """The variables of a site's ``flower.env``. Raises ConfigError if it cannot be read."""
     path = folder / ENVIRONMENT
     try:
         lines = path.read_text().splitlines()
@@ -142,8 +141,10 @@ def flower_config(folder: Path, address: Address) -> str:
 
 
 def app_project(folder: Path) -> str:
-    """Content of ``app/pyproject.toml``: the only file that is sent to sites; it names programs
-    that are installed there."""
+    """Content of ``app/pyproject.toml``, the only file sent to sites.
+
+    It names programs that are installed at the sites.
+    """
     package = "fedkin.server.deploy"
     project = {
         "name": "fedkin-app",
@@ -164,8 +165,7 @@ def app_project(folder: Path) -> str:
 
 
 def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> str:
-    """Content of ``flower.env``, of a site where an address is given: for shells, systemd and
-    Docker."""
+    """Content of ``flower.env`` for shells, systemd and Docker; with an address, that of a site."""
     variables = dict(VARIABLES)
     if address:
         site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)}
@@ -218,7 +218,7 @@ def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
 
 
 def new_key_command(key: Path) -> str:
-    """The command that makes another key of a site in place of the one that it has.
+    """The command that replaces a site's key by a new one.
 
     Args:
         key: its private key.
@@ -232,8 +232,8 @@ _WAIT = f"until flwr list {CONNECTION} > /dev/null 2>&1; do sleep 1; done"
 
 
 def superlink_options(address: Address) -> list[list[str]]:
-    """The options of the SuperLink, which is started in the folder of the deployment; a list for
-    each line of text."""
+    """The options of the SuperLink, started in the deployment's folder; one list per line of
+    text."""
     tls = [
         "--ssl-ca-certfile",
         str(CA),
@@ -256,7 +256,7 @@ def superlink(address: Address) -> str:
 
 
 def supernode(secure: bool) -> str:
-    """The command that starts a SuperNode, in its site's folder, ``$site``."""
+    """The command that starts a SuperNode in its site's folder, ``$site``."""
     how = "--insecure"
     if secure:
         how = f"--root-certificates {SITE_CA} --auth-supernode-private-key {NODE_KEY}"

@@ -1,5 +1,5 @@
-"""The export of a site's models of a run: its cluster's model, and the model that it has trained
-from it."""
+"""Export of a site's models: its cluster's model, and that model after the site's local
+training."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _SUFFIX = "-models.safetensors"
 
 
 def export_site(config: ClientConfig, path: Path, format: str) -> Path:
-    """Write the models that a site has stored of its newest run: ``cluster``, the model of its
-    cluster, and ``personal``, the same after the site's last local training.
+    """Write the models that a site stored in its newest run.
+
+    ``cluster`` is the model of its cluster. ``personal`` is that model after the site's last local
+    training.
 
     Args:
         config: of the site.
@@ -33,8 +35,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         The path of the card.
 
     Raises:
-        ConfigError: the site has stored no model.
-        DataError: the site's table is here, and cannot be read.
+        ConfigError: the site stored no model.
+        DataError: the site's table exists but cannot be read.
         ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
     site = config.site
@@ -77,8 +79,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
-    """The site's columns of features in the order of training; None where the data are no table,
-    and where their file is not here."""
+    """The site's feature columns in training order; None if the data are no table or their file is
+    absent."""
     data = config.data_values
     if config.samples.features:
         return tuple(config.samples.features)
@@ -92,7 +94,7 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
-    """The name of the run whose models were stored last, and these models."""
+    """The name and the models of the run that stored models last."""
 
     def age(file: Path) -> tuple[int, str]:
         return file.stat().st_mtime_ns, file.name

@@ -34,7 +34,7 @@ class CommandError(Exception):
 
 
 def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
-    """Wait until the SuperLink of a folder replies. Exits with a message where it does not."""
+    """Wait until the SuperLink of a folder replies. Exits with a message if it does not."""
     address = files.read_address(folder / files.FLOWER)
     end = time.monotonic() + timeout
     while True:
@@ -47,8 +47,7 @@ def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
 
 
 def flwr(*arguments: str) -> str:
-    """The output of one of Flower's commands. Raises CommandError, with its message, where it
-    fails."""
+    """The output of one of Flower's commands. Raises CommandError with its message if it fails."""
     from flwr.cli.app import app
 
     output = io.StringIO()
@@ -67,7 +66,7 @@ def flwr(*arguments: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Register sites, and start the run, of the deployment in the current folder."""
+    """Register the sites of the deployment in the current folder and start its run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
     parser.add_argument("--run", action="store_true")
@@ -87,7 +86,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _start_run(server: str | None) -> list[str]:
-    """Start a run; its number, as far as Flower prints one.
+    """Start a run. Returns its number, if Flower prints one.
 
     Args:
         server: path of server.toml; None: the one that the app names.
@@ -105,7 +104,7 @@ def _run_command(server: str | None) -> list[str]:
 
 
 def _register(folder: str) -> None:
-    """Make a site's key known under the site's name, which it may be already.
+    """Register a site's key under the site's name, unless this was done before.
 
     Raises CommandError where Flower refuses the key, or knows it under another name.
     """
@@ -139,9 +138,9 @@ def _check_registered(key: Path, name: str) -> None:
 
 
 def _nodes_with(key: Path) -> list[Any]:
-    """The SuperLink's entries of the node with a key, with ``name`` and ``status``.
+    """The SuperLink's entries (with ``name`` and ``status``) for the node with this key.
 
-    Flower's client is asked, because its commands do not show keys.
+    This uses Flower's client, because its commands do not show keys.
     """
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
     from flwr.cli.flower_config import read_superlink_connection

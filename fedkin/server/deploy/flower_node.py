@@ -1,14 +1,12 @@
-"""A SuperNode without a process for every message: a site's connection to the SuperLink by Flower's
-client for it.
+"""A SuperNode without a process per message, built on Flower's client for the SuperLink.
 
-Flower's SuperNode (1.41) starts a process for every message, waits three seconds between looks for
-one and half a second between looks for its reply, and none of that can be set. Here one loop
-fetches messages, hands them on to the site's worker, and sends the replies. TLS, keys, heartbeats
-and retries are Flower's. An app's code, which the server sends along, is not fetched and not run.
+Flower's SuperNode (1.41) starts a process for every message. It polls for messages every three
+seconds and for replies every half second, and neither can be configured. Here one loop fetches
+messages, forwards them to the site's worker, and sends the replies. TLS, keys, heartbeats and
+retries are Flower's. The app's code that the server sends is neither fetched nor run.
 
-This file uses names of Flower which are not public, all of them imported below. So Flower is
-limited to releases that were tested, and tests/server/deploy/test_flower_node.py holds the
-signatures.
+This file uses private names of Flower, all imported below. Therefore Flower is limited to tested
+releases, and tests/server/deploy/test_flower_node.py checks the signatures.
 """
 
 from __future__ import annotations
@@ -40,23 +38,23 @@ from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.parts import Parts
 
 _log = logging.getLogger("fedkin")
-# Seconds between looks for a message: a share of the seconds since the last one, within bounds.
+# Seconds between polls for a message: a fraction of the time since the last message, clipped.
 SHORTEST = 0.2
 LONGEST = 3.0
 SHARE = 0.1
-BACKOFF = 0.05  # seconds before a part of a message that is still on its way is asked for again
-AGAIN = 5.0  # seconds before a lost connection is made again
+BACKOFF = 0.05  # seconds before an incomplete part of a message is requested again
+AGAIN = 5.0  # seconds before a lost connection is reopened
 Answer = Callable[[Parts], Parts]
 _RAISED = 2  # Flower's code for a client that raised an exception
 
 
 class RefusedError(Exception):
-    """A key that is not registered yet, or a node that was killed within the last minute."""
+    """The key is not registered yet, or the node was killed within the last minute."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """The parts of an open connection of Flower's client, in its order."""
+    """The parts of an open connection, in the order in which Flower's client returns them."""
 
     node_id: int
     receive: Callable[[], Any]
@@ -75,18 +73,18 @@ def run_node(
     key: Path | None,
     connected: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take part in the federation at an address until the process is ended; a lost connection is
-    made again.
+    """Take part in the federation at an address until the process ends; lost connections are
+    reopened.
 
     Args:
         address: of the SuperLink, host:port.
         answer: gives the reply to a message.
         ca: the authority's certificate; None without TLS.
-        key: the site's private key; None without.
+        key: the site's private key; None without one.
         connected: called whenever the SuperLink has accepted the node.
 
     Raises:
-        RefusedError: the SuperLink does not accept the node; another process must be started.
+        RefusedError: the SuperLink does not accept the node. A new process must be started.
     """
     private = None if key is None else load_ssh_private_key(key.read_bytes(), None)
     keys: Any = None if private is None else (private, private.public_key())
@@ -111,7 +109,7 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Answer the messages of a connection, one after another. Raises what ends it.
+    """Answer the messages of a connection one after another. Raises the error that ends it.
 
     Args:
         connection: to the SuperLink.
@@ -132,7 +130,7 @@ def serve(
 
 
 def pause(since: float | int) -> float:
-    """Seconds until the next look for a message: short while there is a run.
+    """Seconds until the next poll for a message: short while a run is active.
 
     Args:
         since: seconds since the last message.
@@ -170,8 +168,7 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
 
 
 def _reply(message: Message, answer: Answer) -> Message:
-    """The worker's reply; without one, the error that Flower has for a client that raised an
-    exception."""
+    """The worker's reply; without one, Flower's error for a client that raised an exception."""
     try:
         reply = answer(record_to_parts(message.content))
         return Message(parts_to_record(reply), reply_to=message)
@@ -181,7 +178,7 @@ def _reply(message: Message, answer: Answer) -> Message:
 
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
-    """Send a reply, and then the objects of it that the SuperLink does not have."""
+    """Send a reply, then those of its objects that the SuperLink does not have."""
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():
         objects = get_all_nested_objects(reply)

@@ -1,4 +1,5 @@
-"""A new deployment: the files of a server and its sites, on one machine, to be copied to many."""
+"""A new deployment: files of a server and its sites, written on one machine and copied to
+others."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ Files = dict[str, Values]  # by section
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment after ``init``: its folder, the server's address, all sites, and new sites."""
+    """A deployment after ``init``: its folder, the server's address, all sites, and the new
+    sites."""
 
     folder: Path
     address: Address
@@ -70,24 +72,24 @@ def init(
     settings: Sequence[str] = (),
     compose: bool = False,
 ) -> Deployment:
-    """Write a server's files and a folder for each site. Existing files stay; only COMMANDS.md and
-    the files of the containers are written again.
+    """Write a server's files and a folder for each site. Existing files are kept, except
+    COMMANDS.md and the container files, which are rewritten.
 
     Args:
         folder: of the deployment.
         clients: number of sites.
-        host: at which sites reach the server; None: as before, or 127.0.0.1.
+        host: the host at which sites reach the server; None: as before, or 127.0.0.1.
         port: of the server; None: as before, or 8000.
         secure: with keys and certificates.
-        settings: ``section.key=value`` for server.toml, client.toml or, where both have the
-            section, for both.
-        compose: write compose.yaml and the files of its image too; without ``host`` the server is
-            then at the name of its container. Files of root are given to the ordinary user of the
-            containers.
+        settings: ``section.key=value`` for server.toml or client.toml; for both if both have the
+            section.
+        compose: also write compose.yaml and the files of its image. Without ``host``, the server's
+            host is then the name of its container. Files that root wrote are given to the ordinary
+            user of the containers.
 
     Raises:
-        ConfigError, DataError, ModelError: invalid settings, or no wheel can be made; nothing is
-            written.
+        ConfigError, DataError, ModelError: settings are invalid, or no wheel can be built. Nothing
+            is written.
         StorageError: the folder cannot be written.
         MissingExtra: ``secure`` without cryptography.
     """
@@ -132,8 +134,8 @@ def init(
 
 
 def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> Address:
-    """The SuperLink's address; an existing deployment keeps its address. Raises ConfigError for
-    another."""
+    """The SuperLink's address. Raises ConfigError if it differs from an existing deployment's
+    address."""
     before = files.read_address(folder / files.FLOWER) if (folder / files.FLOWER).exists() else None
     default = before or Address()
     address = Address(
@@ -162,7 +164,7 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
 
 
 def _refuse_loopback(folder: Path, address: Address) -> None:
-    """Raises ConfigError where containers cannot reach the server: each has another loopback."""
+    """Raise ConfigError if containers cannot reach the server, since each has its own loopback."""
     if not address.is_loopback:
         return
     place = folder
@@ -226,8 +228,7 @@ def _configurations(
 
 
 def _existing_server(folder: Path, sites: int) -> Files:
-    """The content of an existing server.toml. Raises ConfigError where its capacity is too
-    small."""
+    """The content of an existing server.toml. Raises ConfigError if its capacity is too small."""
     path = folder / files.SERVER
     capacity = load_server(path).federation.capacity
     if sites > capacity:
@@ -239,8 +240,7 @@ def _existing_server(folder: Path, sites: int) -> Files:
 
 
 def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
-    """The settings by section. Raises ConfigError for an unknown section, or a section whose file
-    exists."""
+    """The settings by section. Raises ConfigError if a section is unknown or its file exists."""
     changes: dict[str, Values] = {}
     for text in settings:
         section, key, value = parse_override(text)
@@ -259,8 +259,7 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
-    """Settings on top of a section, whose defaults do not apply where the settings choose another
-    ``name``."""
+    """A section with settings applied; its defaults are dropped if the settings change ``name``."""
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
     if section in _CHOICES and changes.get("name", base["name"]) != base["name"]:
@@ -305,7 +304,7 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
 
 
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
-    """Load all files as the programs will, from a temporary folder. Raises the same errors."""
+    """Load all files from a temporary folder as the programs will. Raises the same errors."""
     with tempfile.TemporaryDirectory() as place:
         paths = {Path(place) / files.SERVER: server}
         paths |= {Path(place) / name / files.CLIENT: site for name, site in sites.items()}
@@ -344,7 +343,7 @@ def _write_site(folder: Path, site: Files, variables: str) -> None:
 
 
 def _write(path: Path, content: str) -> None:
-    """Write a file where there is none."""
+    """Write a file unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)

@@ -1,7 +1,7 @@
 """Keys of a federation with a server: the authority, the server's certificate, and a key for each
 node.
 
-A node has no certificate: the server knows it by its public key, which is registered there. Needs
+A node has no certificate. The server identifies it by its registered public key. Needs
 ``cryptography``.
 """
 
@@ -23,7 +23,7 @@ from fedkin.server.deploy.deployment_folder import (
 
 
 def require_cryptography() -> None:
-    """Raises MissingExtra where it is not installed."""
+    """Raise MissingExtra if ``cryptography`` is not installed."""
     try:
         import cryptography  # noqa: F401
     except ImportError as error:
@@ -34,7 +34,7 @@ def require_cryptography() -> None:
 
 
 def create_server_certificate(folder: Path, federation: str, host: str) -> None:
-    """Write an authority and the server's certificate, each where there is none yet.
+    """Write an authority and the server's certificate, unless they exist.
 
     Args:
         folder: of the deployment.
@@ -42,7 +42,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
         host: at which sites reach the server.
 
     Raises:
-        ConfigError: the authority's key is not there to sign a certificate.
+        ConfigError: the authority's key, needed to sign a certificate, is missing.
     """
     if not (folder / CA).exists():
         (folder / CA).parent.mkdir(parents=True, exist_ok=True)
@@ -62,14 +62,14 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
 
 
 def create_site_keys(folder: Path, ca: Path) -> None:
-    """Write a site's copy of the authority and its key (as ``ssh-keygen -t ecdsa -b 384``), where
-    it has none."""
+    """Write a site's copy of the authority and its key (as ``ssh-keygen -t ecdsa -b 384``), unless
+    they exist."""
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not (folder / SITE_CA).exists():
         write_public(folder / SITE_CA, ca.read_bytes())
-    # With one half here, the other may be elsewhere on purpose.
+    # If one half of the key pair exists, the other may be stored elsewhere on purpose.
     if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():
         return
     key = ec.generate_private_key(ec.SECP384R1())

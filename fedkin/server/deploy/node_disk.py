@@ -1,4 +1,4 @@
-"""A node's disk: arrays that its clients stored (``RUN.safetensors``), and models
+"""A node's storage: arrays of its clients (``RUN.safetensors``) and models
 (``RUN-models.safetensors``)."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = logging.getLogger("fedkin")
 
 
 class NodeDisk:
-    """A folder of a node (``server.node_memory.Disk``). Raises StorageError where it cannot be
+    """A folder of a node (``server.node_memory.Disk``). Raises StorageError if it cannot be
     written."""
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,8 @@ class NodeDisk:
         self._write(path, {**self._read(path), **models})
 
     def forget(self) -> list[Path]:
-        """Delete the files of every run, as this node leaves for good. Returns these files."""
+        """Delete the files of every run when the node leaves permanently. Returns the deleted
+        files."""
         files = [path for path in sorted(self.folder.glob("*.safetensors")) if _is_own(path)]
         with storage_errors(self.folder):
             for path in files:
@@ -48,8 +49,8 @@ class NodeDisk:
         return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays of a file; none, with a warning, where it is damaged: a client can always
-        begin again."""
+        """The arrays of a file. A damaged file gives a warning and no arrays, since clients can
+        start over."""
         try:
             return decode(path.read_bytes()).arrays
         except FileNotFoundError:

@@ -1,5 +1,4 @@
-"""A wheel of the installed fedkin, made from its own files: without a network, and without a build
-tool."""
+"""Builds a wheel from the files of the installed fedkin, without a network or a build tool."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from fedkin import __version__
 from fedkin.core.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_TIME = (1980, 1, 1, 0, 0, 0)  # of every member, so that the same files give the same bytes
+_TIME = (1980, 1, 1, 0, 0, 0)  # timestamp of every member, so that equal files give equal bytes
 _WHEEL = "Wheel-Version: 1.0\nGenerator: fedkin\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _CURE = "install fedkin again (in a checkout: pip install --editable .)"
 
@@ -26,10 +25,10 @@ def wheel_name() -> str:
 
 
 def own_wheel() -> bytes:
-    """Content of a wheel of the fedkin that runs, from a checkout or an installation.
+    """Content of a wheel of the running fedkin, from a checkout or an installation.
 
     Raises:
-        ConfigError: fedkin is not installed, or its metadata are of another version.
+        ConfigError: fedkin is not installed, or its metadata describe another version.
     """
     members = {**_package_files(), **_metadata_files(_installed())}
     record = f"fedkin-{__version__}.dist-info/RECORD"
@@ -45,8 +44,8 @@ def own_wheel() -> bytes:
     return buffer.getvalue()
 
 
-# Not annotated as Distribution: where the backport importlib_metadata is imported, it returns a
-# class of its package.
+# Not annotated as Distribution: if the backport importlib_metadata is imported, the class is from
+# that package.
 def _installed() -> Any:
     """The metadata of the installed fedkin. Raises ConfigError if they are not of this version."""
     try:

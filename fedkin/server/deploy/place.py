@@ -1,8 +1,8 @@
-"""Whether a deployment is a copy of another one, or was moved: its files name their folder.
+"""Detects copied and moved deployments. A deployment's files contain the path of their folder.
 
-A copy has the keys, the port and the sites of the original, and its files name the original's
-folder. So it is refused. A folder that was moved gets its new path written into its files. It
-counts as moved, too, where a new deployment is at its former place: that one has other keys.
+A copy has the keys, port and sites of the original, and its files contain the original's path, so
+it is refused. The files of a moved folder are updated to the new path. A folder also counts as
+moved if a new deployment, with different keys, is at its former path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME = "folder"  # of the check
 
 
 def recorded_folder(folder: Path) -> Path | None:
-    """The folder for which a deployment's files were written; None where no file names it.
+    """The folder path recorded in a deployment's files; None if no file has one.
 
     Args:
         folder: of the deployment, as it is now.
@@ -43,7 +43,7 @@ def recorded_folder(folder: Path) -> Path | None:
 
 
 def original_of(folder: Path) -> Path | None:
-    """The deployment of which a folder is a copy; None where it is no copy.
+    """The deployment that a folder was copied from; None if it is not a copy.
 
     Args:
         folder: of a deployment, or of a site in it.
@@ -56,7 +56,7 @@ def original_of(folder: Path) -> Path | None:
 
 
 def moved_from(folder: Path) -> Path | None:
-    """The folder from which a deployment was moved here; None where it was not moved."""
+    """The former folder of a moved deployment; None if it was not moved."""
     recorded = recorded_folder(folder)
     if recorded is None or _same(recorded, folder) or _is_copy(folder, recorded):
         return None
@@ -64,7 +64,7 @@ def moved_from(folder: Path) -> Path | None:
 
 
 def check_place(folder: Path) -> CheckResult:
-    """Whether a deployment's files name its own folder: a copy fails, a moved one is doubtful."""
+    """Check that a deployment's files name its folder: a copy fails, a moved folder is doubtful."""
     original = original_of(folder)
     if original is not None:
         return failed(NAME, copy_message(folder, original))
@@ -77,7 +77,7 @@ def check_place(folder: Path) -> CheckResult:
 
 
 def copy_message(folder: Path, original: Path) -> str:
-    """The message that refuses a copy, with its cure."""
+    """The message that refuses a copy and says how to fix it."""
     start = f"fedkin deploy up {shlex.quote(str(original))}"
     new = f"fedkin deploy init {shlex.quote(f'{folder.name}-new')} --port PORT"
     return (
@@ -90,20 +90,20 @@ def copy_message(folder: Path, original: Path) -> str:
 
 
 def refuse_copy(folder: Path) -> None:
-    """Raises ConfigError for a copy of another deployment."""
+    """Raise ConfigError if a folder is a copy of another deployment."""
     original = original_of(folder)
     if original is not None:
         raise ConfigError(copy_message(folder, original))
 
 
 def settle(folder: Path) -> Path | None:
-    """Write the path of a deployment that was moved into its files.
+    """Update the path in the files of a moved deployment.
 
     Returns:
-        The folder from which it was moved; None where it was not moved.
+        The former folder; None if it was not moved.
 
     Raises:
-        ConfigError: a file does not take the new path.
+        ConfigError: the new path cannot be written into a file's format.
         StorageError: a file cannot be written.
     """
     former = moved_from(folder)
@@ -122,8 +122,10 @@ def settle(folder: Path) -> Path | None:
 
 
 def _replace(path: Path, former: str, present: str) -> None:
-    """Replace a folder in the quoted paths of a file, if there is one. Other text may begin with
-    its name."""
+    """Replace a folder in the quoted paths of a file, if the file exists.
+
+    Only quoted paths are replaced, because other text may begin with the folder's name.
+    """
     if not path.exists():
         return
     pattern = rf"""(?<=["']){re.escape(former)}(?=[/"'])"""
@@ -154,7 +156,7 @@ def _is_copy(folder: Path, original: Path) -> bool:
 
 
 def _same_content(one: Path, other: Path) -> bool:
-    """Whether two files are there and have the same content."""
+    """Whether two files exist and have the same content."""
     return one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes()
 
 
@@ -163,7 +165,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _content(path: Path) -> Any:
-    """The content of a TOML file; nothing where it cannot be read, which its own check reports."""
+    """The content of a TOML file; empty if it cannot be read, which another check reports."""
     try:
         return read_toml(path)
     except ConfigError:
@@ -171,7 +173,7 @@ def _content(path: Path) -> Any:
 
 
 def _entry(values: Any, keys: Sequence[str]) -> Any:
-    """The entry of nested tables under these keys; None where there is none."""
+    """The entry of nested tables under these keys; None if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values

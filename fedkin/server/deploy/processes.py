@@ -1,9 +1,8 @@
-"""The programs of a deployment on this machine: started so that they outlive a terminal, found
-again, and ended.
+"""Starts, finds and ends the programs of a deployment on this machine; they outlive the terminal.
 
-Each is started with a mark in its environment, which everything that it starts inherits. So all can
-be found in Linux's ``/proc``, whoever started them and whatever died since, and none is left
-behind; no list is kept that could be wrong.
+Each program has a mark in its environment, which its child processes inherit. Therefore all of them
+can be found in Linux's ``/proc``, even if their parents have died. No list is kept that could be
+out of date.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SERVERAPP = "flwr-serverapp"  # in the command line of the process of a run
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between looks
 Started = subprocess.Popen[bytes]
-_children: list[Started] = []  # started by this process, which the system wants to hear of them
+_children: list[Started] = []  # child processes of this process, which must be waited on
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,14 @@ def require_proc() -> None:
 
 
 def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
-    """The processes of parts, oldest first, with all processes that they have started."""
+    """The processes of each part, oldest first, including their descendants."""
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
     processes: dict[Part, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
-        # In a container, this process has the mark, too.
+        # In a container, this process has the mark as well.
         if int(entry.name) == os.getpid():
             continue
-        # A process may be another user's, or just end.
+        # A process may belong to another user, or may have just ended.
         with suppress(OSError, ValueError):
             variables = set((entry / "environ").read_bytes().split(b"\0"))
             for mark in marks.keys() & variables:
@@ -91,13 +90,12 @@ def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
 
 
 def is_up(part: Part) -> bool:
-    """Whether the part's program itself runs, not only processes that it has started."""
+    """Whether the part's program itself runs, not only its child processes."""
     return bool(leaders(find([part])[part]))
 
 
 def leaders(processes: Sequence[Process]) -> list[Process]:
-    """The processes that no other of them has started: the program itself, and processes that have
-    lost their parent."""
+    """The processes without a parent among these: the program itself and orphaned processes."""
     numbers = {process.number for process in processes}
     return [
         process
@@ -114,12 +112,12 @@ def start(
     Args:
         part: the part.
         command: its program and options.
-        variables: on top of this process's environment.
-        piped: its output is read here, and not written to its log.
+        variables: added to this process's environment.
+        piped: whether this process reads its output; otherwise the output goes to its log.
 
     Raises:
         StorageError: its log cannot be written.
-        ConfigError: there is no such program.
+        ConfigError: the program does not exist.
     """
     environment = {**os.environ, **variables, MARK: part.mark}
     try:
@@ -144,13 +142,12 @@ def start(
 
 
 def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
-    """End parts: their programs are asked to end, and processes that are left after ``grace``
-    seconds are killed.
+    """Terminate parts; processes that still run after ``grace`` seconds are killed.
 
     Args:
-        parts: the parts, which end at the same time.
-        grace: seconds that a program has to end by itself.
-        only: text in the command lines of the processes that are ended; all others stay.
+        parts: the parts, terminated at the same time.
+        grace: seconds that a program has to exit.
+        only: end only processes with this text in their command line.
     """
     for processes in _matching(parts, only).values():
         for process in processes if only else leaders(processes):
@@ -178,7 +175,7 @@ def _signal(process: Process, number: int) -> None:
 
 
 def _is_helper(process: Process) -> bool:
-    """Whether a process only serves the program that started it, and ends with it."""
+    """Whether a process only serves its parent and ends with it."""
     return any(
         name in process.command
         for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker")

@@ -1,4 +1,4 @@
-"""The server of a real federation: the rounds of a run, with clients that are elsewhere."""
+"""The server of a real federation: runs the rounds with remote clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
 from fedkin.tracking.registry import make_trackers
 
-_TIMEOUT = 180.0  # seconds that another server is waited for
+_TIMEOUT = 180.0  # seconds to wait for another server
 _POLL = 0.5  # seconds between attempts
 _log = logging.getLogger("fedkin")
 _FORMAT = logging.Formatter("%(asctime)s fedkin %(levelname)s: %(message)s", "%H:%M:%S")
@@ -57,8 +57,7 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Run a server's configuration with the clients behind ``transport``; a run in its folder is
-    resumed.
+    """Run a server's configuration with the clients of ``transport``; resume a run in its folder.
 
     Args:
         config: the server's file.
@@ -68,7 +67,7 @@ def serve(
 
     Raises:
         ConfigError, ModelError, CheckpointError: as ``simulate`` does.
-        StorageError: as ``simulate`` does, or another server is at work in the folder.
+        StorageError: as ``simulate`` does, or another server uses the folder.
     """
     folder = Path(config.federation.folder)
     with run_lock(folder):
@@ -109,7 +108,7 @@ class StateWriter:
     """Keeps the file of a server's state up to date: its sites, and why it has ended.
 
     Args:
-        folder: of the run; the file is next to it, and is empty from now on.
+        folder: of the run. The state file is next to it, and is emptied first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +117,7 @@ class StateWriter:
         write_state(self.path, self.state)
 
     def follow(self, membership: Membership) -> None:
-        """Write the state whenever a membership says that it may have changed."""
+        """Write the state whenever a membership reports a possible change."""
 
         def write() -> None:
             members = membership.registry
@@ -141,11 +140,11 @@ class StateWriter:
         self._write(replace(self.state, error=error_line(error)))
 
     def finish(self) -> None:
-        """Forget the failures of sites: the run has its results."""
+        """Remove the failures of sites, because the run is complete."""
         self._write(replace(self.state, failing={}))
 
     def stop(self) -> None:
-        """Forget the line about waiting clients: the server ends."""
+        """Remove the line about awaited clients, because the server ends."""
         self._write(replace(self.state, waiting=""))
 
     def _write(self, state: FederationState) -> None:
@@ -155,13 +154,13 @@ class StateWriter:
 
 
 def error_line(error: Exception) -> str:
-    """An error in one line; one that fedkin does not raise on purpose has its type in front."""
+    """An error as one line; unexpected errors are prefixed with their type."""
     text = " ".join(str(error).split())
     return text if isinstance(error, FedkinError) else f"{type(error).__name__}: {text}"
 
 
 class RemoteWorlds:
-    """Makes a ``RemoteWorld`` for each run; all have one model, and one membership of clients."""
+    """Makes a ``RemoteWorld`` for each run; all share one model and one membership."""
 
     def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
         self.config = config
@@ -197,10 +196,10 @@ class RemoteWorlds:
         return (self.membership.own.layout,)
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
-        """All that a server can check is checked already."""
+        """Do nothing: the server has already checked everything it can."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        # Nodes use the name for a file. It is different in every run folder.
+        # Nodes use this name for a file, so it differs between run folders.
         title = own_methods.title(entry["name"])[:40]
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"
         world = RemoteWorld(
@@ -241,7 +240,7 @@ def log_round(record: Record) -> None:
 
 
 def log_to(stream: Any = None) -> None:
-    """Show fedkin's log from INFO on: an engine's processes show warnings only."""
+    """Show fedkin's log from level INFO on; by default an engine's processes show only warnings."""
     log = logging.getLogger("fedkin")
     if not log.handlers:
         handler = logging.StreamHandler(stream or sys.stderr)
@@ -252,7 +251,7 @@ def log_to(stream: Any = None) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Write fedkin's log to the end of a file, too; one that cannot be written is a warning."""
+    """Also append fedkin's log to a file; warn if it cannot be written."""
     log = logging.getLogger("fedkin")
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
@@ -267,7 +266,7 @@ def log_to_file(path: Path) -> None:
 
 
 class RegistryFile:
-    """``.NAME.registry`` next to the run folder NAME; it is not read where there is no run yet."""
+    """The file ``.NAME.registry`` next to the run folder NAME; it is read only if a run exists."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -280,8 +279,7 @@ class RegistryFile:
         write_atomic(self.path, encode({}, memory))
 
     def load(self) -> Memory | None:
-        """The registry that was saved, if a run is resumed. Raises CheckpointError where it cannot
-        be read."""
+        """The saved registry, if a run is resumed. Raises CheckpointError if it cannot be read."""
         if not (self._folder / "checkpoints").exists():
             return None
         try:
@@ -299,7 +297,7 @@ class RegistryFile:
 def run_lock(
     folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = _POLL
 ) -> Iterator[None]:
-    """Hold the lock of a run folder; another server that has it is waited for.
+    """Hold the lock of a run folder; wait if another server holds it.
 
     Args:
         folder: the run folder; the lock is the hidden file ``.NAME.lock`` next to it.
@@ -307,8 +305,8 @@ def run_lock(
         poll: seconds between attempts.
 
     Raises:
-        StorageError: the other server is still there after ``timeout`` seconds, or the lock cannot
-            be written.
+        StorageError: another server still holds the lock after ``timeout`` seconds, or the lock
+            file cannot be written.
     """
     path = lock_file(folder)
     lock = FileLock(path, poll_interval=poll)

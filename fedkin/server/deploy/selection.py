@@ -1,5 +1,4 @@
-"""The parts of a deployment that a command is about: all of its folder, only the server, or only
-one site."""
+"""The parts of a deployment that a command acts on: all, only the server, or only one site."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from fedkin.server.deploy import deployment_folder as files
 
 @dataclass(frozen=True)
 class Selection:
-    """Selected parts: the folder, whether it holds a server, whether that is selected, and the
-    sites by name."""
+    """Selected parts: the folder, whether it has a server, whether that is selected, and sites by
+    name."""
 
     folder: Path
     holds_server: bool
@@ -30,7 +29,7 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
         site: name of the only site; None: all.
 
     Raises:
-        ConfigError: the folder holds nothing of the kind.
+        ConfigError: the folder does not contain the requested part.
     """
     if server and site is not None:
         raise ConfigError("--server and --site exclude each other; without both, it is about all")

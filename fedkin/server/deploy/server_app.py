@@ -21,9 +21,9 @@ app = ServerApp()
 
 
 class RunFailedError(Exception):
-    """A run that the server has refused or given up; the text says why.
+    """The server refused or aborted a run; the text says why.
 
-    It is an ordinary exception, because Flower does not report a SystemExit.
+    It is not a SystemExit, because Flower does not report that.
     """
 
 
@@ -31,7 +31,7 @@ class RunFailedError(Exception):
 def main(grid: Grid, context: Context) -> None:
     """Serve the run that ``config`` in the run's configuration describes.
 
-    Raises RunFailedError for an error that fedkin raises on purpose. Every error is logged first.
+    Raises RunFailedError for a deliberate fedkin error. Every error is logged first.
     """
     log_to()
     try:
@@ -46,7 +46,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _serve(grid: Grid, context: Context) -> Run:
-    """The run, once it has ended.
+    """Serve the run and return it when it has ended.
 
     The log goes to a file, because Flower drops the standard output of a server's process.
     """

@@ -1,5 +1,4 @@
-"""A site's part of a federation, in the foreground: its worker, and the connection to the
-SuperLink."""
+"""Runs a site in the foreground: its worker and its connection to the SuperLink."""
 
 from __future__ import annotations
 
@@ -27,18 +26,18 @@ _KEY_REFUSED = (
     "the server does not know this site's key (register its key.pub there: flwr supernode "
     "register), or the site was killed within the last minute; it tries again by itself"
 )
-_AGAIN = 3.0  # seconds; Flower, once it has refused, ends the process after five
+_AGAIN = 3.0  # seconds; Flower ends a refused process after five
 
 
 class Stopped(BaseException):
-    """The site was asked to end; no handler of errors on the way may take it for one."""
+    """The site was asked to end. A BaseException, so that error handlers do not catch it."""
 
 
 def run_site(folder: Path) -> None:
-    """Take part with the site in a folder until the process is ended.
+    """Run the site of a folder until the process ends.
 
     Raises:
-        ConfigError: its files are missing or wrong, or of a copied deployment.
+        ConfigError: its files are missing, invalid, or from a copied deployment.
         MissingExtra: Flower is not installed.
     """
     refuse_copy(folder)
@@ -84,13 +83,16 @@ def run_site(folder: Path) -> None:
 
 
 def needs_supernode(config: ClientConfig) -> bool:
-    """Whether a site runs Flower's own SuperNode: without a worker, or with a PyTorch module, which
-    may be in the app that the server sends."""
+    """Whether a site runs Flower's own SuperNode.
+
+    It does so without a worker, and with a PyTorch module, which may be in the app that the server
+    sends.
+    """
     return config.site.worker == "none" or "torch" in config.model.values
 
 
 def _become_supernode(secure: bool) -> None:
-    """Run Flower's SuperNode in place of this process."""
+    """Replace this process by Flower's SuperNode."""
     arguments = files.supernode_options(secure, os.environ)
     try:
         os.execvp("flower-supernode", ["flower-supernode", *arguments])

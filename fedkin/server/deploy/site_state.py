@@ -1,4 +1,4 @@
-"""The refusals of a site, in its log and in the file that ``fedkin deploy status`` reads."""
+"""Stores a site's refusals in its log and in the file that ``fedkin deploy status`` reads."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ _log = logging.getLogger("fedkin")
 
 
 def name_of(site: Path) -> str:
-    """The name in the file of a site; the name of its folder where that cannot be read."""
+    """The name in a site's file; the folder's name if the file cannot be read."""
     return site_name(site / CLIENT) or site.name
 
 
 def note_refusal(folder: Path, reason: str) -> None:
-    """Log why a site has refused a message, or cannot take part, and keep that for its status.
+    """Log and store why a site refused a message or cannot take part.
 
     Args:
         folder: of the site.
-        reason: in one line; empty where the site has answered a message, which removes an earlier
-            reason.
+        reason: one line; empty if the site answered a message, which removes an earlier reason.
     """
     before = site_refusal(folder)
     if reason and reason != before:
@@ -41,5 +40,5 @@ def note_refusal(folder: Path, reason: str) -> None:
 
 
 def site_refusal(folder: Path) -> str:
-    """Why a site has refused the last message, or cannot take part; empty where it has not."""
+    """Why a site refused the last message or cannot take part; empty if neither holds."""
     return read_state(folder / SITE_STATE).error

@@ -1,4 +1,4 @@
-"""Starting the parts of a deployment, in the order in which they need each other."""
+"""Starts the parts of a deployment in dependency order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, Started, start
 from fedkin.server.deploy.selection import Selection
 
-_TIMEOUT = 120.0  # seconds in which a step must be done
-_PAUSE = 0.1  # seconds between looks
+_TIMEOUT = 120.0  # seconds that a step may take
+_PAUSE = 0.1  # seconds between polls
 _READY = re.compile(r"is connected to|SuperNode ID|refused; trying again")  # in a site's log
 _WAITS = (
     "waits: the server does not know its key (flwr supernode register at the server), or it was "
     "killed within the last minute"
 )
-_ERROR = "error: "  # in front of an error of Flower's commands
-_TAIL = 12  # lines of a log in an error
+_ERROR = "error: "  # prefix of an error of Flower's commands
+_TAIL = 12  # log lines shown in an error
 Say = Callable[[str], None]
 
 
@@ -46,16 +46,16 @@ def parts_of(selection: Selection) -> list[Part]:
 
 
 def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
-    """Start what is missing: the sites as soon as their keys are known, while the run is started.
+    """Start the missing parts. Sites start once their keys are registered, while the run is
+    started.
 
     Args:
         selection: the selected parts.
         missing: the parts to start.
-        say: takes a line about each step.
+        say: called with a line about each step.
 
     Raises:
-        ConfigError: a program has ended as soon as it was started, or Flower has refused a key or
-            the run.
+        ConfigError: a program exited right after its start, or Flower refused a key or the run.
         StorageError: a log cannot be written.
     """
     register: list[str] = []
@@ -80,7 +80,7 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
 
 
 def _size(log: Path) -> int:
-    """Bytes of a log; 0 where there is none."""
+    """Bytes of a log; 0 if it does not exist."""
     return log.stat().st_size if log.exists() else 0
 
 
@@ -103,13 +103,13 @@ def _site_command(part: Part) -> list[str]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """The environment of the programs of a folder."""
+    """The environment of a folder's programs."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {**files.read_environment(folder), "FLWR_HOME": str(folder / "flwr"), "PATH": path}
 
 
 class _Starter:
-    """The process of Flower's commands, and the lines that it has written so far."""
+    """The process of Flower's commands, and its output so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
         command = [sys.executable, "-m", flower_commands.__name__]
@@ -123,8 +123,8 @@ class _Starter:
         self._reader.start()
 
     def wait_for(self, word: str) -> str:
-        """The rest of the line that begins with a word. Raises ConfigError where the process ends
-        without it."""
+        """The rest of the line that begins with a word. Raises ConfigError if the process ends
+        first."""
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
             ended = self._process.poll() is not None and not self._reader.is_alive()
@@ -146,7 +146,7 @@ class _Starter:
 
 
 def _wait_for_site(part: Part, process: Started, offset: int) -> str:
-    """Wait until a site takes part, or is refused for now. Raises ConfigError where it ends."""
+    """Wait until a site takes part or is refused for now. Raises ConfigError if it exits."""
     end = time.monotonic() + _TIMEOUT
     while time.monotonic() < end:
         text = part.log.read_bytes()[offset:].decode(errors="replace")

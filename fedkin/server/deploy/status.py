@@ -1,5 +1,4 @@
-"""``fedkin deploy status`` and ``logs``: which parts run here, how far the run is, and the logs of
-the parts."""
+"""``fedkin deploy status`` and ``logs``: the running parts, the run's progress, and the logs."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ UP = "up"
 DOWN = "down"
 REFUSED = "refused"
 RUN = "run"  # the run's name among the parts
-_PAUSE = 0.3  # seconds between looks at a log
-_RUN_TIMEOUT = 120.0  # seconds in which a run's process must come
+_PAUSE = 0.3  # seconds between polls of a log
+_RUN_TIMEOUT = 120.0  # seconds within which a run's process must appear
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class PartStatus:
         state: ``up``, ``down`` or ``refused``.
         processes: their ids.
         detail: further facts, for users.
-        reason: why a site is refused or its last reply was an error, or why there is no run; else
+        reason: why a site is refused, why its last reply was an error, or why there is no run; else
             empty.
     """
 
@@ -90,8 +89,7 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
 
 
 def reason_line(line: PartStatus) -> str:
-    """The line about the reason of a part: a site that is refused or has failed, or a run that is
-    not there."""
+    """The line with a part's reason: a site that is refused or failed, or a missing run."""
     if line.name == RUN and line.reason.startswith(NOT_STARTED):
         return f"the run was not started: {line.reason.removeprefix(NOT_STARTED)}"
     if line.name == RUN:
@@ -102,7 +100,8 @@ def reason_line(line: PartStatus) -> str:
 
 
 def server_state(selection: Selection) -> FederationState:
-    """The state of a deployment's server; empty where no server is here, or it was not started."""
+    """The state of a deployment's server; empty if there is no server here or it was not
+    started."""
     if not selection.holds_server:
         return FederationState()
     try:
@@ -119,18 +118,18 @@ def log_lines(
     follow: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[str]:
-    """The last lines of the parts' logs, with the name of the part in front; with ``follow``, all
-    that come after.
+    """The last lines of the parts' logs, prefixed with the part's name; with ``follow``, new lines
+    too.
 
     Args:
         folder: of the deployment, or of one site.
         names: of parts; none: all.
-        lines: how many of each.
-        follow: go on for ever.
+        lines: how many lines of each log.
+        follow: yield new lines without end.
         sleep: waits so many seconds.
 
     Raises:
-        ConfigError: the folder holds no deployment, or no such part.
+        ConfigError: the folder has no deployment, or a part does not exist.
     """
     logs = logs_of(select(folder))
     if wrong := set(names) - set(logs):
@@ -151,7 +150,7 @@ def log_lines(
 
 
 def logs_of(selection: Selection) -> dict[str, Path]:
-    """The logs of the selected parts by name; the log of the run is the server's log about it."""
+    """The logs of the selected parts by name; the run's log is the server's log."""
     logs: dict[str, Path] = {}
     for part in parts_of(selection):
         logs[part.name] = part.log
@@ -161,19 +160,19 @@ def logs_of(selection: Selection) -> dict[str, Path]:
 
 
 def log_size(folder: Path) -> int:
-    """Bytes of the server's log so far, from which ``wait_for_run`` goes on."""
+    """Current size of the server's log in bytes, the ``offset`` for ``wait_for_run``."""
     log = folder / files.SERVER_LOG
     return log.stat().st_size if log.exists() else 0
 
 
 def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = None) -> bool:
-    """Wait until the run of a deployment has ended.
+    """Wait until a deployment's run has ended.
 
     Args:
         folder: of the deployment.
-        say: takes each line that the server logs about the run meanwhile, and at last why a run has
-            no results.
-        offset: bytes of the server's log that are left out; None: all that it has now.
+        say: called with each line that the server logs meanwhile and, if the run has no results,
+            with the reason.
+        offset: bytes of the server's log to skip; None: its current size.
 
     Returns:
         Whether the run has its results.
@@ -193,7 +192,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
         error = server_state(select(folder)).end
         if not processes:
             break
-        # The process of the run is gone, or did not come in time.
+        # The run's process has exited, or did not appear in time.
         if not runs and (seen or error or is_finished(folder) or time.monotonic() > end):
             break
         time.sleep(_PAUSE)
@@ -205,8 +204,8 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the run of a server's folder, and the runs that it is compared with, have their
-    results for all rounds configured."""
+    """Whether a server's run and the runs it is compared with have results for all configured
+    rounds."""
     config = load_server(folder / files.SERVER)
     out = Path(config.federation.folder)
     runs = [out, *(against_folder(out, entry.name) for entry in config.against)]
@@ -216,7 +215,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
-    """The whole lines of a log after so many bytes, and where they end."""
+    """The complete lines of a log after an offset in bytes, and the new offset."""
     data = log.read_bytes()[offset:] if log.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]
     return whole.decode(errors="replace").splitlines(), offset + len(whole)
@@ -227,8 +226,7 @@ def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
 
 
 def _part(part: Part, processes: list[Process], state: FederationState) -> PartStatus:
-    """The status of a program. A site is refused whether it is up or down; the detail says
-    which."""
+    """The status of a program. For a refused site, the detail says whether it is up or down."""
     programs = leaders(processes)
     if programs:
         running = UP
@@ -260,14 +258,14 @@ def _refusal(part: Part, state: FederationState) -> str:
 
 
 def _failure(part: Part, state: FederationState) -> str:
-    """Why the last request to a site that takes part has failed."""
+    """Why the last request to a participating site failed."""
     return state.failing.get(name_of(part.folder), "") if part.kind == SITE else ""
 
 
 def _run(
     selection: Selection, processes: dict[Part, list[Process]], state: FederationState
 ) -> PartStatus:
-    """How far the run is, by its folder."""
+    """The progress of the run, read from its folder."""
     numbers: list[int] = []
     for part, of_part in processes.items():
         if part.kind == SUPERLINK:

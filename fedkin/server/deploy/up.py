@@ -1,5 +1,4 @@
-"""``fedkin deploy up`` and ``down``: the parts of a deployment that belong on this machine, all or
-none."""
+"""``fedkin deploy up`` and ``down``: start or end all parts of a deployment on this machine."""
 
 from __future__ import annotations
 
@@ -34,12 +33,13 @@ from fedkin.server.deploy.start_parts import Missing, Say, parts_of, start_parts
 from fedkin.server.deploy.status import is_finished
 from fedkin.server.deploy.verdicts import former_state, say_who_takes_part
 
-_GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to end by itself
+_GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to exit
 
 
 def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> bool:
     """Start the parts of a deployment that do not run yet: the SuperLink, the sites, and the run.
-    Where one cannot be started, none is left that this call has started.
+
+    If one cannot be started, all parts started by this call are ended.
 
     Args:
         folder: of the deployment, or of one site.
@@ -48,11 +48,11 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
         say: takes a line about each step.
 
     Returns:
-        Whether all is well; False where the server refuses a site, or has ended by an error.
+        True on success; False if the server refuses a site or ended with an error.
 
     Raises:
         ConfigError: everything runs already, a port is in use, ``fedkin deploy check`` fails, the
-            folder is a copy, or a program has ended as soon as it was started.
+            folder is a copy, or a program exited right after its start.
         StorageError: a log cannot be written.
     """
     require_proc()
@@ -76,7 +76,7 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
 
 
 def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Part]:
-    """End the parts of a deployment, and all that they have started.
+    """End the parts of a deployment and all their child processes.
 
     Args:
         folder: of the deployment, or of one site.
@@ -115,13 +115,12 @@ def _missing(selection: Selection, processes: Mapping[Part, Sequence[Process]]) 
 
 
 def _refuse_ports(selection: Selection, missing: Missing) -> None:
-    """Refuse (ConfigError) ports in use, which ``fedkin deploy check`` accepts where a SuperLink
-    has them."""
+    """Raise ConfigError for ports in use; ``fedkin deploy check`` accepts those of a SuperLink."""
     for part in missing.sites:
         try:
             config = load_client(part.folder / files.CLIENT)
         except ConfigError:
-            # A failed check, which is reported with all others.
+            # This is a failed check, reported with all others.
             continue
         if needs_supernode(config):
             variables = files.read_environment(part.folder)
@@ -146,13 +145,13 @@ def _refuse_port(host: str, port: int, name: str) -> None:
 
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
-    """End all parts that were started, where a start fails or is interrupted."""
+    """End all started parts if a start fails or is interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, _interrupt) for number in numbers]
     try:
         yield
     except (FedkinError, OSError, KeyboardInterrupt):
-        # A second signal must not leave half of the parts.
+        # A second signal must not leave some of the parts running.
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
         folder = selection.folder.resolve()

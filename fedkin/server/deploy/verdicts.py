@@ -1,4 +1,4 @@
-"""The lines of ``fedkin deploy up`` once all programs run: sites that take part, or are refused."""
+"""Lines of ``fedkin deploy up`` once all programs run: which sites take part or are refused."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from fedkin.server.deploy.selection import Selection
 from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import Missing, Say
 
-_START = 60.0  # seconds in which the run's process comes
-_TIMEOUT = 60.0  # seconds after these, in which the verdicts come
-_READY = 5.0  # seconds after the last verdict, from which on a site that is ready waits for others
+_START = 60.0  # seconds within which the run's process must appear
+_TIMEOUT = 60.0  # further seconds within which the verdicts must arrive
+_READY = 5.0  # seconds after the last verdict; from then on, a ready site is waiting for others
 _PAUSE = 0.2  # seconds between looks
 
 
 @dataclass(frozen=True)
 class Former:
-    """The server's state before ``up`` started sites that had ended.
+    """The server's state before ``up`` restarted ended sites.
 
     Attributes:
         state: of the server.
-        same_ids: whether a site that is started again has its former id at the engine, as its key
-            gives it.
+        same_ids: whether a restarted site keeps its id at the engine, because its key determines
+            it.
     """
 
     state: FederationState
     same_ids: bool
 
     def refusal(self, name: str, state: FederationState) -> str:
-        """Why a site is refused that was started; empty where it is not, or where only an earlier
-        reason is known.
+        """Why a started site is refused; empty if it is not refused or only an earlier reason is
+        known.
 
-        A site that has other clients than before stands in the state as ``NAME (node ID)``.
+        A site with different clients than before is listed in the state as ``NAME (node ID)``.
 
         Args:
             name: of the site.
@@ -64,7 +64,7 @@ class Former:
 
 
 def former_state(selection: Selection, missing: Missing) -> Former:
-    """The server's state before any part is started; empty where its run is started, too.
+    """The server's state before any part is started; empty if its run is started as well.
 
     Args:
         selection: the selected parts.
@@ -77,17 +77,16 @@ def former_state(selection: Selection, missing: Missing) -> Former:
 
 
 def say_who_takes_part(selection: Selection, missing: Missing, former: Former, say: Say) -> bool:
-    """Wait until the server has accepted or refused each of the sites that were started, and say
-    so.
+    """Wait until the server has accepted or refused each started site, and report it.
 
     Args:
-        selection: the selected parts; without the server there is no wait.
+        selection: the selected parts; without the server, nothing is awaited.
         missing: the parts that were started.
         former: the server's state before.
-        say: takes a line about each.
+        say: called with a line about each site.
 
     Returns:
-        Whether all is well; False where the server refuses a site, or has ended by an error.
+        True on success; False if the server refuses a site or ended with an error.
     """
     if not selection.server:
         return True
@@ -101,8 +100,8 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     open_sites = {name_of(part.folder): part for part in missing.sites}
     refused = 0
     start = time.monotonic()
-    last = start + _START  # when the last verdict came, or the first is due
-    seen = not missing.run  # whether the run's process was there
+    last = start + _START  # time of the last verdict, or deadline of the first
+    seen = not missing.run  # whether the run's process has appeared
     while True:
         state = read_state(path)
         for name in list(open_sites):
@@ -135,19 +134,18 @@ def _state_file(selection: Selection) -> Path:
 
 
 def _runs(superlink: Part) -> bool:
-    """Whether the process of the run is there."""
+    """Whether the run's process exists."""
     return any(SERVERAPP in process.command for process in find([superlink])[superlink])
 
 
 def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> str:
-    """The rest of the line about a site that is not refused; empty as long as the server has not
-    decided.
+    """The rest of the line about a site that is not refused; empty until the server has decided.
 
     Args:
         name: of the site.
         state: of the server, now.
         former: the server's state before the site was started.
-        waits: whether a site that is ready has to wait for others, and not only for a moment.
+        waits: whether a ready site has been waiting for others for more than a moment.
     """
     if former.accepts(name, state):
         return ": takes part"
@@ -157,7 +155,7 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
 
 
 def _open(part: Part, folder: Path, reason: str) -> str:
-    """The line about a site of which the server has not said anything since it was started."""
+    """The line about a site that the server has not mentioned since its start."""
     if reason:
         return f"{part.name} is refused: {reason}"
     return (

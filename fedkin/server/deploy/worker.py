@@ -1,9 +1,9 @@
-"""A site's worker: a process that stays, with data loaded and programs compiled, and answers the
-site's messages.
+"""A site's worker: a persistent process with loaded data and compiled programs that answers
+messages.
 
-It answers one message after another, as a node does. From one to the next it keeps only the site's
-disk, the data and compiled programs. Where client.toml or the file of its data has changed it loads
-them again. It ends with the site's process, or as soon as its socket is no longer there.
+It answers one message after another, as a node does. Between messages it keeps only the site's
+disk, the data and compiled programs. It reloads client.toml or the data file when they have
+changed. It ends with the site's process, or when its socket is removed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from fedkin.server.node import Node
 
 _log = logging.getLogger("fedkin")
-_CHECK = 0.5  # seconds between looks for the site
-_READ_TIMEOUT = 60.0  # seconds in which a message must come after a connection
+_CHECK = 0.5  # seconds between checks that the site runs
+_READ_TIMEOUT = 60.0  # seconds after a connection within which a message must arrive
 
 
 class LoadedNode:
-    """A site's node, loaded when it is first needed and when its files have changed."""
+    """A site's node, loaded on first use and reloaded when its files have changed."""
 
     def __init__(self, config: Path) -> None:
         self.config = config
@@ -48,7 +48,7 @@ class LoadedNode:
         self._data: Path | None = None
 
     def node(self) -> Node:
-        """The node of the files as they are now. Raises the errors of loading them."""
+        """The node for the current files. Raises the errors of loading them."""
         from fedkin.config.server import load_client
         from fedkin.server.deploy.build_node import node_from_config
 
@@ -71,7 +71,7 @@ class Worker:
     Args:
         config: the site's file.
         site: id of the process with which it ends.
-        mark: when that was started (``worker_link.process_mark``).
+        mark: when that process was started (``worker_link.process_mark``).
     """
 
     def __init__(self, config: Path, site: int, mark: str) -> None:
@@ -83,8 +83,8 @@ class Worker:
         self._listener = socket.socket(socket.AF_UNIX)
 
     def serve(self) -> None:
-        """Answer messages until the site has ended. Raises WorkerError where the socket cannot be
-        made."""
+        """Answer messages until the site has ended. Raises WorkerError if the socket cannot be
+        created."""
         path = self.folder / SOCKET
         own_socket = self._listen()
         self._load()
@@ -98,7 +98,7 @@ class Worker:
             path.unlink(missing_ok=True)
 
     def _listen(self) -> tuple[int, int] | None:
-        """Make the socket, for this user only, and listen. Returns the identity of its file."""
+        """Create the socket for this user only, and listen. Returns its file's identity."""
         open_folder(self.folder)
         before = os.umask(0o177)
         try:
@@ -118,11 +118,11 @@ class Worker:
             self.loaded.node()
 
     def _answer(self, connection: socket.socket) -> None:
-        """Read one message and send the reply; the sender may be gone before."""
+        """Read one message and send the reply; the sender may have disconnected."""
         connection.settimeout(_READ_TIMEOUT)
         try:
             check_peer(connection)
-            # Nothing comes where a process only looked whether there is a worker.
+            # A process that only checks for a worker sends nothing.
             if not connection.recv(1, socket.MSG_PEEK):
                 return
             head, message = read_frame(connection)
@@ -141,8 +141,10 @@ class Worker:
             _log.warning("a message was not answered: %s", error)
 
     def _reason_to_end(self, head: dict[str, Any]) -> str:
-        """Why another worker must answer; empty where this one can. The worker ends with the site
-        that asked last."""
+        """Why another worker must answer; empty if this one can.
+
+        The worker ends with the site that sent the last message.
+        """
         if head.get("version") != __version__:
             return f"it is of fedkin {__version__}, and the site's program of {head.get('version')}"
         if self._path is None:
@@ -154,7 +156,7 @@ class Worker:
         return ""
 
     def _leave(self) -> None:
-        """Make room for the next worker, before the reply asks for one."""
+        """Free the socket for the next worker before the reply asks for one."""
         (self.folder / SOCKET).unlink(missing_ok=True)
         self._listener.close()
 
@@ -168,13 +170,13 @@ class Worker:
             )
             return {"refused": reply.refusal}, to_parts(reply, IN_REPLY)
         except Exception as error:
-            # As with a client's process that raises: the message is lost, and the site goes on.
+            # As when a client's process raises: the message is lost and the site continues.
             traceback.print_exc()
             return {"failure": f"{type(error).__name__}: {error}"}, None
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file, which change when it is written; None where there is none."""
+    """Modification time and size of a file, to detect changes; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -183,8 +185,10 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _file(path: Path) -> tuple[int, int] | None:
-    """The identity of the file at a path; None where there is none. Numbers of files are used
-    again, times are not."""
+    """The identity of the file at a path; None if there is none.
+
+    It includes a time, because inode numbers are reused.
+    """
     try:
         status = path.lstat()
     except OSError:
@@ -193,8 +197,10 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the site whose file is the first argument, until the process in the second, with the
-    mark in the third, has ended."""
+    """Serve a site until its process has ended.
+
+    The arguments are the site's file, the id of its process, and that process's mark.
+    """
     logging.basicConfig(
         format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S"
     )

@@ -1,4 +1,4 @@
-"""The place of a site's worker: a socket in a folder that only the site's user can enter.
+"""The socket of a site's worker, in a folder that only the site's user can access.
 
 site-0/client.worker/      mode 0700, next to client.toml
     socket                 mode 0600; both sides check that the other is the same user
@@ -6,7 +6,7 @@ site-0/client.worker/      mode 0700, next to client.toml
     worker.log             output of the worker
 
 Only the standard library is imported here, because every message to a site starts a process that
-needs this.
+imports this module.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WorkerError(Exception):
 
 
 def site_name(config: Path) -> str:
-    """The name in a site's file, as far as that can be read; empty otherwise."""
+    """The name in a site's file; empty if it cannot be read."""
     try:
         name = tomllib.loads(config.read_text(encoding="utf-8")).get("client", {}).get("name", "")
     except (OSError, ValueError, AttributeError):
@@ -42,13 +42,13 @@ def site_name(config: Path) -> str:
 
 
 def worker_folder(config: Path) -> Path:
-    """The folder of the worker of a site's file."""
+    """The worker's folder for a site's file."""
     return config.absolute().with_suffix(".worker")
 
 
 def open_folder(folder: Path) -> None:
-    """Make the folder where there is none. Raises WorkerError where others could enter it, or it
-    cannot be made."""
+    """Create the folder if needed. Raises WorkerError if that fails or other users can access
+    it."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
@@ -62,10 +62,9 @@ def open_folder(folder: Path) -> None:
 
 @contextmanager
 def socket_address(folder: Path) -> Iterator[str]:
-    """The path of the folder's socket, or, where that is too long, another that is valid inside the
-    context.
+    """The path of the folder's socket; if too long, a short path that is valid inside the context.
 
-    Raises WorkerError where there is none (only Linux has one for every folder).
+    Raises WorkerError if there is no short path (only Linux has one for every folder).
     """
     path = folder / SOCKET
     if len(os.fsencode(path)) <= _LONGEST:
@@ -84,8 +83,10 @@ def socket_address(folder: Path) -> Iterator[str]:
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raises WorkerError where another user is at the other end (on Linux; elsewhere the folder's
-    mode is all)."""
+    """Raise WorkerError if the peer is another user.
+
+    This is checked on Linux; on other systems only the folder's mode protects the socket.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -97,8 +98,8 @@ def check_peer(connection: socket.socket) -> None:
 
 
 def process_mark(process: int) -> str:
-    """When a process was started, in the system's own unit; empty where it is gone, or the system
-    does not say."""
+    """Start time of a process, in the system's unit; empty if it has ended or the time is not
+    available."""
     try:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:
@@ -108,7 +109,7 @@ def process_mark(process: int) -> str:
 
 
 def is_alive(process: int, mark: str) -> bool:
-    """Whether a process with this mark is there still."""
+    """Whether the process with this mark still runs."""
     if mark:
         return process_mark(process) == mark
     try:
