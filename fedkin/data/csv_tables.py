@@ -199,9 +199,9 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
 
 
 def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
-    """Refuse (DataError) a column in which every point may separate thousands, such as 1.200.
+    """Raise DataError for a column in which every point may be a thousands separator (1.200).
 
-    It is called where other columns have decimal commas.
+    Called if other columns have decimal commas.
     """
     import pandas as pd
 
