@@ -56,12 +56,12 @@ def run_pilots(
 
     Values are means over seeds: accuracies in per cent, gains over FedAvg in percentage points.
 
-    Accuracies are on validation samples where the data have such a split, else on test samples.
+    Accuracies are on validation samples if the data have that split, else on test samples.
 
-    Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the
-    order of ids and so equally from every seed, and draws are uniform after that; so all have a
-    cluster as early as can be. An interval is for this one federation: seeds differ in initial
-    models, later cohorts and batches, not in clients or data.
+    Cohorts are drawn round robin (``run.selection``): every client is selected once, in the order
+    of ids and identically for every seed, and later draws are uniform. So all clients get a cluster
+    as early as possible. Intervals are for this one federation: seeds differ in initial models,
+    later cohorts and batches, not in clients or data.
 
     ``accuracy``, ``bottom_decile``: at the end, over the clients that have a cluster by then;
     ``gain``, ``low`` and ``high``: of ``accuracy``, paired by seeds, with Student's 95% interval;
