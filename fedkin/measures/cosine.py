@@ -19,8 +19,10 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
 
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row at length 1, a zero row as it is. Lengths are float64: lengths of float32 rows may
-    overflow or underflow float32."""
+    """Each row scaled to length 1; zero rows are unchanged.
+
+    Lengths are float64, because those of float32 rows may overflow or underflow float32.
+    """
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
 
@@ -30,13 +32,14 @@ def cosine_from(
     b: Float[np.ndarray, "m P"],
     origin: Float[np.ndarray, "P"] | None = None,
 ) -> Float[np.ndarray, "n m"]:
-    """``cosine`` of a and b relative to an origin, a block of columns at a time: without copies of
-    hundreds of megabytes. Zero also where float32 cannot hold the square of a length.
+    """``cosine`` of a and b relative to an origin, computed in column blocks to avoid large copies.
+
+    It is also zero if float32 cannot represent a squared length.
 
     Args:
         a: one vector per row of the result.
-        b: one vector per column; may be ``a`` itself, which takes half the time.
-        origin: to subtract from both; zero by default.
+        b: one vector per column; passing ``a`` itself takes half the time.
+        origin: subtracted from both; zero by default.
     """
     product = np.zeros((len(a), len(b)))
     squares_a = np.zeros(len(a))
