@@ -1,4 +1,4 @@
-"""The columns of a table for a model: by name, in the order of the training data."""
+"""Selects a model's input columns from a table, by name and in the order of the training data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_table(x: Any) -> bool:
 
 
 def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -> np.ndarray:
-    """The columns of these names, in this order, as an array [B, d].
+    """The named columns, in this order, as an array [B, d].
 
     Args:
         table: a DataFrame; its other columns are left out.
