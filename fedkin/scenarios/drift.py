@@ -1,10 +1,10 @@
-"""Drift in the middle of a run: clients whose labels are permuted, or whose images are rotated.
+"""Concept drift during a run: labels of clients are permuted, or their images rotated.
 
 There are ``kinds`` variants of the data; variant 0 is the data as given. Every client starts with a
 variant (equally many clients with each, at random) and may change to another one, by a pattern:
 
 * ``sudden``: in round ``at``;
-* ``gradual``: in a round from ``at`` to ``at + length - 1``, drawn for each client, each as likely;
+* ``gradual``: in a round drawn uniformly for each client from ``at`` to ``at + length - 1``;
 * ``recurring``: in round ``at``, and back or forth every ``length`` rounds.
 
 A client's variant depends only on the seed and the round. The true cluster is the variant. Data
