@@ -15,7 +15,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are rounding of float32
+_NOISE = 1e-12  # of the first squared singular value: weaker directions are float32 rounding
 _RESTARTS = 10  # of K-means; half as many in the gap statistic, which runs it for every reference
 
 

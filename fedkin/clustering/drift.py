@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     """The clients' choices in a step."""
 
     models: Float[np.ndarray, "M P"]  # with new ones
-    owner: Int[np.ndarray, "N S"]  # -1 also where the place of the owner was taken
+    owner: Int[np.ndarray, "N S"]  # -1 also if the owner's slot was reused
     model: Int[np.ndarray, "N"]  # of each client
     accuracy: Float[np.ndarray, "N"]  # a_c(t), on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model

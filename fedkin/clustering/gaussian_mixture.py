@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 MAX_STEPS = 100  # a row usually needs two or three
-MIN_DEVIATION = 0.05  # of a row's range: the deviation of a component without variance
+MIN_DEVIATION = 0.05  # of a row's range: standard deviation of a component without variance
 
 
 def split_two_gaussians(

@@ -9,7 +9,7 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are rounding of float32
+_NOISE = 1e-12  # of the first squared singular value: weaker directions are float32 rounding
 _BLOCK = 2**21  # numbers that are converted to float64 at a time: they fit the processor's cache
 _MIN_COLUMNS = 256  # with fewer columns, adding n x n partial sums costs more than computing them
 

@@ -27,7 +27,7 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
         summary: of the runs.
         own: their extra measures without a fixed column.
     """
-    from fedkin.analysis.tables import clusters_text  # with pandas and scipy, which no round needs
+    from fedkin.analysis.tables import clusters_text  # imports pandas and scipy, unused in rounds
 
     seeds = summary["seeds"]
     heading = (
