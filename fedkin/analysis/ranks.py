@@ -32,8 +32,8 @@ class Ranks:
     Attributes:
         scores: one row per setting, a column per method: mean over the seeds. Settings with a
             missing score are left out.
-        average: by method, ascending: mean rank over the settings (1 is best; ties get the mean
-            rank).
+        average: by method, in the order of ``scores``: mean rank over the settings (1 is best; ties
+            share a rank).
         friedman: Friedman's chi-square, corrected for ties; NaN below three methods or two
             settings, as are all attributes below.
         p: p of Friedman's test of the hypothesis that all methods are equal.

@@ -300,7 +300,7 @@ def _check(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
 
 
 def _check_max(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
-    """Refuse (MethodError) a number of clusters below 1 or above the number of points."""
+    """Raise MethodError for a number of clusters below 1 or above the number of points."""
     if not 1 <= max_clusters <= len(points):
         raise MethodError(
             f"the number of clusters must be at least 1 and at most the points, {len(points)}; "

@@ -174,7 +174,7 @@ def check_min_samples(min_samples: int, least: int) -> None:
 
 
 def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
-    """Refuse (MethodError) a point that is not finite."""
+    """Raise MethodError for a point that is not finite."""
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
         raise MethodError(

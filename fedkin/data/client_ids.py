@@ -54,7 +54,7 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
 def check_owners(
     owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
 ) -> None:
-    """Refuse (DataError) ids that are missing or infinite, and ids of several types.
+    """Raise DataError for ids that are missing or infinite, and ids of several types.
 
     Args:
         owners: the client of each sample.

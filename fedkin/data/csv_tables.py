@@ -159,7 +159,7 @@ def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Tabl
 
 
 def _check_width(table: Table, header: list[str], path: Path) -> None:
-    """Refuse (DataError) rows with more cells than the header."""
+    """Raise DataError for rows with more cells than the header."""
     import pandas as pd
 
     # pandas uses the first cells of such rows as the index; otherwise rows are numbered from 0.

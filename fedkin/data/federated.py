@@ -37,13 +37,13 @@ class FederatedData:
         classes: C.
         train: rows of each client's training samples.
         test: rows of each client's test samples.
-        true_clusters: true cluster of each client; None where it is unknown.
-        client_names: N names, held as ``ClientNames``; None where clients have none.
+        true_clusters: true cluster of each client; None if it is unknown.
+        client_names: N names, held as ``ClientNames``; None if clients have none.
         vocabulary: the words that the numbers in x stand for; None for other data than text.
-        vectors: vectors of the words, which are not trained; None where there are none.
+        vectors: vectors of the words, which are not trained; None if there are none.
         validation: rows of each client's validation samples, used for model selection; None if
             there is no such split.
-        label_names: names of the classes 0, 1, ..; None where labels are numbers.
+        label_names: names of the classes 0, 1, ..; None if labels are numbers.
         feature_names: names of the d feature columns of a table.
         columns: of a table: the names of its "label" column and, if it has one, its "client"
             column.
@@ -396,7 +396,7 @@ class FederatedData:
 
 
 def check_validation(fraction: Any) -> None:
-    """Refuse (ConfigError) a fraction of validation samples that is not between 0 and 1."""
+    """Raise ConfigError for a fraction of validation samples that is not between 0 and 1."""
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
         raise ConfigError(f"validation must be a fraction above 0 and below 1, got {fraction!r}")
 

@@ -314,7 +314,7 @@ def check_labels(
 def check_finite(
     x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "NaN or infinity"
 ) -> None:
-    """Refuse (DataError) NaN and infinite features, naming the first row that has one.
+    """Raise DataError for NaN and infinite features, naming the first row that has one.
 
     Args:
         x: features.

@@ -177,7 +177,7 @@ def from_pandas(
 
 
 def check_frame(frame: pd.DataFrame | Any) -> None:
-    """Refuse (DataError) anything but a DataFrame of pandas."""
+    """Raise DataError for anything but a DataFrame of pandas."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):

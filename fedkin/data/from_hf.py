@@ -122,7 +122,7 @@ def from_hf(
 
 
 def _check_dataset(dataset: Any, name: str) -> None:
-    """Refuse (DataError) anything but a Dataset, and a dictionary of all splits."""
+    """Raise DataError for anything but a Dataset, such as a dictionary of all splits."""
     if isinstance(dataset, dict):
         raise DataError(
             f"{name}: expected one split, got a {type(dataset).__name__} with "
@@ -147,7 +147,7 @@ def _feature_columns(dataset: Any, features: Any, used: tuple[Any, ...], name: s
 
 
 def _check_columns(dataset: Any, columns: Sequence[str], name: str) -> None:
-    """Refuse (DataError) a column that does not exist."""
+    """Raise DataError for a column that does not exist."""
     for column in columns:
         if column not in dataset.column_names:
             raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")

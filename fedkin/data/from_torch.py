@@ -59,7 +59,7 @@ def from_torch(
             ``source``, whose samples test the same clients.
         seed: of partition and split.
         name: of the data set.
-        label_names: names of the classes 0, 1, ..; None where labels are numbers.
+        label_names: names of the classes 0, 1, ..; None if labels are numbers.
         classes: C; None for the number of names, or the largest label + 1.
         integers: keep x as integers, such as the word indices of a text; else x become float32, and
             uint8 is scaled to 0 .. 1.

@@ -141,7 +141,7 @@ def goodreads(
 def _check_options(
     *, for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
 ) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     given_for_text = [name for name, value in for_text.items() if value is not None]
     given_for_path = [name for name, value in for_path.items() if value is not None]
     ignored = []

@@ -29,7 +29,7 @@ class EncodedLabels(NamedTuple):
     Attributes:
         y: the labels.
         classes: C.
-        names: of the classes; None where labels were numbers without names.
+        names: of the classes; None if labels were numbers without names.
         given: NAMES where the labels were text or booleans, NUMBERS where they were numbers.
     """
 
@@ -146,7 +146,7 @@ def _kind(value: Any) -> str:
 
 
 def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
-    """Refuse (DataError) labels that are missing, as ``missing_rows`` finds them.
+    """Raise DataError for labels that are missing, as ``missing_rows`` finds them.
 
     Args:
         values: the labels.

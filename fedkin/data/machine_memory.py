@@ -137,7 +137,7 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    """A file of the kernel; empty where it does not exist."""
+    """A file of the kernel; empty if it does not exist."""
     try:
         return path.read_text()
     except OSError:

@@ -123,7 +123,7 @@ def mex(
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
-    """The published federation, and its folder; None where only its test part exists.
+    """The published federation, and its folder; None if only its test part exists.
 
     Raises:
         DataError: neither exists.

@@ -54,9 +54,9 @@ class OwnSamples:
         title: name of the data set.
         x: features [M ...].
         labels: [M], of any type.
-        owners: the client of each sample [M]; None where a partition divides them.
+        owners: the client of each sample [M]; None if a partition divides them.
         owners_name: the name of ``owners`` in errors, such as a column.
-        split: train, test or validation for each sample [M]; None where the source has no split.
+        split: train, test or validation for each sample [M]; None if the source has no split.
         label_names: names of the classes.
         feature_names: names of the features of a table.
         classes: C; None for the number of names, or the largest label + 1.

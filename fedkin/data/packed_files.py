@@ -56,7 +56,7 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
 
 
 def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> None:
-    """Refuse (DataError) files that have changed or are gone since they were opened.
+    """Raise DataError if files have changed or are missing since they were opened.
 
     Args:
         states: bytes and time of the last change, by file.
@@ -71,7 +71,7 @@ def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> Non
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Bytes and time of the last change (ns) of a file; None where it does not exist."""
+    """Bytes and time of the last change (ns) of a file; None if it does not exist."""
     try:
         facts = path.stat()
     except OSError:

@@ -266,7 +266,7 @@ def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
 
 
 def check_counts(samples: int, clients: int, classes_per_client: int = 1, classes: int = 1) -> None:
-    """Refuse (ConfigError) impossible numbers of clients or classes.
+    """Raise ConfigError for impossible numbers of clients or classes.
 
     Args:
         samples: M.

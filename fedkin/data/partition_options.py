@@ -110,7 +110,7 @@ def legacy_random(seed: int) -> np.random.RandomState:
 
 
 def positive(name: str, value: int) -> None:
-    """Refuse (ConfigError) counts below one, and absurdly large ones."""
+    """Raise ConfigError for counts below one, and absurdly large ones."""
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, got {value}")
     if value > MAX_COUNT:
@@ -141,7 +141,7 @@ class PartitionOptions:
     min_samples: int | None = None
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Refuse (ConfigError) unknown partitions, and options that would be silently ignored.
+        """Raise ConfigError for unknown partitions, and options that would be silently ignored.
 
         Args:
             known: the partitions of the data set.

@@ -104,7 +104,7 @@ def pixels_of_all(
 def check_alike(
     arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, start: int = 0
 ) -> None:
-    """Refuse (DataError) images of different sizes or numbers of channels.
+    """Raise DataError for images of different sizes or numbers of channels.
 
     Args:
         arrays: pixels of each image.

@@ -30,7 +30,7 @@ from fedkin.measures.cox_loss import TIES
 
 
 def check_ties(ties: str) -> None:
-    """Refuse (ConfigError) an unknown treatment of deaths at the same time."""
+    """Raise ConfigError for an unknown treatment of deaths at the same time."""
     if ties not in TIES:
         raise ConfigError(unknown("ties", ties, TIES))
 
@@ -77,7 +77,7 @@ def risk_sets(
 
     Args:
         x, times, died: features, times and deaths of a client's patients.
-        size: places for patients in a sample; some are empty where fewer are at risk.
+        size: places for patients in a sample; some are empty if fewer are at risk.
         draws: samples of each death.
         rng: draws the patients.
         who: the client, for messages.

@@ -178,7 +178,7 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
 
 
 def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
-    """The numbers of a line. Raises DataError where they are not finite numbers."""
+    """The numbers of a line. Raises DataError if they are not finite numbers."""
     try:
         vector = np.array([float(part) for part in line.split(b" ")[1:]])
     except ValueError:

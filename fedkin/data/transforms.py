@@ -65,7 +65,7 @@ class ImageTransform:
     augment: tuple[str, ...] = ()
 
     def check(self, flat: int | None = None) -> None:
-        """Refuse (ConfigError) invalid options.
+        """Raise ConfigError for invalid options.
 
         Args:
             flat: published side of images that are flat without a size; None for images that are

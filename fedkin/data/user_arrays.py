@@ -74,7 +74,7 @@ def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, 
 
 
 def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
-    """Refuse (DataError) a sparse matrix: a dense one may not fit into memory."""
+    """Raise DataError for a sparse matrix: a dense one may not fit into memory."""
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         shape = " x ".join(map(str, values.shape))
         raise DataError(

@@ -227,7 +227,7 @@ def _array_samples(
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     for name, value in (("train_fraction", train_fraction), ("seed", seed)):
         if value is not None:
             raise ConfigError(
@@ -236,7 +236,7 @@ def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | No
 
 
 def _refuse_options_of_file(path: Path, options: Mapping[str, object]) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     for name, value in options.items():
         if value is not None:
             kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"

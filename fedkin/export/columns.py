@@ -49,7 +49,7 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
 
 
 def _check_values(column: Any, name: str, place: Path | str) -> None:
-    """Refuse (DataError) values that are missing, infinite, or too large for float32."""
+    """Raise DataError for values that are missing, infinite, or too large for float32."""
     numbers = column.astype(np.float64).to_numpy(na_value=np.nan)
     wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)
     if wrong.any():

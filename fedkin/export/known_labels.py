@@ -33,10 +33,10 @@ def encoded_labels(
     Args:
         y: names if labels have names, else numbers (2.0 is allowed). Booleans have the names False
             and True. If all names are numbers, such as 3 and 5, a number is a name.
-        label_names: of the classes 0, 1, ..; None where labels are numbers.
+        label_names: of the classes 0, 1, ..; None if labels are numbers.
         classes: C.
         by_number: whether a number may be the index of a named class.
-        rows: of the labels, for messages; None where all rows have a label.
+        rows: of the labels, for messages; None if all rows have a label.
 
     Raises:
         DataError: a label unknown to the run (its row is named); booleans if the names are not

@@ -34,7 +34,7 @@ class Predictions(NamedTuple):
 
     Attributes:
         table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: over the rows that have a label; None where no row has one.
+        accuracy: over the rows that have a label; None if no row has one.
         scored: number of rows that have a label.
     """
 

@@ -11,7 +11,7 @@ _COLUMNS = 2048  # of a block
 
 
 def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
-    """cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|); zero where either row is zero (FedGroup, eq. 5).
+    """cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|); zero if either row is zero (FedGroup, eq. 5).
 
     A vector of zeros has no direction: its similarity is zero, never NaN.
     """

@@ -42,8 +42,8 @@ def group_moments(
 
     Args:
         values: of samples.
-        group: of each, from 0.
-        groups: how many.
+        group: of each sample, from 0.
+        groups: number of groups.
         least: samples of a group that has moments, at least 1.
     """
     count = np.bincount(group, minlength=groups)[:, None]

@@ -162,7 +162,7 @@ class Measure:
 
         Args:
             value: the mean.
-            high: upper end of its interval, None where it has none.
+            high: upper end of its interval, None if it has none.
         """
         if value is None:
             return NO_NUMBER
@@ -185,7 +185,7 @@ class Measure:
 
         Args:
             value: the mean.
-            high: upper end of its interval, None where it has none.
+            high: upper end of its interval, None if it has none.
         """
         if value is None or high is None:
             return self.text(value)

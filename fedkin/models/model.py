@@ -47,7 +47,7 @@ class Text(Samples, Protocol):
 
 
 def check_samples(data: object) -> None:
-    """Refuse (ModelError) anything but federated data, such as a DataFrame.
+    """Raise ModelError for anything but federated data, such as a DataFrame.
 
     Args:
         data: the first argument of a model function.

@@ -211,7 +211,7 @@ def _parts(data: FederatedData) -> dict[str, Ragged]:
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:
-    """Height and width (and channels) of the images. Raises DataError where they are not square."""
+    """Height and width (and channels) of the images. Raises DataError if they are not square."""
     shape = data.x.shape[1:]
     side = math.isqrt(shape[0]) if shape else 0
     if len(shape) == 1 and side * side == shape[0]:

@@ -66,7 +66,7 @@ def advise(
         local: local training; default: 10 epochs of SGD.
         seed: of the pilots.
         max_clusters: the largest number of clusters to try.
-        private_labels: leave out what needs the clients' label counts.
+        private_labels: skip measures that need the clients' label counts.
         pilots: rounds, clients per round and seeds of the pilots; 10 rounds of 20, 5 seeds.
         rounds: of the advised configuration.
         cohort: clients per round of the advised configuration.
@@ -122,7 +122,7 @@ def of_config(
 
     Args:
         config: the configuration.
-        private_labels: leave out what needs the clients' label counts.
+        private_labels: skip measures that need the clients' label counts.
         progress: called with a line about each step.
     """
     with error_context("data"):

@@ -57,7 +57,7 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
 
 
 def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
-    """Accuracy of the clients of each of these clusters; clusters without clients in all rounds are
+    """Accuracy of the clients of each of these clusters; clusters without any recorded accuracy are
     left out."""
     rounds = thinned(len(run.records))
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]

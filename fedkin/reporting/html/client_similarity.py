@@ -52,8 +52,8 @@ class ClientSimilarity:
         explained: the share of the variance that each of these two explains.
         cosines: of their updates.
         label_counts: training samples of every class, of all clients.
-        true_clusters: of all clients, where they are known.
-        names: of all clients, where they are known.
+        true_clusters: of all clients, if known.
+        names: of all clients, if known.
         note: a caveat for the reader; may be empty.
     """
 
