@@ -122,7 +122,7 @@ def study_eps(
     Args:
         method: ``Hierarchical`` or ``Athena``; its ``eps`` is ignored.
         data: the clients' data.
-        model: what they train.
+        model: the model to train.
         local: local training; default: as in ``simulate``.
         seed: the seed of the run.
 

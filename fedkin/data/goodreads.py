@@ -97,7 +97,7 @@ def goodreads(
     is read twice to keep only the selected sentences in memory.
 
     Args:
-        text: x is word numbers [M, length] with a vocabulary, instead of word counts.
+        text: x is word indices [M, length] with a vocabulary, instead of word counts.
         path: a file ``goodreads_reviews_spoiler.json.gz``, or unpacked; None for the published
             files.
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
@@ -164,7 +164,7 @@ def _check_options(
 
 @dataclass(frozen=True)
 class _Encoding:
-    """Options of the encoding of sentences as word numbers."""
+    """Options of the encoding of sentences as word indices."""
 
     glove: str | Path | None
     length: int
@@ -196,7 +196,7 @@ class _Encoding:
 
 
 def _published(encoding: _Encoding | None) -> FederatedData:
-    """The published federation: word numbers by this encoding, or word counts."""
+    """The published federation: word indices by this encoding, or word counts."""
     files, place = _files(COUNTS if encoding is None else TEXT)
     check_labels(files.y, CLASSES, place)
     if encoding is not None:

@@ -55,7 +55,7 @@ def sent140(
     skip_bad: bool = False,
     seed: int = 0,
 ) -> FederatedData:
-    """Sentiment140, one client per user: x [M, length] word numbers, y 1 for a positive tweet and 0
+    """Sentiment140, one client per user: x [M, length] word indices, y 1 for a positive tweet and 0
     for a negative one.
 
     Users are filtered in the order of LEAF's ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``. Whole

@@ -25,10 +25,10 @@ UNKNOWN = ""
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Texts as word numbers.
+    """Texts as word indices.
 
     Attributes:
-        x: word numbers.
+        x: word indices.
         vocabulary: the words; the first is "", for padding and unknown words.
         vectors: of the words, zero for the first one; None without a GloVe file.
     """
@@ -57,7 +57,7 @@ def encode_texts(
     most: int | None = None,
     width: int | None = None,
 ) -> EncodedTexts:
-    """The first ``length`` tokens of each text as word numbers. Shorter texts are padded with 0.
+    """The first ``length`` tokens of each text as word indices. Shorter texts are padded with 0.
 
     Args:
         texts: M texts.
@@ -106,7 +106,7 @@ def encode_texts(
 def _numbered(
     texts: Sequence[str], length: int, pad: str
 ) -> tuple[Int32[np.ndarray, "M L"], dict[str, int]]:
-    """Texts as word numbers, and the number of each word, in order of first appearance."""
+    """Texts as word indices, and the number of each word, in order of first appearance."""
     numbers = {UNKNOWN: 0}
     x = np.zeros((len(texts), length), np.int32)
     for row, text in enumerate(texts):

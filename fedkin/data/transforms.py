@@ -171,8 +171,8 @@ def augmented(
         high: value of white.
 
     Raises:
-        ConfigError: an unknown augmentation, or one given twice; features that are no images; low
-            not below high.
+        ConfigError: an unknown or repeated augmentation, features that are not images, or low not
+            below high.
         DataError: pixels that are integers or outside of low .. high.
     """
     _check_names(augmentations)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SPLIT = "split"
 PREDICTION = "prediction"
 _PROBABILITY = "probability_"
-# Prefix of a predictions file's name.
+# A predictions file starts with this text.
 BEGINS = f"{PREDICTION},{_PROBABILITY}"
 
 

@@ -46,8 +46,8 @@ def mean_convergence_epoch(
     Args:
         accuracy: of each detector after each epoch.
         tolerance: see ``convergence_epoch``.
-        as_coded: reproduce a bug of that script, which reads the same detector (index 2) ten times,
-            so that the published means are the epoch of this detector.
+        as_coded: reproduce a bug of that script, which reads the same detector (number 2, counted
+            from 0) ten times, so that the published means are the epoch of this detector.
 
     Raises:
         MethodError: ``as_coded`` with fewer than three detectors.
@@ -63,7 +63,8 @@ def mean_convergence_epoch(
 
 
 def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
-    """TDT of ATHENA-FL: MiB (called MB in the paper) sent in one direction for one client.
+    """TDT of ATHENA-FL in MiB (the paper writes MB for 2^20 bytes), in one direction for one
+    client.
 
     Args:
         epochs: until convergence.

@@ -14,7 +14,7 @@ from jaxtyping import Float, Float64
 def unit_sketches(
     rows: Float[np.ndarray, "r P"], size: int, seed: int
 ) -> Float64[np.ndarray, "r s"]:
-    """Normalised sketches of rows; zero for a zero row, NaN for a nonfinite row.
+    """Sketches of rows, normalised to length 1; zero for a zero row, NaN for a nonfinite row.
 
     Args:
         rows: the vectors.

@@ -33,7 +33,7 @@ Tree = Any
 
 @runtime_checkable
 class Text(Samples, Protocol):
-    """Text for a model: x are word numbers [M L]."""
+    """Text for a model: x are word indices [M L]."""
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:

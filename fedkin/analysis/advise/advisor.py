@@ -62,7 +62,7 @@ def advise(
 
     Args:
         data: the clients' data.
-        model: what clients train, as in ``simulate``.
+        model: the model to train, as in ``simulate``.
         local: local training; default: 10 epochs of SGD.
         seed: of the pilots.
         max_clusters: the largest number of clusters to try.

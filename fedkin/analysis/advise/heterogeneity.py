@@ -43,7 +43,7 @@ def heterogeneity(
 
     Args:
         data: the clients' data.
-        model: what they train.
+        model: the model to train.
         seed: of models and splits.
         iid_splits: how many IID splits to compare with.
         private_labels: whether to skip measures that need the clients' label counts.

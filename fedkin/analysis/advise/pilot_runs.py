@@ -70,7 +70,7 @@ def run_pilots(
 
     Args:
         data: the clients' data.
-        model: what they train.
+        model: the model to train.
         local: local training.
         clusters: number of clusters of the clustered methods.
         plan: rounds, clients per round and seeds.

@@ -105,7 +105,7 @@ def estimate_cluster_count(
 
     Args:
         data: the clients' data.
-        model: what they train.
+        model: the model to train.
         local: local training; a pilot trains ``EPOCHS`` epochs, and more if that is too little to
             learn anything.
         seed: of splits and initial model.
@@ -205,7 +205,7 @@ def _pilot_training(local: LocalTraining | None) -> LocalTraining:
 
 
 class _Halves(NamedTuple):
-    """Normalised updates of all clients on each half; a row is zero if there is no update."""
+    """Updates of all clients on each half, as rows of length 1; zero if there is no update."""
 
     first: Float[np.ndarray, "n P"]
     second: Float[np.ndarray, "n P"]

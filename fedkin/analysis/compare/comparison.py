@@ -187,10 +187,10 @@ class Comparison:
         With attacks: accuracy and agreement of honest clients, and the share of attackers that are
         alone in a cluster.
 
-        Further columns: number of finished seeds; nonempty clusters at the end (mean) and
-        configured clusters; rounds to the target (mean over the ``reached`` seeds, counted from
-        round 1, because methods form their clusters differently in round 0); bytes and seconds per
-        run; and the ``reason`` if runs failed.
+        Further columns are the number of finished seeds, the nonempty clusters at the end (mean)
+        and the configured clusters, the rounds to the target, bytes and seconds per run, and the
+        ``reason`` if runs failed. Rounds to the target are a mean over the ``reached`` seeds. They
+        are counted from round 1, because methods form their clusters differently in round 0.
         """
         return pd.DataFrame(
             [self._row(setting, method) for setting in self.settings for method in self.methods]

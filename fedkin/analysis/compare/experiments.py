@@ -68,7 +68,7 @@ class Experiments:
         self._before = before
         self._on_round = on_round
         self._described: Entry | None = None  # the configuration of the data
-        # The setting whose data the stored experiments share.
+        # Holds the data that the stored experiments share.
         self._worlds: SimulatedWorlds | None = None
         self._running: str | None = None  # label of the setting of the last run
         self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
