@@ -1,5 +1,6 @@
-"""Clustered federated learning behind scikit-learn's interface: ``fit(X, y, groups=clients)``,
-``predict(X, groups=)``.
+"""Clustered federated learning with scikit-learn's interface.
+
+Use ``fit(X, y, groups=clients)`` and ``predict(X, groups=)``.
 
 Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C classes.
 """
@@ -49,7 +50,7 @@ _NOT_PICKLED = ("run_", "_predictors")
 
 
 class OneSample(NamedTuple):
-    """The facts of the data that a model needs: shape and type of a sample, number of classes."""
+    """Properties of the data that a model needs: shape and type of a sample, number of classes."""
 
     x: Shaped[np.ndarray, "1 ..."]
     y: Int[np.ndarray, "1"]
@@ -61,8 +62,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
     """A classifier that groups clients with similar data, and trains one model per cluster.
 
     Args:
-        method: a method's name, or a method object (``fk.IFCA(clusters=4)``).
-        clusters: K, for a named method that has it; at most N are used.
+        method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
+        clusters: K, for a named method with this option; at most N are used.
         method_options: further options of a named method.
         model: a model's name, a PyTorch module, any other model for ``fk.simulate``, or a function
             of the data that makes one.
@@ -77,14 +78,14 @@ class Clustered(ClassifierMixin, BaseEstimator):
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], a flat vector for each cluster; [N, P] where each client has a model.
-        membership_: [N, K], each client's share of each model, where clients mix all models (FedEM,
+        models_: [K, P], a flat vector for each cluster; [N, P] if each client has a model.
+        membership_: [N, K], each client's share of each model if clients mix all models (FedEM,
             FedRC); else None.
         n_features_in_: D.
         run_: the finished run. It is not pickled.
     """
 
-    # scikit-learn may set any value, and fit refuses wrong ones.
+    # scikit-learn may set any value; fit checks them.
     @no_type_check
     def __init__(
         self,
@@ -117,15 +118,14 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Args:
             X: features [M, D], or [M ...] for models of images.
             y: labels [M] of any type.
-            groups: the client of each sample [M]; None: one client has all samples, so there is one
-                cluster (UserWarning).
+            groups: the client of each sample [M]; None: all samples belong to one client, so there
+                is one cluster (UserWarning).
 
         Returns:
             The estimator.
 
         Raises:
-            ValueError: samples, labels and groups that do not fit each other; fewer than two
-                classes.
+            ValueError: inconsistent samples, labels and groups; fewer than two classes.
             ConfigError, MethodError, ModelError: as ``fk.simulate``.
         """
         X, y = validate_data(self, _samples(X), _labels(y), dtype=np.float32, allow_nd=True)
@@ -155,7 +155,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             data,
             self._model(data),
             rounds=plain(self.rounds),
-            # In turn, so that each client soon has a cluster.
+            # Round robin, so that each client soon has a cluster.
             cohort=Cohort(min(plain(self.cohort), N), selection="round_robin"),
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
@@ -180,7 +180,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 numbers of clients.
 
         Raises:
-            ValueError: an unknown client: ``assign`` finds its cluster first.
+            ValueError: an unknown client; call ``assign`` first.
         """
         check_is_fitted(self, "models_")
         X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
@@ -210,7 +210,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Find the cluster of a client that was not in ``fit``, by the method's rule for newcomers.
+        """Assign a client that was not in ``fit`` to a cluster, by the method's rule for newcomers.
 
         The estimator keeps the cluster.
 
@@ -220,9 +220,9 @@ class Clustered(ClassifierMixin, BaseEstimator):
             group: name or number of the client.
 
         Raises:
-            ValueError: a known client, a name where other clients have numbers, or new labels.
-            MethodError: a method that cannot place newcomers or trains a model for each client; an
-                estimator that was pickled.
+            ValueError: a known client, a name if other clients have numbers, or new labels.
+            MethodError: the method cannot place newcomers or trains a model for each client; the
+                estimator was pickled.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
@@ -258,7 +258,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             shares = np.asarray(placed.model.shares)
             self.membership_ = np.insert(self.membership_, position, shares, axis=0)
             self._model_index = np.arange(len(self.groups_))
-            # Predictors are numbered by the rows of membership_, which have moved.
+            # Predictors are cached by row of membership_, and rows have moved.
             self._predictors = {}
         return placed
 
@@ -287,7 +287,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Refuse (MethodError) a run that never selects a client which the method cannot place."""
+        """Raise MethodError if a run never selects some client and the method cannot place
+        newcomers."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -310,7 +311,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """Keep models and clusters of a run. Clients that no cohort had are placed as newcomers."""
+        """Store models and clusters of a run. Clients that were never selected are placed as
+        newcomers."""
         self._predictors = {}
         self.membership_: Any = None
         if run.trained.personal:
@@ -333,7 +335,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep_models_of_clients(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """Keep a model for each client, or the models that all clients mix, and their shares."""
+        """Store a model for each client, or the mixed models and the clients' shares."""
         N = len(self.groups_)
         predictors = [run.trained.of_client(client) for client in range(N)]
         self._model_index = np.arange(N)
@@ -343,7 +345,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             return
         self.models_ = run.models
         self.membership_ = np.stack([p.shares for p in predictors if p.shares is not None])
-        # A client that no cohort had still has the equal shares of the start.
+        # A client that was never selected still has the initial equal shares.
         for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
             rows = clients == client
             placed = run.place(x[rows], self._run_labels(y[rows]), resamples=1)
@@ -352,12 +354,12 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The labels of the run for positions in ``classes_``: names, where labels have names."""
+        """The run's labels for positions in ``classes_``: names, if labels have names."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
-        """The model of a row of ``models_`` or ``membership_``, made when it is first used."""
+        """The model of a row of ``models_`` or ``membership_``, created on first use."""
         predictors = self.__dict__.setdefault("_predictors", {})
         if k not in predictors:
             if self.membership_ is None:
@@ -400,7 +402,7 @@ def _labels(y: Any) -> Any:
 
 
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample. Raises ValueError for another number, or a missing client."""
+    """The client of each sample. Raises ValueError for a wrong length or a missing client."""
     if np.ndim(groups) == 2:
         groups = column_or_1d(unmasked(groups, "Clustered", "groups"))
     clients = whole_ids(client_ids(groups, "Clustered", "groups"))
@@ -412,22 +414,22 @@ def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
 
 
 def _one_group(group: Any) -> Any:
-    """The name or number of a client. Raises ValueError where it is missing."""
+    """The name or number of a client. Raises ValueError if it is missing."""
     if len(missing_rows(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
     return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
-    """Values as text, for the run; None where two values have one text."""
+    """Values as text, for the run; None if two values have the same text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 
 
 def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
-    """The groups, in a type that holds the new group too, such as a longer name.
+    """The groups in a dtype that also holds the new group, such as a longer name.
 
-    Raises ValueError for a name where the groups are numbers, and the reverse.
+    Raises ValueError if the group is a name and the groups are numbers, or the reverse.
     """
     if groups.dtype == object:
         return groups

@@ -1,2 +1,2 @@
-"""What several runs show together: repeated seeds, comparisons, statistics, advice, eps studies,
-the non-IID index."""
+"""Analyses of several runs: repeated seeds, comparisons, statistics, advice, eps studies, non-IID
+index."""

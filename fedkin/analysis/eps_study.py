@@ -1,4 +1,4 @@
-"""The clusters that DBSCAN finds at every eps, from one clustering round."""
+"""Eps study: the clusters that DBSCAN finds at every eps, from one clustering round."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class EpsStudy:
     """The last layers of the clients, and the clusters that DBSCAN finds in them at every eps.
 
     Attributes:
-        clients: ids of the n clients that were clustered.
+        clients: ids of the n clustered clients.
         layers: their last layers, d parameters each.
         min_samples: of DBSCAN.
         ranges: ranges of eps that give the same clusters, ascending.
-        curve: k-distances, ascending: the least eps at which each client is a core point.
+        curve: k-distances, ascending: the smallest eps at which each client is a core point.
     """
 
     clients: Int[np.ndarray, "n"]
@@ -47,17 +47,17 @@ class EpsStudy:
 
     @property
     def suggested(self) -> float:
-        """The middle of the widest range with least noise and several clusters (see
+        """The middle of the widest range with the least noise and several clusters (see
         ``suggest_eps``)."""
         return suggest_eps(self.ranges)
 
     @property
     def knee(self) -> float:
-        """Where the k-distance curve bends."""
+        """The knee of the k-distance curve."""
         return knee(self.curve)
 
     def widest(self) -> list[EpsRange]:
-        """The relatively widest range of eps for every number of clusters, ascending by eps."""
+        """The relatively widest eps range for each number of clusters, ascending by eps."""
         best: dict[tuple[int, bool], EpsRange] = {}
         for eps_range in self.ranges:
             key = (eps_range.clusters, eps_range.noise == 0)
@@ -66,8 +66,8 @@ class EpsStudy:
         return sorted(best.values(), key=lambda eps_range: eps_range.low)
 
     def table(self) -> pd.DataFrame:
-        """One row per number of clusters, with and without noise; the relatively widest ranges
-        where there are many."""
+        """One row per number of clusters, with and without noise; only the relatively widest ranges
+        if there are many."""
         suggested = [eps_range for eps_range in self.ranges if self._is_suggested(eps_range)]
         not_suggested = [eps_range for eps_range in self.widest() if eps_range not in suggested]
         widest = sorted(not_suggested, key=_growth)[1 - _ROWS :]
@@ -117,35 +117,34 @@ def study_eps(
     local: LocalTraining | None = None,
     seed: int = 0,
 ) -> EpsStudy:
-    """The clusters at every eps, from the clustering round that ``simulate`` with this seed begins
-    with.
+    """The clusters at every eps, from the first clustering round of ``simulate`` with this seed.
 
     Args:
-        method: ``Hierarchical`` or ``Athena``; its own ``eps`` does not matter.
+        method: ``Hierarchical`` or ``Athena``; its ``eps`` is ignored.
         data: the clients' data.
-        model: what they train.
-        local: local training; that of ``simulate`` where nothing is said.
+        model: the model to train.
+        local: local training; default: as in ``simulate``.
         seed: the seed of the run.
 
     Raises:
         ConfigError: a method that does not cluster last layers, or a model that it does not train.
-        MethodError, ModelError: what does not fit together.
+        MethodError, ModelError: method, model and data do not fit together.
     """
     return of_world(method, SimulatedWorld(data, model, local), seed)
 
 
 def of_config(config: RunConfig) -> EpsStudy:
-    """The study of a configuration."""
+    """The eps study of a configuration."""
     experiment, methods = from_config(config)
     return of_world(methods[0][1], experiment.worlds.make(), experiment.plan.seed)
 
 
 def of_world(method: Method, world: World, seed: int) -> EpsStudy:
-    """The study of the clients that a world has in round 0.
+    """The eps study of the clients that a world has in round 0.
 
     Args:
         method: ``Hierarchical`` or ``Athena``.
-        world: where the clients are.
+        world: the world of the clients.
         seed: the seed of the run.
 
     Raises ConfigError for another method, or a model that it does not train.

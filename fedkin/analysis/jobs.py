@@ -1,5 +1,5 @@
-"""Runs that other processes carry out: each is told what to run by a configuration, and writes a
-run folder; nothing else passes between processes."""
+"""Runs in other processes. Each gets a configuration and writes a run folder; processes exchange
+nothing else."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _log = logging.getLogger("fedkin")
 
 
 def replay(run: Run, on_round: OnRound) -> None:
-    """Call with the record of every round of a run that has ended in another process; nothing is
-    left to stop.
+    """Call a function with every record of a run that ended in another process; it cannot stop the
+    run.
 
     Args:
         run: the finished run.
-        on_round: the caller's own.
+        on_round: the caller's function.
     """
     replies = [on_round(record) for record in run.records]
     if STOP in replies:
@@ -47,7 +47,7 @@ def replay(run: Run, on_round: OnRound) -> None:
 
 
 class Earlier(NamedTuple):
-    """A finished run on the same data: a new one must be made of the same."""
+    """A finished run in the same setting, to check that data have not changed."""
 
     config: Description
     fingerprint: str
@@ -58,10 +58,10 @@ class Job(NamedTuple):
     """A run from one seed.
 
     Attributes:
-        key: what its caller knows it by.
-        description: of its configuration, spelled out (``RunConfig.description``).
+        key: the caller's key for the job.
+        description: of its complete configuration (``RunConfig.description``).
         seed: of the run.
-        out: its folder; a run that was begun there goes on.
+        out: its folder; an unfinished run there is resumed.
         earlier: finished runs in the same setting.
     """
 
@@ -73,29 +73,29 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A job that has ended; ``error`` is None where its run is finished."""
+    """An ended job; ``error`` is None if its run is finished."""
 
     job: Job
     error: Exception | None
 
 
 def several(jobs: int | None, engine: str | None) -> bool:
-    """Whether runs go to other processes.
+    """Whether runs are executed in other processes.
 
     Args:
-        jobs: how many at a time; None for one, or one on each core of an engine.
+        jobs: number of parallel runs; None for one, or for one on each core of an engine.
         engine: None, or a cluster.
     """
     return engine is not None or jobs not in (None, 1)
 
 
 def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | None = None) -> None:
-    """Refuse (ConfigError) what cannot run in processes of one core each.
+    """Raise ConfigError for configurations that cannot run in processes of one core each.
 
     Args:
         jobs: the number of processes.
         configs: of the runs.
-        engine: what runs them, in place of this machine.
+        engine: the cluster that runs them; None: this machine.
     """
     if jobs is not None:
         check_integer("jobs", jobs, 1)
@@ -121,8 +121,7 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
 
 
 class _Prepared(NamedTuple):
-    """What a process keeps from one job to the next: the setting, its data, model and compiled
-    programs."""
+    """What a process keeps between jobs: the setting, its data, model and compiled programs."""
 
     setting: str
     experiment: Experiment
@@ -133,7 +132,7 @@ _prepared: _Prepared | None = None
 
 
 def work(job: Job) -> None:
-    """Run a job, in this process, or go on with it."""
+    """Run or resume a job in this process."""
     config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
     for earlier in job.earlier:
@@ -149,13 +148,13 @@ def work(job: Job) -> None:
 
 
 def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
-    """The experiment of a setting, and its digests; that of the job before where the setting is the
-    same."""
+    """The experiment of a setting and its digests; reused if the previous job had the same
+    setting."""
     global _prepared
     described = config.description().with_run(against=None)
     setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)
     if _prepared is None or _prepared.setting != setting:
-        # The data of the setting before are released first: two sets may be too much for memory.
+        # Release the previous setting's data first, because two data sets may not fit into memory.
         _prepared = None
         experiment, _ = from_config(config)
         _prepared = _Prepared(setting, experiment, experiment.worlds.digests())

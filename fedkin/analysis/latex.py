@@ -1,4 +1,4 @@
-"""Tables as LaTeX, with the package booktabs."""
+"""Tables as LaTeX (booktabs)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def escaped(text: str) -> str:
 
 
 def latex_head(head: str) -> str:
-    """The head of a column, which begins with a capital letter."""
+    """A column head as LaTeX, capitalised."""
     return escaped(head[:1].upper() + head[1:])
 
 
@@ -25,13 +25,13 @@ def tabular(
     notes: Iterable[str] = (),
     text_columns: int = 1,
 ) -> str:
-    """A table of which the first columns are text and the others numbers.
+    """A LaTeX table; the first columns are text, the others numbers.
 
     Args:
         heads: of the columns, as LaTeX.
         rows: cells, as LaTeX; an empty row is a rule.
-        notes: lines of comment below it, as they are.
-        text_columns: how many are text.
+        notes: comment lines below the table, written unchanged.
+        text_columns: number of text columns.
     """
     columns = "l" * text_columns + "r" * (len(heads) - text_columns)
     lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]

@@ -1,4 +1,4 @@
-"""The non-IID index of FedSim: how heterogeneous clients are, without seeing their data."""
+"""FedSim's non-IID index: a measure of client heterogeneity without access to the data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _AT_ONCE = 16  # models in one request: their predictions of all samples are hel
 
 @dataclass(frozen=True)
 class NonIIDIndex:
-    """The non-IID index of a federation, and the errors it is computed from. Row i is client i; a
-    client without a reply, or that has not joined yet, has NaN and is left out of everything else.
+    """The non-IID index of a federation, and the errors it is computed from.
+
+    Row i is client i. Clients without a reply, or that have not joined yet, are NaN and excluded
+    from all other values.
     """
 
     pni: float  # mean of PNI_i over clients and models
@@ -39,13 +41,13 @@ class NonIIDIndex:
 
     @property
     def missing(self) -> int:
-        """How many clients sent no reply. The index, which grows as sqrt(N), is smaller without
+        """Number of clients without a reply. The index grows as sqrt(N), so it is smaller without
         them."""
         return int(np.isnan(self.clients).sum())
 
     @property
     def by_model(self) -> Float64[np.ndarray, "D"]:
-        """The index that each random model alone gives."""
+        """The index computed from each random model alone."""
         return _client_indices(self.rmse[~np.isnan(self.clients)]).mean(axis=0)
 
     def summary(self) -> dict[str, Any]:
@@ -67,10 +69,10 @@ def non_iid_index(
     else. PNI_i is the root of the sum over all other clients j of (RMSE_i - RMSE_j)^2 (eq. 17), PNI
     their mean (eq. 18).
 
-    It has no unit and no upper bound: it grows with the number of clients, as sqrt(N), and depends
-    on how the classes are numbered and on the random model. So compare only indices of the same
-    model, number of clients and numbering. The paper averages 100 seeds and does not say of what;
-    one random model alone may be far off.
+    The index has no unit and no upper bound. It grows with the number of clients as sqrt(N) and
+    depends on the numbering of the classes and on the random model. So compare only indices with
+    the same model, number of clients and numbering. The paper averages over 100 seeds but does not
+    say what they seed; a single random model may be far off.
 
     Args:
         data: the clients' data.
@@ -86,8 +88,9 @@ def non_iid_index(
 
 
 def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
-    """As :func:`non_iid_index`, of the clients that a world has in round 0. Its traffic is
-    evaluation (``scoring.label_errors`` on the ledger), not a method's.
+    """As :func:`non_iid_index`, for the clients that a world has in round 0.
+
+    The traffic counts as evaluation (``scoring.label_errors`` on the ledger), not as the method's.
 
     Args:
         world: where the clients are.
@@ -112,7 +115,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
 
 
 def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray, "k P"]]:
-    """The random models, in portions of bounded memory."""
+    """The random models, in batches of bounded memory."""
     portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
         seeds = range(first, min(first + portion, seed + models))
@@ -162,7 +165,7 @@ def _spread(values: Float[np.ndarray, "_"]) -> str:
 
 def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
     """The clients with the lowest, the median and the highest index, one row each."""
-    # NaN is last in this order, and cut off.
+    # NaN sorts last and is cut off.
     order = np.argsort(index.clients, kind="stable")[: len(index.clients) - index.missing]
     places = {"lowest": 0, "median": (len(order) - 1) // 2, "highest": len(order) - 1}
     rows = [_row(label, int(order[place]), index, data) for label, place in places.items()]

@@ -1,7 +1,7 @@
-"""Runs side by side on the cores of a Ray cluster (extra ``ray``), each in an actor of one core.
+"""Parallel runs on the cores of a Ray cluster (extra ``ray``), each in an actor with one core.
 
-An actor writes its run folder itself, so all machines must reach that under one path. One that
-dies, or whose machine does, is replaced, and its run goes on from its last checkpoint.
+Each actor writes its run folder, so all machines must see it under the same path. If an actor or
+its machine dies, it is replaced, and the run resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from fedkin.run.interruption import raise_if_interrupted
 from fedkin.simulation.one_core import ONE_CORE
 from fedkin.simulation.ray.pool import Cluster, check_versions, versions
 
-_POLL = 0.2  # seconds between looks for a signal
-_TRIES = 3  # of a run whose process dies
+_POLL = 0.2  # seconds between checks for a signal
+_TRIES = 3  # attempts for a run whose process dies
 _log = logging.getLogger("fedkin")
 
 
 def run_on_cluster(
     jobs: Sequence[Job], workers: int | None, engine: str
 ) -> Generator[Outcome, None, None]:
-    """Run jobs in their order; each is yielded when it has ended. Actors are ended with the caller.
+    """Run jobs in order; each is yielded when it ends. Actors end with the caller.
 
     Args:
         jobs: what to run.
-        workers: how many at a time; None for one on each core of the cluster.
+        workers: number of parallel jobs; None for one on each core of the cluster.
         engine: ``ray``, or ``ray:`` and an address.
     """
     cluster = Cluster(engine, None)
@@ -61,7 +61,7 @@ def run_on_cluster(
                 job, actor = running.pop(future)
                 try:
                     error = ray.get(future)
-                except ray.exceptions.RayError as death:  # of the actor or its machine
+                except ray.exceptions.RayError as death:  # the actor or its machine died
                     actor = runner.remote()
                     error = _death(death)
                     deaths[job.out] += 1
@@ -88,13 +88,13 @@ class _Runner:
     """The actor of a process of Ray: it runs one job after another."""
 
     def run(self, job: Job, folder: str, path: list[str], here: dict[str, str]) -> Exception | None:
-        """Why the run was not finished; None where it was.
+        """Run a job. Returns why it was not finished; None if it was.
 
         Args:
             job: the run.
-            folder: the caller's current one, to which paths in the configuration belong.
-            path: where the caller finds modules.
-            here: versions that the caller has.
+            folder: the caller's working directory, the base of relative paths in the configuration.
+            path: the caller's module search path.
+            here: the caller's versions.
         """
         try:
             check_versions(platform.node(), versions(), here)

@@ -1,5 +1,4 @@
-"""Paired tests of methods over seeds: the one test that runs from several seeds and comparisons
-share."""
+"""Paired tests of methods over seeds, shared by repeated runs and comparisons."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ SIGNIFICANT = "significant"
 NOT_SIGNIFICANT = "not significant"
 TOO_FEW = "too few seeds"
 NO_SCORE = "no score"
-Reasons = Mapping[str, str]  # by method: why some of its seeds have no number
+Reasons = Mapping[str, str]  # by method: why some of its seeds have no value
 
 
 def pairs(
@@ -27,22 +26,23 @@ def pairs(
     reasons: Reasons | None = None,
     sign: int = 1,
 ) -> pd.DataFrame:
-    """Every pair of methods, the one with the better mean first, the largest difference at the top;
-    or one method against each of the others, in their order.
+    """Test every pair of methods, or one method against each of the others.
 
-    Seed s of all methods saw the same data and cohorts, so seeds are pairs. Columns: ``method``,
-    ``against``, ``seeds``, ``difference`` (mean over the seeds in which both have a number),
-    ``low`` and ``high`` (its 95% interval, Student's t), ``p`` (two-sided paired t-test,
-    Holm-adjusted over all pairs of the table), ``verdict``: "significant" where p is below 0.05,
-    and ``why`` seeds are left out, if some are. With fewer than three seeds nothing is tested: "no
-    score" where that is because of such a reason, else "too few seeds". It concerns that pair
-    alone.
+    In each pair, the method with the better mean comes first, and the largest difference is at the
+    top. With ``main``, rows are in the order of the other methods.
+
+    Tests are paired by seed, because seed s of all methods has the same data and cohorts. Columns:
+    ``method``, ``against``, ``seeds``, ``difference`` (mean over the seeds in which both have a
+    value), ``low`` and ``high`` (its 95% interval, Student's t), ``p`` (two-sided paired t-test,
+    Holm-adjusted over all pairs of the table), ``verdict`` ("significant" if p is below 0.05), and
+    ``why`` some seeds are left out. A pair with fewer than three seeds is not tested: its verdict
+    is "no score" if seeds were left out for such a reason, else "too few seeds".
 
     Args:
-        values: one number a seed for each method, NaN where there is none.
-        main: compared with each of the others; None: every pair.
-        reasons: why methods lack numbers.
-        sign: 1 where higher numbers are better, -1 where lower ones are.
+        values: one value per seed for each method; NaN if missing.
+        main: method compared with each of the others; None: every pair.
+        reasons: why values are missing, by method.
+        sign: 1 if higher values are better, -1 if lower values are.
     """
     reasons = reasons or {}
     if main is None:
@@ -80,7 +80,7 @@ class _Pair(NamedTuple):
 
 
 def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign: int) -> _Pair:
-    """The pair, the one with the better mean first."""
+    """The pair, with the better mean first."""
     ours = values[a]
     theirs = values[b]
     both = np.isfinite(ours) & np.isfinite(theirs)
@@ -113,16 +113,17 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
 def not_worse_than_best(
     pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None], sign: int = 1
 ) -> set[str]:
-    """The method with the best mean, and all that are not significantly worse; where nothing could
-    be tested, only the best.
+    """The method with the best mean and all that are not significantly worse.
 
-    Where seeds are missing, a mean may be the best because its seeds are easy; then the other
-    method may come first in their pair, and may even be the better one.
+    If nothing could be tested, only the best.
+
+    If seeds are missing, a mean may be the best because its seeds are easy. Then the other method
+    may come first in their pair, and may even be significantly better.
 
     Args:
         pairs: rows of ``pairs``, of one setting.
-        means: of each method; None where it has none.
-        sign: 1 where higher means are better, -1 where lower ones are.
+        means: of each method; None if missing.
+        sign: 1 if higher means are better, -1 if lower means are.
     """
     scored = {name: mean for name, mean in means.items() if mean is not None}
     if not scored:

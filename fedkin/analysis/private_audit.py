@@ -1,4 +1,4 @@
-"""An audit of the noise that a configuration's run would add."""
+"""Audit of the noise that a configuration's run would add."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _log = logging.getLogger("fedkin")
 
 
 def audit_of_config(config: RunConfig) -> Audit:
-    """An audit of the mechanism that a configuration's run would have, with its number of clients.
+    """Audit the mechanism of a configuration's run, with its number of clients.
 
     Raises:
-        ConfigError: the configuration has no privacy, or a run that is refused, or whose epsilon is
-            infinite.
+        ConfigError: the configuration has no privacy, is invalid, or has an infinite epsilon.
     """
     options = config.options
     settings = options.get(ClientDP.section)

@@ -1,8 +1,8 @@
 """Ranks of methods over settings: average ranks, Friedman's test, and which methods differ.
 
 J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006). Settings
-are the samples, so these tests speak for other settings of this kind, where tests over seeds speak
-for other seeds of one setting.
+are the samples. So these tests generalise to other settings of this kind, whereas tests over seeds
+generalise to other seeds of one setting.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from fedkin.analysis.latex import escaped, tabular
 from fedkin.analysis.statistics import LEVEL, holm
 from fedkin.analysis.tables import rows_of
 
-# The fewest for tests and a picture of them.
+# Minimum numbers for the tests and the figure.
 LEAST_METHODS = 3
 LEAST_SETTINGS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Average ranks and what they tell apart.
+    """Average ranks of methods and tests of their differences.
 
     Attributes:
-        scores: one row per setting, a column per method: mean over the seeds. Settings that lack
-            one are left out.
-        average: by method, in its order: mean rank over the settings (1 is best, ties share).
+        scores: one row per setting, a column per method: mean over the seeds. Settings with a
+            missing score are left out.
+        average: by method, in the order of ``scores``: mean rank over the settings (1 is best; ties
+            share a rank).
         friedman: Friedman's chi-square, corrected for ties; NaN below three methods or two
-            settings, as is all below.
-        p: of Friedman's test that all methods are alike.
-        critical_difference: by which two average ranks must differ to be significant (Nemenyi, 5%).
+            settings, as are all attributes below.
+        p: p of Friedman's test of the hypothesis that all methods are equal.
+        critical_difference: the significant difference of two average ranks (Nemenyi, 5%).
         pairs: every pair, the better rank first: difference of ranks, ``p_nemenyi``, and
             ``p_wilcoxon`` (signed-rank test over settings, two-sided, Pratt's zeros, Holm-adjusted
             over all pairs).
@@ -51,7 +52,7 @@ class Ranks:
 
     @property
     def tested(self) -> bool:
-        """Whether there are enough methods and settings for tests and their picture."""
+        """Whether there are enough methods and settings for the tests and their figure."""
         return len(self.average) >= LEAST_METHODS and len(self.scores) >= LEAST_SETTINGS
 
     @property

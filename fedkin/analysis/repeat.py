@@ -1,5 +1,4 @@
-"""The same experiment from many seeds, one after another in one process: everything is compiled
-once."""
+"""Repeats an experiment with several seeds in one process, so that everything is compiled once."""
 
 from __future__ import annotations
 
@@ -34,16 +33,15 @@ OnSeed = Callable[[int, int], Any]  # number of the seed (from 0), and the seed
 
 
 def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRuns:
-    """Run an experiment from several seeds, one after another.
+    """Run an experiment with several seeds, one after another.
 
     Args:
-        run: seed -> finished run, such as ``lambda seed: fk.simulate(..., seed=seed)``. Whatever
-            does not change from seed to seed (the data, the model) is best made outside of it.
-        seeds: how many, from 0 on; or the seeds themselves.
+        run: seed -> finished run, such as ``lambda seed: fk.simulate(..., seed=seed)``. Make
+            objects that are the same for all seeds (data, model) outside of it.
+        seeds: number of seeds, starting at 0; or the seeds themselves.
 
     Raises:
-        ConfigError: no seeds, a seed twice, something that is no seed, or runs that are not of one
-            experiment.
+        ConfigError: no seeds, a duplicate or invalid seed, or runs of different experiments.
     """
     seeds = plain(seeds)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
@@ -67,20 +65,21 @@ def execute_seeds(
     jobs: int | None = None,
     engine: str | None = None,
 ) -> RepeatedRuns:
-    """Run a configuration from ``run.seeds`` seeds, ``run.seed`` on. Each has a folder in
-    ``seeds/`` with the files that a run from that seed alone would have written.
+    """Run a configuration with ``run.seeds`` seeds, starting at ``run.seed``.
+
+    Each seed has a folder in ``seeds/`` with the same files as a single run with that seed.
 
     Args:
         config: the configuration.
         out: a new folder for all runs; None keeps nothing.
-        resume: whether ``out`` holds this experiment already, and goes on.
+        resume: whether to resume this experiment in ``out``.
         on_round: called with the record of every round.
         on_seed: called before each run with its number (from 0) and its seed.
         track: trackers, by name or object.
-        jobs: how many seeds at a time, in processes of one core each; then there must be a folder
-            and no tracker, and ``on_seed`` and ``on_round`` are called when a seed is finished.
-        engine: where these processes run: on this machine, where nothing is said; ``ray``, or
-            ``ray:`` and the address of a cluster, by default one on each of its cores.
+        jobs: number of parallel seeds, in processes of one core each. This needs a folder and no
+            tracker; ``on_seed`` and ``on_round`` are called when a seed is finished.
+        engine: where these processes run; default: this machine. ``ray``, or ``ray:`` and the
+            address of a cluster; by default one process on each of its cores.
 
     Raises as ``execute`` does.
     """
@@ -148,7 +147,7 @@ def _execute_seeds(
             begun = resume and inner is not None and holds_run(inner)
             runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
     except Exception:
-        # Without a seed's folder there is nothing to go on from.
+        # Without a seed's folder there is nothing to resume.
         if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
         raise
@@ -162,8 +161,11 @@ def _execute_seeds(
 def _side_by_side(
     side_by_side: Generator[Outcome, None, None], on_round: OnRound | None, on_seed: OnSeed | None
 ) -> list[Run]:
-    """Run seeds in separate processes. One that fails is logged, and the others go on; then the
-    first error is raised, for statistics need all of them."""
+    """Run seeds in separate processes.
+
+    A failing seed is logged and the others continue. Then the first error is raised, because
+    statistics need all seeds.
+    """
     errors: list[Exception] = []
     finished: dict[int, Run] = {}
     with closing(side_by_side) as outcomes:  # an error ends the processes now
@@ -185,7 +187,7 @@ def _side_by_side(
 
 
 def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:
-    """Refuse seeds that are past that round, before anything is written."""
+    """Raise an error if a seed is already past that round, before anything is written."""
     for seed in seeds:
         for records in sorted((out / SEEDS / str(seed)).rglob(run_folder.METRICS)):
             last = len(complete_lines(records)) - 1
@@ -197,7 +199,7 @@ def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:
 
 
 def _warn_of_other_seeds(out: Path, seeds: Iterable[int]) -> None:
-    """Seeds of an earlier run with more of them stay on disk, and are not counted."""
+    """Warn that further seeds of an earlier run stay on disk and are not counted."""
     others = sorted(
         p.name for p in (out / SEEDS).iterdir() if p.name not in {str(seed) for seed in seeds}
     )

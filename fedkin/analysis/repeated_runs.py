@@ -1,5 +1,4 @@
-"""Finished runs of one experiment from several seeds: mean curves, tables and comparisons over the
-seeds."""
+"""Finished runs of an experiment with several seeds: mean curves, tables and comparisons."""
 
 from __future__ import annotations
 
@@ -43,11 +42,10 @@ COMPARISONS = "comparisons.csv"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatedRuns:
-    """Finished runs of one experiment from S seeds, in order; each may have other methods
-    ``against`` it.
+    """Finished runs of one experiment with S seeds, in order; each may have other methods in
+    ``against``.
 
-    Raises ConfigError where there is no run, a seed twice, or where not all have the same methods
-    and rounds.
+    Raises ConfigError if there is no run, a duplicate seed, or different methods or rounds.
     """
 
     runs: tuple[Run, ...]
@@ -60,7 +58,7 @@ class RepeatedRuns:
                 raise ConfigError(
                     f"expected finished runs, such as simulate returns, got {type(run).__name__}"
                 )
-        # The same run twice would count as evidence.
+        # A duplicate run would count as evidence.
         if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(
                 f"runs must come from different seeds, theirs are {self.seeds}; run with the seed "
@@ -80,7 +78,7 @@ class RepeatedRuns:
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
-        rounds = run.config.rounds or len(run.records) - 1  # one may have stopped before
+        rounds = run.config.rounds or len(run.records) - 1  # a run may have stopped early
         return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
 
     @property
@@ -90,32 +88,35 @@ class RepeatedRuns:
 
     @property
     def methods(self) -> list[str]:
-        """The main method, and those it is compared with."""
+        """The main method and the methods it is compared with."""
         return [self.runs[0].config.method_name, *self.runs[0].against]
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that stand in every table, behind those that have a place there."""
+        """Extra measures of every table, after those with a fixed column."""
         return self.runs[0].measures
 
     def of(self, method: str) -> list[Run]:
-        """The runs of one method, a seed each."""
+        """The runs of one method, one per seed."""
         return [run if method == self.methods[0] else run.against[method] for run in self.runs]
 
     def curves(self, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
-        """A column of the history by method: one row per seed, a column per round 0 to T. NaN where
-        it was not measured or a run had stopped; accuracies of rounds in which some client had no
-        cluster are NaN too."""
+        """A history column by method: one row per seed, one column per round 0 to T.
+
+        Values are NaN if they were not measured or a run had stopped, and for accuracies of rounds
+        in which some client had no cluster.
+        """
         return curves_of({method: self.of(method) for method in self.methods}, column)
 
     def comparisons(self, measure: str = "final") -> pd.DataFrame:
-        """The main method against each of the others, a row each, as ``Comparison.differences`` has
-        every pair: mean difference over the seeds and its 95% interval, p of the two-sided paired
-        t-test (Holm-adjusted over the rows), verdict, and why seeds are left out, if some are
-        (``pairwise_tests.pairs``).
+        """Test the main method against each of the others, one row each (``pairwise_tests.pairs``).
+
+        Columns as in ``Comparison.differences``: mean difference over the seeds and its 95%
+        interval, p of the two-sided paired t-test (Holm-adjusted over the rows), verdict, and why
+        seeds are left out.
 
         Args:
-            measure: ``final`` or ``best`` accuracy, or that of the ``bottom`` 10% of clients.
+            measure: ``final`` or ``best`` accuracy, or accuracy of the ``bottom`` 10% of clients.
 
         Raises ConfigError for another measure.
         """
@@ -128,9 +129,12 @@ class RepeatedRuns:
         return table.assign(measure=compared.by)
 
     def table(self) -> pd.DataFrame:
-        """One row per method: mean over the seeds and its 95% interval (Student's t; none with two
-        seeds) of the last, the best and the mean accuracy of a run and of the accuracy of the
-        bottom 10% of clients; clusters at the end and as configured; and bytes."""
+        """Results with one row per method.
+
+        Means over the seeds with 95% intervals (Student's t; none with two seeds): last, best and
+        mean accuracy of a run, and accuracy of the bottom 10% of clients. Also the final and the
+        configured number of clusters, and bytes.
+        """
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
@@ -148,8 +152,11 @@ class RepeatedRuns:
         }
 
     def latex(self) -> str:
-        """The table as LaTeX (booktabs): a row per method, the highest final accuracy (of all
-        clients) in bold, and below it, as comments, how the main method differs from the others."""
+        """The table as LaTeX (booktabs), one row per method.
+
+        The highest final accuracy (of all clients) is bold. Comments below the table say how the
+        main method differs from the others.
+        """
         rows = rows_of(self.table())
         columns = [*ACCURACIES, CLUSTERS, TRAFFIC, *map(mean_column, self.measures)]
         tested = [row["accuracy_all_clients"] for row in rows]
@@ -164,7 +171,7 @@ class RepeatedRuns:
         return tabular(["Method", "Seeds", *heads], lines, self._latex_notes())
 
     def _latex_notes(self) -> list[str]:
-        """How the table is to be read, and the tests."""
+        """Notes on how to read the table, and the tests."""
         final = MEASURES["final_accuracy"]
         lines = ["Means over the seeds, from three on with their 95% intervals (Student's t)."]
         if any(is_partial(run) for method in self.methods for run in self.of(method)):
@@ -201,11 +208,11 @@ class RepeatedRuns:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write curves.csv, comparisons.csv and summary.json into a new folder; ``fk.draw`` writes
-        the figure.
+        """Write curves.csv, comparisons.csv and summary.json into a new folder.
 
-        Raises StorageError for a folder that holds runs or such files already, or that cannot be
-        written.
+        ``fk.draw`` writes the figure.
+
+        Raises StorageError if the folder has runs or such files already, or cannot be written.
         """
         target = user_path(path)
         if holds_run(target) or (target / run_folder.SUMMARY).exists():
@@ -215,7 +222,7 @@ class RepeatedRuns:
         return self.write(target)
 
     def write(self, target: Path) -> Path:
-        """As ``save``, into the folder that holds the single runs."""
+        """As ``save``, into the folder of the single runs."""
         run_folder.make_folder(target)
         write_atomic(target / CURVES, self._long_table().to_csv(index=False))
         write_atomic(target / COMPARISONS, self.comparisons().to_csv(index=False))
@@ -223,7 +230,7 @@ class RepeatedRuns:
         return target
 
     def _long_table(self) -> pd.DataFrame:
-        """Every accuracy, one row each: method, seed, round."""
+        """All accuracies in long format: method, seed, round."""
         parts = [
             pd.DataFrame(
                 {"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
@@ -237,7 +244,7 @@ class RepeatedRuns:
     def load(cls, path: str | Path) -> RepeatedRuns:
         """Read the finished runs of ``fedkin run run.seeds=...`` from their folder.
 
-        Raises CheckpointError where there are none, or where one is not finished.
+        Raises CheckpointError if there are none or one is not finished.
         """
         folder = user_path(path)
         config = run_folder.read_config(folder)
@@ -250,15 +257,16 @@ class RepeatedRuns:
 
 
 def seeds_of(first: int, count: int) -> range:
-    """``count`` seeds from ``first`` on."""
+    """``count`` seeds, starting at ``first``."""
     return range(first, first + count)
 
 
 def curves_of(
     runs: Mapping[str, Sequence[Run]], column: str, partial: bool = False
 ) -> dict[str, Float[np.ndarray, "S R"]]:
-    """A column of the histories by method, a row per run; NaN in rounds after a run had stopped. A
-    method without runs is left out.
+    """A history column by method, one row per run.
+
+    Rounds after a run stopped are NaN. Methods without runs are left out.
 
     Args:
         runs: by method.
@@ -286,9 +294,9 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
     Args:
         run: the run.
         column: of its history.
-        partial: whether accuracies of partial rounds are there; else they are NaN.
+        partial: whether to include accuracies of partial rounds; else they are NaN.
 
-    Raises ConfigError for a column that it does not have.
+    Raises ConfigError if it does not have the column.
     """
     history = run.history
     if column not in history:
@@ -300,6 +308,6 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
 
 
 def _mean(values: Float[np.ndarray, "R"]) -> float:
-    """Mean of the finite values; NaN where there are none."""
+    """Mean of the finite values; NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else float("nan")

@@ -1,4 +1,4 @@
-"""The number by which a run is compared with others, or why it has none."""
+"""The score by which a run is compared with others, or why it has none."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _log = logging.getLogger("fedkin")
 
 
 class Score(NamedTuple):
-    """A run's number, NaN where it has none, and then why."""
+    """A run's score; NaN with a reason if it has none."""
 
     value: float
     reason: str = ""
 
 
 def score(run: Run, measure: Measure) -> Score:
-    """The number of a measure.
+    """A run's score for a measure.
 
-    The accuracy of a last round in which some clients had no cluster, or were away, is that of the
-    others, and no fair match for a method that served all: such a run is compared by
-    ``accuracy_all_clients``, and where that is not known it has no final accuracy to be compared
-    by. Other measures of the last round, such as the bottom 10%, have no number over all clients.
-    The best accuracy is that of complete rounds only, as is that on validation samples.
+    If some clients had no cluster or were absent in the last round, its accuracy covers only the
+    other clients. Comparing it with a method that served all would be unfair, so such a run is
+    compared by ``accuracy_all_clients``; if that is unknown, the run has no final score. Other
+    measures of the last round, such as the bottom 10%, have no value over all clients. The best
+    accuracy, also on validation samples, is taken over complete rounds only.
     """
     summary = run.summary()
     of_complete = measure.moment == "best"
@@ -62,20 +62,21 @@ def _why_partial(run: Run) -> str:
 
 
 def is_partial(run: Run) -> bool:
-    """Whether some clients had no cluster, or were away, when the last round was scored; its record
-    says so, or the summary where it was scored after it."""
+    """Whether some clients had no cluster or were absent when the last round was scored.
+
+    This is read from its record, or from the summary if it was scored later.
+    """
     return bool(run.final.get("final_partial", run.records[-1]["partial"]))
 
 
 def scores_by_method(
     runs: Mapping[str, Sequence[Run | None]], measure: Measure
 ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
-    """Scores by method, one a seed, NaN where there is none; and by method why seeds are left out,
-    where some are.
+    """Scores by method, one per seed (NaN if missing), and the reasons of missing scores by method.
 
     Args:
-        runs: by method, a run or none from each seed.
-        measure: what is compared.
+        runs: by method, a run or None for each seed.
+        measure: the compared measure.
     """
     values = {}
     reasons = {}
@@ -97,8 +98,7 @@ def _seeds(seeds: Sequence[str]) -> str:
 
 
 def log_reasons(reasons: Iterable[str]) -> None:
-    """Log why pairs of methods are compared over fewer seeds, or not at all; each reason once in a
-    process."""
+    """Log why pairs are compared over fewer seeds or not at all; each reason once per process."""
     for reason in reasons:
         _log_once(reason)
 

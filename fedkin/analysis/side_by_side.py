@@ -1,7 +1,6 @@
-"""Runs side by side, in processes of one core each: on this machine, or on a cluster.
+"""Parallel runs in processes of one core each, on this machine or on a cluster.
 
-Each process of this machine has a separate pool, so that one that dies takes its own run away and
-no other.
+Each process on this machine has a separate pool, so that a dying process affects only its run.
 """
 
 from __future__ import annotations
@@ -23,21 +22,20 @@ from fedkin.run.interruption import SIGNALS, raise_if_interrupted
 from fedkin.simulation.one_core import ONE_CORE
 
 SECONDS_TO_END = 5
-POLL = 0.2  # seconds between looks for a signal
+POLL = 0.2  # seconds between checks for a signal
 
 
 def run_side_by_side(
     jobs: Sequence[Job], workers: int | None, engine: str | None = None
 ) -> Generator[Outcome, None, None]:
-    """Run jobs in their order, so many at a time; each is yielded when it has ended, whichever
-    comes first.
+    """Run jobs in parallel, started in order; each is yielded when it ends.
 
-    When the caller stops, by Ctrl-C for one, the processes are ended at once; their run folders can
-    be resumed.
+    If the caller stops, for example by Ctrl-C, the processes are ended at once. Their run folders
+    can be resumed.
 
     Args:
         jobs: what to run.
-        workers: processes; with an engine, None for one on each of its cores.
+        workers: number of processes; with an engine, None for one on each of its cores.
         engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a
             cluster.
     """
@@ -80,8 +78,10 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
 
 
 def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
-    """Give a job to a process, which starts with the first. It is not to import the caller's script
-    again, which may have no ``if __name__ == "__main__"``."""
+    """Submit a job to a process, which starts with its first job.
+
+    The process must not import the caller's script, which may lack ``if __name__ == "__main__"``.
+    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -91,7 +91,7 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
 
 
 def _pool(place: int, workers: int) -> ProcessPoolExecutor:
-    """One process that ends when this one does, and leaves signals of the terminal to it."""
+    """A pool of one process that ends with this one and ignores signals of the terminal."""
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
         1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),)
@@ -99,11 +99,9 @@ def _pool(place: int, workers: int) -> ProcessPoolExecutor:
 
 
 def _core(place: int, workers: int) -> int | None:
-    """The core that a process stays on where there is a process for each; None where the system is
-    to choose.
+    """The core to pin a process to, if there is a process for each core; None: the system chooses.
 
-    With fewer processes than cores, another program's could be idle or taken, and only the system
-    knows.
+    With fewer processes than cores, only the system knows which cores other programs leave idle.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return cores[place % len(cores)] if cores and workers >= len(cores) else None
@@ -113,14 +111,16 @@ def _prepare_process(core: int | None) -> None:
     if core is not None:
         os.sched_setaffinity(0, {core})
     for number in SIGNALS:
-        if number != signal.SIGTERM:  # by which the parent ends it
+        if number != signal.SIGTERM:  # the parent ends it with SIGTERM
             signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed frees the lock of the folder: its children may not write there
-    then."""
+    """End this process when its parent dies.
+
+    A killed parent releases the folder's lock, after which its children must not write there.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -128,7 +128,7 @@ def _end_with_parent() -> None:
 
 
 def _exit_status(pool: ProcessPoolExecutor) -> str:
-    """How the process of a broken pool ended, where that is known."""
+    """How the process of a broken pool ended, if known."""
     codes = [process.exitcode for process in (pool._processes or {}).values()]
     ends = [f"by signal {-code}" if code < 0 else f"with status {code}" for code in codes if code]
     if not ends:
@@ -139,13 +139,13 @@ def _exit_status(pool: ProcessPoolExecutor) -> str:
 def _stop(pool: ProcessPoolExecutor) -> None:
     """End a process at once, and wait until it has ended.
 
-    The pool's own thread waits for it as well, and the system tells only one of two how a process
-    ended: to the other it seems to live until the thread has noted its end.
+    The pool's thread waits for the process as well, and the system reports the exit status to only
+    one of the two. To the other, the process seems alive until the thread has recorded its end.
     """
     processes = list((pool._processes or {}).values())
     for process in processes:
         process.terminate()
-    for process in processes:  # one that is just being started may not hear that
+    for process in processes:  # a process that is just starting may miss the signal
         process.join(SECONDS_TO_END)
         if process.is_alive():
             process.kill()
@@ -154,7 +154,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 @contextmanager
 def _one_core() -> Iterator[None]:
-    """Processes that are started meanwhile have one core each."""
+    """Context in which started processes get one core each."""
     before = {name: os.environ.get(name) for name in ONE_CORE}
     os.environ |= ONE_CORE | {
         "XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()

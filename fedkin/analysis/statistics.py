@@ -1,8 +1,8 @@
 """Statistics over seeds: confidence intervals, the paired test and Holm's adjustment.
 
 Curves are accuracies of S seeds at R scored rounds (0..T), shares from 0 to 1. Seeds are pairs:
-seed s of two methods saw the same data and cohorts. Results are about what varies from seed to
-seed: where all have one federation, initial models, cohorts and batches on that one.
+seed s of two methods saw the same data and cohorts. Results cover what varies between seeds: for a
+fixed federation, these are initial models, cohorts and batches.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scipy import stats
 
 from fedkin.core.errors import ConfigError
 
-LEAST_SEEDS = 3  # Two seeds give a t with one degree of freedom, which says nothing.
+LEAST_SEEDS = 3  # With two seeds, t has one degree of freedom, which is uninformative.
 LEVEL = 0.05
-DECIMALS = 12  # What is smaller is rounding: equal differences must be equal.
+DECIMALS = 12  # Smaller differences are rounding: equal differences must be equal.
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """A mean curve and the interval around it, in the unit of the curves."""
+    """A mean curve and its interval, in the unit of the curves."""
 
     mean: Float[np.ndarray, "R"]
     low: Float[np.ndarray, "R"]
@@ -32,10 +32,10 @@ class Band:
 
 
 def interval(curves: Float[np.ndarray, "S R"], confidence: float = 0.95) -> Band:
-    """Mean over seeds with Student's t interval. With one seed its ends are NaN.
+    """Mean over seeds with Student's t interval, whose ends are NaN with one seed.
 
     Raises:
-        ConfigError: no seed at all, or a confidence that is not between 0 and 1.
+        ConfigError: no seed, or a confidence that is not between 0 and 1.
     """
     seeds = require_seed(curves)
     mean = curves.mean(axis=0, dtype=np.float64)
@@ -47,16 +47,15 @@ def interval(curves: Float[np.ndarray, "S R"], confidence: float = 0.95) -> Band
 
 
 def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> float:
-    """p of the two-sided paired t-test over seeds, the one test by which methods are compared
-    everywhere.
+    """p of the two-sided paired t-test over seeds, used for all comparisons of methods.
 
-    Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences
-    are rounded to 12 decimals. Where all are equal and not zero, t is infinite, and p the two-sided
-    sign test's, 2 * 0.5**S.
+    With fewer than LEAST_SEEDS seeds, p is NaN. If no seed differs, p is 1, because that is no
+    evidence. Differences are rounded to 12 decimals. If all are equal and nonzero, t is infinite,
+    and p is that of the two-sided sign test, 2 * 0.5**S.
 
     Args:
-        ours: numbers of one method, one per seed.
-        theirs: those of the other, from the same seeds.
+        ours: values of one method, one per seed.
+        theirs: values of the other method, for the same seeds.
     """
     difference = np.round(np.subtract(ours, theirs, dtype=np.float64), DECIMALS)
     if len(difference) < LEAST_SEEDS:
@@ -64,17 +63,16 @@ def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> fl
     if np.ptp(difference) == 0:
         return 2 * 0.5 ** len(difference) if difference[0] else 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that they are nearly equal
+        warnings.simplefilter("ignore", RuntimeWarning)  # values are nearly equal
         return float(np.asarray(stats.ttest_1samp(difference, 0.0))[1])
 
 
 def holm(p: Float[np.ndarray, "m ..."]) -> Float[np.ndarray, "m ..."]:
-    """p adjusted for m comparisons (axis 0) by Holm's step-down procedure (Scand. J. Statist. 6,
-    1979).
+    """Holm's step-down adjustment of p for m comparisons, axis 0 (Scand. J. Statist. 6, 1979).
 
     NaN stay NaN and do not count as comparisons.
     """
-    order = np.argsort(p, axis=0)  # NaN come last
+    order = np.argsort(p, axis=0)  # NaN sorts last
     rank = np.arange(len(p)).reshape(-1, *[1] * (p.ndim - 1))
     factor = np.sum(~np.isnan(p), axis=0) - rank
     stepped = np.maximum.accumulate(np.take_along_axis(p, order, axis=0) * factor, axis=0)
@@ -84,14 +82,14 @@ def holm(p: Float[np.ndarray, "m ..."]) -> Float[np.ndarray, "m ..."]:
 
 
 def require_seed(curves: Float[np.ndarray, "S R"]) -> int:
-    """The number of seeds; ConfigError where there is none."""
+    """The number of seeds. Raises ConfigError if there is none."""
     if len(curves):
         return len(curves)
     raise ConfigError("expected curves [seeds, rounds] of at least one seed, got none")
 
 
 def tail(confidence: float) -> float:
-    """The probability below a two-sided interval; ConfigError for a confidence that is none."""
+    """The probability below a two-sided interval. Raises ConfigError for an invalid confidence."""
     if not 0 < confidence < 1:
         raise ConfigError(f"a confidence lies between 0 and 1 (0.95 is usual), got {confidence}")
     return (1 - confidence) / 2

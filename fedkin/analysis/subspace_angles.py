@@ -1,5 +1,4 @@
-"""How far apart the subspaces of clients' samples are: PACFL's measure of who is alike, before any
-training."""
+"""Angles between the subspaces of clients' samples: PACFL's similarity measure before training."""
 
 from __future__ import annotations
 
@@ -13,24 +12,23 @@ from fedkin.tasks.pacfl import Subspace
 
 
 def subspace_angles(world: World, p: int = 3, form: str = "smallest") -> Float64[np.ndarray, "N N"]:
-    """Angles in degrees between the subspaces of all clients that a world has in round 0 (Vahidian
-    et al. 2023).
+    """Angles in degrees between the sample subspaces of a world's clients in round 0 (Vahidian et
+    al. 2023).
 
     Each client sends the first p singular vectors of its samples, once; nothing is trained. Samples
-    are taken as they are, so the angles depend on how features are scaled and centred: compare
-    angles of the same features only. The traffic is evaluation (``scoring.subspace`` on the
-    ledger), not a method's.
+    are neither scaled nor centred, so compare only angles of the same features. The traffic counts
+    as evaluation (``scoring.subspace`` on the ledger), not as a method's.
 
     Args:
-        world: where the clients are, such as ``fk.SimulatedWorld(data, model)``; its model is not
-            used.
+        world: the world of the clients, such as ``fk.SimulatedWorld(data, model)``; its model is
+            not used.
         p: vectors of each client; the paper has 3 to 5.
         form: ``smallest`` (eq. 2: the smallest principal angle), ``sum`` (of all principal angles),
             ``same_rank`` (eq. 3: the sum of angles between vectors of the same rank) or
             ``as_coded`` (the smallest angle between any two vectors, as in the authors' code).
 
     Returns:
-        The angles of all pairs; NaN for a client without a reply, or that has not joined yet.
+        The angles of all pairs; NaN for a client that did not reply or has not joined yet.
 
     Raises:
         MethodError: an unknown form, or ``p`` below 1.

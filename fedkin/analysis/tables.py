@@ -1,4 +1,4 @@
-"""Tables over seeds, and tables as JSON holds them."""
+"""Tables over seeds, and tables as JSON values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from fedkin.measures.table import MEASURES
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
-    """``name``, ``name_low``, ``name_high``: mean over the seeds, and its 95% interval (Student's
-    t). None where a seed has no number: the mean of the others would be that of the easy ones. No
-    interval below three seeds, for that of two is as wide as it is meaningless."""
+    """``name``, ``name_low``, ``name_high``: mean over the seeds and its 95% interval (Student's
+    t).
+
+    None if a seed has no value, because averaging only the remaining seeds would bias the mean.
+    There is no interval below three seeds; with two it would be uninformative.
+    """
     known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
     if not len(known) or not np.isfinite(known).all():
         return {name: None, f"{name}_low": None, f"{name}_high": None}
@@ -27,8 +30,10 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
 
 
 def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
-    """``clusters``: those at the end that have clients, mean over the seeds;
-    ``configured_clusters``, None where the method has no such option."""
+    """``clusters``: nonempty clusters at the end, mean over seeds; and ``configured_clusters``.
+
+    The latter is None if the method has no such option.
+    """
     several = list(summaries)
     at_end = [_used(summary) for summary in several]
     configured = {summary["configured_clusters"] for summary in several}
@@ -44,8 +49,8 @@ def _used(summary: Mapping[str, Any]) -> int:
 
 
 def clusters_text(row: Mapping[str, Any]) -> str:
-    """The clusters of a row: ``5``, or ``3 of 5`` where other than the five configured have clients
-    at the end."""
+    """The clusters of a row: ``5``, or ``3 of 5`` if the number of nonempty clusters differs from
+    the five configured."""
     at_end = row["clusters"]
     configured = row["configured_clusters"]
     if at_end is None:
@@ -55,14 +60,14 @@ def clusters_text(row: Mapping[str, Any]) -> str:
 
 
 def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
-    """The mean of a measure in a row, with half its interval where it has one; its unit stands in
-    the head."""
+    """The mean of a measure in a row, with half its interval if there is one; the unit is in the
+    head."""
     return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
 def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy of a row, and behind it that of all clients, by which runs are tested,
-    where it is another."""
+    """The final accuracy of a row; if it differs, followed by the accuracy over all clients, which
+    is tested."""
     final = MEASURES["final_accuracy"]
     over_all = MEASURES[final.over_all]
     text = mean_text(row, final)
@@ -75,9 +80,9 @@ class Column(NamedTuple):
     """A column of a table: its head, and its cell in a row.
 
     Attributes:
-        head: as one line of plain text.
+        head: one line of plain text.
         cell: the text of a row's cell.
-        measure: the measure that it shows; empty of a column that shows something else.
+        measure: name of the shown measure; empty if the column shows something else.
     """
 
     head: str
@@ -86,12 +91,12 @@ class Column(NamedTuple):
 
 
 def mean_column(measure: Measure) -> Column:
-    """Means over the seeds, with half their intervals."""
+    """A column of means over the seeds with half their intervals."""
     return Column(measure.head_with_unit, lambda row: mean_text(row, measure), measure.name)
 
 
 def value_column(measure: Measure) -> Column:
-    """Means over the seeds, without their intervals."""
+    """A column of means over the seeds without intervals."""
     return Column(measure.head_with_unit, lambda row: measure.text(row[measure.name]), measure.name)
 
 
@@ -105,7 +110,7 @@ ACCURACIES = (FINAL, mean_column(MEASURES["best_accuracy"]), mean_column(MEASURE
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table as JSON holds it, a dictionary a row; None for NaN."""
+    """A table as JSON values, one dictionary per row; None for NaN."""
     return [
         {str(name): plain(value) for name, value in row.items()}
         for row in table.to_dict(orient="records")
@@ -113,6 +118,6 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A cell as JSON holds it: None for NaN."""
+    """A cell as a JSON value: None for NaN."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,5 +1,5 @@
-"""The command line. Everything heavy is imported when a command runs, so that ``fedkin --help`` is
-quick."""
+"""The command line. Heavy imports are deferred to the commands, so that ``fedkin --help`` is
+fast."""
 
 from __future__ import annotations
 

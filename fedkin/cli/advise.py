@@ -70,13 +70,13 @@ def advise_command(
         for line in _limits(advice, private_labels):
             typer.echo(line, err=as_json)
         print_cost_of_looking(config, to_stderr=as_json)
-        # The figure comes last: the advice is printed even if it fails.
+        # Draw the figure last, so that the advice is printed even if drawing fails.
         if out is not None:
             typer.echo(f"figure: {' and '.join(map(str, _draw(advice, out)))}", err=as_json)
 
 
 def _check_writable(out: Path) -> None:
-    """Refuse a path to which no figure can be written, before anything is computed."""
+    """Raise an error before any computation if the figure cannot be written to a path."""
     if os.path.isdir(out):
         raise StorageError(
             f"--out {out}: that is a folder; name a file in it, such as {out / 'advice.png'}"
@@ -145,7 +145,7 @@ def _heterogeneity(advice: Advice) -> str:
     for measure in ("label divergence", "gradient dissimilarity", "PNI"):
         if measure in advice.heterogeneity.index:
             row = advice.heterogeneity.loc[measure]
-            # NaN, which differs from itself, where the measure is 0 in the IID split.
+            # NaN (which differs from itself) if the measure is 0 in the IID split.
             has_ratio = row["ratio"] == row["ratio"]
             times = f", {row['ratio']:.1f} times that" if has_ratio else ""
             return (

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 FAILED = 3
-# A full device, or a reader or terminal that has gone.
+# A full device, or a closed reader or terminal.
 _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 _SHOW_CURSOR = b"\x1b[?25h"
 # Name of the error handler for characters that an encoding lacks.
 _ANY_TEXT = "fedkin-any-text"
-# Characters of a first column that are not broken.
+# Maximum characters of a first column that is not wrapped.
 _WHOLE = 16
 
 Jobs = Annotated[
@@ -52,7 +52,7 @@ Engine = Annotated[
 
 
 def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
-    """Warn that a command looks at clients without noise, if a configuration has privacy.
+    """Warn that a command accesses clients without noise, if a configuration has privacy.
 
     Args:
         config: of the command.
@@ -107,20 +107,20 @@ class OneLineErrors(TyperGroup):
                 raise
             status = _output_lost(error)
         except Exception as error:
-            # Errors of the parser are found by this method: their class has moved between versions.
+            # Detect parser errors by this method, because their class differs between versions.
             format_message = getattr(error, "format_message", None)
             if format_message is None:
                 raise
             message = format_message()
             status = BAD_INPUT
-            # The message is empty where help was printed instead.
+            # The message is empty if help was printed instead.
             if message:
                 print_error(f"{message} (see: {_command(error)} --help)")
         sys.exit(status or 0)
 
 
 def write_any_text() -> None:
-    """Let both output streams take any text.
+    """Let both output streams accept any text.
 
     Characters that their encoding lacks are written as escapes, such as \\u03b1. Bytes of file
     names that are not UTF-8 are written unchanged.
@@ -132,11 +132,11 @@ def write_any_text() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The substitute of a character that an encoding lacks, and the position after it."""
+    """The substitute for a character that an encoding lacks, and the position after it."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character = error.object[error.start]
-    # Python reads a byte of a file name that is not UTF-8 as one of these characters.
+    # Python decodes a non-UTF-8 byte of a file name to one of these characters.
     if "\udc80" <= character <= "\udcff":
         return bytes([ord(character) - 0xDC00]), error.start + 1
     return character.encode("ascii", "backslashreplace"), error.start + 1
@@ -187,7 +187,7 @@ def print_error(message: str) -> None:
 
 @contextmanager
 def error_exit() -> Iterator[None]:
-    """Context in which errors of fedkin, and too little memory, end as one line and status 2."""
+    """Context in which fedkin errors and lack of memory exit with one line and status 2."""
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -216,7 +216,8 @@ def error_exit() -> Iterator[None]:
 
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """Context in which a signal ends a run after its round, and a second one the process.
+    """Context in which a first signal ends a run after its round, and a second one ends the
+    process.
 
     Raises:
         KeyboardInterrupt: of the first signal, after the round.
@@ -235,7 +236,7 @@ def _say_stopping(_: int) -> None:
         try:
             os.write(descriptor, words)
         except OSError:
-            # The terminal has gone. Later output must not fail, so that the run ends normally.
+            # The terminal is closed. Later output must not fail, so that the run ends normally.
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
@@ -258,7 +259,7 @@ def _is_machine_error(error: Exception) -> bool:
 
 
 def command(*words: object) -> str:
-    """A command line of this program, by its path where it is not on PATH.
+    """A command line of this program; uses its path if it is not on PATH.
 
     Args:
         words: the command and its arguments.
@@ -309,7 +310,7 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
 def check_out(out: Path | None) -> None:
     """Refuse an output folder that is not empty, before data are loaded.
 
-    An empty ``--out`` is the present folder.
+    An empty ``--out`` is the current folder.
 
     Raises:
         StorageError: the folder has files.
@@ -321,7 +322,7 @@ def check_out(out: Path | None) -> None:
 
 
 def new_run_folder(prefix: str) -> Path:
-    """A new path: runs/<prefix>-<time>, with a number where it exists."""
+    """A new path: runs/<prefix>-<time>, with a number appended if it exists."""
     from datetime import datetime
 
     stem = f"{prefix}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -365,7 +366,7 @@ def print_rows(
     cells = [[_cell(value) for value in row] for row in rows]
     longest = max((len(row[0]) for row in cells if row), default=0)
     for number, column in enumerate(columns):
-        # The first column has names, which are hard to read when they are broken.
+        # Do not wrap the first column, because broken names are hard to read.
         width = min(longest, _WHOLE) if number == 0 else None
         out.add_column(str(column), overflow="fold", min_width=width, no_wrap=column in unbroken)
     for row in cells:

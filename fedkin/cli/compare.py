@@ -131,7 +131,7 @@ def _carry_out(
 def _exit_status(
     comparison: Comparison, interruption: KeyboardInterrupt | None, folder: Path
 ) -> None:
-    """Exit with the status of a comparison that was interrupted, or in which a run failed."""
+    """Exit with an error status if the comparison was interrupted or a run failed."""
     if interruption:
         from fedkin.run.interruption import exit_status
 
@@ -212,7 +212,8 @@ def _run_cells(
 
 
 def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: bool) -> None:
-    """The final tables, the findings, the command that tries failed runs again, and the folder."""
+    """Print the final tables, the findings, the command that retries failed runs, and the
+    folder."""
     from fedkin.reporting import comparison_tables
     from fedkin.reporting.comparison_progress import tables
     from fedkin.reporting.terminal import plain_console

@@ -60,7 +60,7 @@ def predict_command(
 
 
 def _accuracy(predictions: Predictions, data: Path) -> str:
-    """The accuracy as a sentence, with the number of labelled rows where some have no label."""
+    """The accuracy as a sentence, with the number of labelled rows if some have no label."""
     rows = len(predictions.table)
     scored = str(data)
     if predictions.scored != rows:

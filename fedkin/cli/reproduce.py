@@ -109,7 +109,7 @@ def _list_tables(out: Path | None, as_json: bool) -> None:
 
 
 def _run_missing(request: TableRequest) -> int:
-    """Run what the store lacks. Returns the number of runs."""
+    """Execute the runs missing in the store. Returns their number."""
     from fedkin.run.interruption import exit_status, raise_if_interrupted
     from papers.result_store import carry_out
     from papers.terminal_tables import Progress

@@ -171,7 +171,7 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
 
 
 def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
-    """Exit with a message and the status FAILED where a run ended without any usable reply."""
+    """Exit with a message and status FAILED if a run ended without any usable reply."""
     failed = [summary for summary in summaries if "failed" in summary]
     for summary in failed:
         print_error(

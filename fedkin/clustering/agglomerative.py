@@ -1,5 +1,5 @@
-"""Agglomerative clustering: every row begins as a cluster, and the nearest two merge until a stop
-criterion holds."""
+"""Agglomerative clustering: every row starts as a cluster; the nearest two merge until a stop
+criterion."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedkin.core.errors import MethodError, unknown
 LINKAGES = ("complete", "average", "single", "ward")
 MERGING = ("complete", "average", "single", "weighted")  # of ``merge_up_to``
 
-_SILHOUETTE = 0.25  # up to this there are no clusters
-# Rounding may move eigenvalues of Euclidean distances below zero, by this share of the largest.
+_SILHOUETTE = 0.25  # at or below this, there are no clusters
+# Rounding may make eigenvalues of Euclidean distances negative, by up to this share of the largest.
 _ROUNDING = 1e-6
 
 
@@ -28,25 +28,25 @@ def agglomerative(
     """Cluster labels from the distances of all pairs of rows, numbered by first appearance, from 0.
 
     Args:
-        distances: symmetric; may be negative, except for ward (Sattler et al. 2020 take minus the
-            similarity).
-        clusters: where to stop; give this or ``threshold``.
+        distances: symmetric; may be negative (Sattler et al. 2020 use the negative similarity),
+            except for ward.
+        clusters: number of clusters at which to stop; give this or ``threshold``.
         threshold: clusters at this distance or more are not merged.
-        linkage: the distance of two clusters: of their farthest rows (``complete``), of their
-            nearest (``single``), the mean (``average``), or ``ward`` (Euclidean distances only):
-            the root of twice the growth of squared distances from the centres by a merge.
+        linkage: the distance between two clusters: maximum (``complete``), minimum (``single``) or
+            mean (``average``) distance of their rows; or ``ward`` (Euclidean distances only): the
+            square root of twice the increase in the sum of squared distances from the centres by a
+            merge.
 
     Raises:
-        MethodError: both or none of clusters and threshold, fewer rows than clusters, an unknown
-            linkage, distances or a threshold that are not finite, or not Euclidean where ward needs
-            it.
+        MethodError: both or none of clusters and threshold; fewer rows than clusters; an unknown
+            linkage; nonfinite distances or threshold; for ward, distances that are not Euclidean.
     """
     from sklearn.cluster import AgglomerativeClustering
 
     _check(distances, clusters, threshold, linkage)
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
-    # scikit-learn takes no negative threshold, so all distances are shifted.
+    # scikit-learn accepts no negative threshold, so all distances are shifted.
     lowest = min(float(distances.min()), 0)
     cut = None if threshold is None else max(threshold - lowest, 0)
     is_ward = linkage == "ward"
@@ -63,18 +63,19 @@ def agglomerative(
 def merge_up_to(
     distances: Float[np.ndarray, "n n"], threshold: float | int, linkage: str = "weighted"
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels, numbered by first appearance: the nearest two clusters merge while they are
-    at most ``threshold`` apart.
+    """Merge the nearest two clusters while they are at most ``threshold`` apart.
+
+    Returns cluster labels, numbered by first appearance.
 
     Args:
         distances: symmetric, finite and not negative; the diagonal is not read.
-        threshold: where merging stops; at exactly this distance clusters still merge.
+        threshold: maximum distance for a merge (inclusive).
         linkage: ``complete``, ``average`` or ``single``, as above; or ``weighted``: a merged
-            cluster's distance to another is the mean of its two parts', whatever their sizes
+            cluster's distance to another is the unweighted mean of its two parts' distances
             (WPGMA).
 
     Raises:
-        MethodError: an unknown linkage, a distance that is not finite or negative.
+        MethodError: an unknown linkage, or a distance that is nonfinite or negative.
     """
     from scipy.cluster.hierarchy import fcluster
     from scipy.cluster.hierarchy import linkage as tree
@@ -95,15 +96,16 @@ def merge_up_to(
 def best_silhouette(
     distances: Float[np.ndarray, "n n"], linkage: str = "average", most: int | None = None
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels of the cut of the tree of merges with the highest mean silhouette (Rousseeuw
-    1987), numbered by first appearance. One cluster where that is at most 0.25: no substantial
-    structure (Kaufman & Rousseeuw 1990).
+    """Cut the merge tree at the highest mean silhouette (Rousseeuw 1987).
+
+    Returns cluster labels, numbered by first appearance. There is one cluster if the silhouette is
+    at most 0.25: no substantial structure (Kaufman & Rousseeuw 1990).
 
     Args:
-        distances: symmetric, finite; those above 1 count as 1, so that a cosine distance does not
-            tell orthogonal directions from opposed ones.
+        distances: symmetric, finite; values above 1 count as 1, so that cosine distances treat
+            orthogonal and opposite directions equally.
         linkage: ``complete``, ``average`` or ``single``.
-        most: clusters at most; None: half of the rows.
+        most: maximum number of clusters; None: half of the rows.
     """
     from scipy.cluster.hierarchy import cut_tree
     from scipy.cluster.hierarchy import linkage as tree
@@ -128,7 +130,7 @@ def best_silhouette(
 def _check(
     distances: Float[np.ndarray, "n n"], clusters: int | None, threshold: float | None, linkage: str
 ) -> None:
-    """Refuse (MethodError) arguments of ``agglomerative`` that cannot be."""
+    """Raise MethodError for invalid arguments of ``agglomerative``."""
     if linkage not in LINKAGES:
         raise MethodError(unknown("linkage", linkage, LINKAGES))
     if (clusters is None) == (threshold is None):
@@ -153,8 +155,8 @@ def _check(
 
 
 def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
-    """Points with these Euclidean distances, of d = n - 1 numbers each (classical scaling,
-    Torgerson 1952).
+    """Points in d = n - 1 dimensions with these Euclidean distances (classical scaling, Torgerson
+    1952).
 
     They are a square root of the inner products of the centred points, -1/2 J D^2 J with
     J = I - 1/n.

@@ -1,8 +1,8 @@
 """Five estimates of the number of clusters. Shapes: n points of d numbers, K clusters, at most
 ``max_clusters``.
 
-Four of them take one set of points and each fails in its own way; ``split_half_stability`` takes
-two independent sets of points of the same clients, and needs no model of noise.
+Four of them use one set of points, and have different failure modes. ``split_half_stability`` uses
+two independent sets of points of the same clients and needs no noise model.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are rounding of float32
-_RESTARTS = 10  # of K-means; of the gap statistic, which needs it for every reference, half as many
+_NOISE = 1e-12  # of the first squared singular value: weaker directions are float32 rounding
+_RESTARTS = 10  # of K-means; half as many in the gap statistic, which runs it for every reference
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Gap:
 
     @property
     def clusters(self) -> int:
-        """The smallest K with gap(K) >= gap(K + 1) - s(K + 1); ``max_clusters`` where there is
+        """The smallest K with gap(K) >= gap(K + 1) - s(K + 1); ``max_clusters`` if there is
         none."""
         enough = self.gap[:-1] >= self.gap[1:] - self.error[1:]
         return int(enough.argmax()) + 1 if enough.any() else len(self.gap)
@@ -41,12 +41,14 @@ def gap_statistic(
     rng: np.random.Generator,
     references: int = 10,
 ) -> Gap:
-    """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001): how much
-    closer points are to their cluster's centre than points of uniform noise, on a log scale.
+    """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001).
+
+    It measures how much closer points are to their cluster's centre than uniform noise is, on a log
+    scale.
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
-    squared distances from the centres that K-means finds. References are uniform in the box that
-    the points fill along their principal axes (their choice b).
+    squared distances from the centres that K-means finds. References are uniform in the bounding
+    box of the points along their principal axes (choice b of the paper).
 
     Args:
         points: one per row, finite.
@@ -102,8 +104,10 @@ def _within(points: Float64[np.ndarray, "n d"], labels: Int[np.ndarray, "n"]) ->
 def silhouettes(
     points: Float[np.ndarray, "n d"], max_clusters: int, rng: np.random.Generator
 ) -> Float64[np.ndarray, "max_clusters"]:
-    """Mean silhouette (Rousseeuw 1987) of K-means with K = 1 .. max_clusters: how much nearer a
-    point is to its own cluster than to the next, from -1 to 1; NaN for K = 1.
+    """Mean silhouette (Rousseeuw 1987) of K-means with K = 1 .. max_clusters.
+
+    It measures how much nearer a point is to its cluster than to the next one, from -1 to 1; NaN
+    for K = 1.
 
     Args:
         points: one per row, finite.
@@ -132,9 +136,10 @@ def silhouettes(
 def laplacian_spectrum(
     affinity: Float[np.ndarray, "n n"], values: int
 ) -> Float64[np.ndarray, "values"]:
-    """The smallest eigenvalues, ascending, of the normalised Laplacian I - D^(-1/2) A D^(-1/2) (Ng,
-    Jordan & Weiss 2002; von Luxburg 2007): as many are zero as there are connected components. A
-    point without any affinity is one.
+    """The smallest eigenvalues, ascending, of the normalised Laplacian I - D^(-1/2) A D^(-1/2).
+
+    (Ng, Jordan & Weiss 2002; von Luxburg 2007.) The number of zeros is the number of connected
+    components. A point without any affinity is a component.
 
     Raises:
         MethodError: affinities that are negative or not symmetric, or more values than points.
@@ -154,7 +159,7 @@ def laplacian_spectrum(
 
 
 def largest_eigengap(spectrum: Float[np.ndarray, "values"]) -> int:
-    """The K with the largest gap to the next eigenvalue, the first of equals (von Luxburg 2007,
+    """The K with the largest gap to the next eigenvalue, the smallest for ties (von Luxburg 2007,
     section 8.3)."""
     return int(np.diff(spectrum).argmax()) + 1
 
@@ -176,8 +181,11 @@ def merge_heights(
 
 
 def largest_jump(heights: Float[np.ndarray, "max_clusters"]) -> int:
-    """The K of 2 .. max_clusters that a dendrogram keeps longest: the largest step from the merge
-    that made K clusters to the one that ends them. It cannot say 1."""
+    """The K of 2 .. max_clusters that persists longest in a dendrogram.
+
+    It has the largest step in height from the merge that forms K clusters to the next merge. It is
+    never 1.
+    """
     return int((heights[:-1] - heights[1:]).argmax()) + 2
 
 
@@ -187,20 +195,22 @@ def split_half_stability(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "2 max_clusters"]:
-    """Share of the clients of a cluster that return to it, in the cluster where it is least:
-    clusters are formed from one set of points, and the other points of the same clients are
+    """Minimum over clusters of the share of clients that are assigned to their cluster again.
+
+    Clusters are formed from one set of points. Then the other points of the same clients are
     assigned to the nearest centre.
 
-    Both points of a client must be independent given its distribution, such as updates from two
-    halves of its data. Then a true split brings its clients back, and a split of noise sends them
-    either way: its smaller part gets back no more than half, on average. It is the prediction
-    strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005), for single clients in
-    place of pairs, because here each client has two points. K clusters are sought in the first
-    K - 1 principal directions of the points that are clustered, where K centres can differ.
+    The two points of a client must be independent given its distribution, such as updates from two
+    halves of its data. Then the clients of a true cluster are assigned to it again. In a split of
+    noise, the assignment is random: the smaller part gets back at most half of its clients, on
+    average. This is the prediction strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14,
+    2005), for single clients instead of pairs, because each client has two points here. K clusters
+    are formed in the first K - 1 principal directions of the clustered points, in which K centres
+    can differ.
 
     Args:
         first: one point per client.
-        second: another one of the same clients.
+        second: a second point per client, in the same order.
         max_clusters: the largest K, at most the number of distinct points.
         rng: draws the starts of K-means.
 
@@ -227,7 +237,7 @@ def _shares(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """The least share of returning clients for K = 1 .. max_clusters."""
+    """The minimum share of returning clients for K = 1 .. max_clusters."""
     shares = [1.0]
     if max_clusters < 2:
         return shares
@@ -245,7 +255,7 @@ def _least_share(
     clusters: int,
     rng: np.random.Generator,
 ) -> float:
-    """The share of its clients that return to a cluster, of the cluster where it is least."""
+    """The minimum over clusters of the share of clients that return to their cluster."""
     if len(np.unique(points, axis=0)) < clusters:
         return 0.0
     labels = kmeans_small(points, clusters, rng, _RESTARTS)
@@ -257,15 +267,14 @@ def _least_share(
 def principal_projections(
     points: Float[np.ndarray, "n P"], others: Float[np.ndarray, "m P"], directions: int
 ) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "m d"]]:
-    """Two sets of points, each from its own mean, along the first principal directions of the
-    first.
+    """Two point sets, each centred, projected on the first principal directions of the first set.
 
     No P x P matrix is made: with G a = lambda a for the Gram matrix G of the n rows x, the
     direction is sum_i a_i x_i / sqrt(lambda).
 
     Args:
-        points: that give the directions.
-        others: points that are projected on the same directions.
+        points: points that define the directions.
+        others: points projected on the same directions.
         directions: how many.
     """
     centred = _centred(points)
@@ -279,19 +288,19 @@ def principal_projections(
 
 
 def _centred(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n P"]:
-    """The rows less their mean."""
+    """The rows minus their mean."""
     return rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
 
 
 def _check(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
-    """Refuse (MethodError) an impossible number of clusters, and points that are not finite."""
+    """Raise MethodError for an impossible number of clusters or nonfinite points."""
     _check_max(points, max_clusters)
     if not np.isfinite(points).all():
         raise MethodError("points must be finite; leave out the rows that are not")
 
 
 def _check_max(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
-    """Refuse (MethodError) a number of clusters below 1 or above the number of points."""
+    """Raise MethodError for a number of clusters below 1 or above the number of points."""
     if not 1 <= max_clusters <= len(points):
         raise MethodError(
             f"the number of clusters must be at least 1 and at most the points, {len(points)}; "

@@ -1,5 +1,4 @@
-"""Choice of DBSCAN's eps: the distances at which its result changes, and the wide ranges in which
-it does not.
+"""Choice of DBSCAN's eps: where its result changes, and the wide ranges where it does not.
 
 Shapes: n points of d numbers. Distances are computed as in ``density.dbscan``, so the ends of the
 ranges are exact.
@@ -17,20 +16,20 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_MIN_BEND = 1e-9  # of the height of a curve: a smaller bend is rounding
+_MIN_BEND = 1e-9  # relative to the height of a curve: a smaller bend is rounding
 
 
 @dataclass(frozen=True)
 class EpsRange:
-    """A range of eps in which DBSCAN gives one and the same partition.
+    """A range of eps in which DBSCAN gives the same partition.
 
     Attributes:
         low, high: the range, low <= eps < high, in the unit of the points.
-        clusters, noise: how many clusters, and how many points have none.
-        silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None where
-            it is undefined (fewer than 2 clusters, or as many clusters as points), and where it was
-            not asked for.
-        points: how many points there are.
+        clusters, noise: number of clusters, and of noise points.
+        silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None if it
+            is undefined (fewer than 2 clusters, or as many clusters as points) or was not
+            requested.
+        points: number of points.
     """
 
     low: float
@@ -42,11 +41,12 @@ class EpsRange:
 
 
 def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[np.ndarray, "n"]:
-    """The lowest eps at which each point is a core point, ascending: the sorted k-distance graph of
-    the DBSCAN paper.
+    """The smallest eps at which each point is a core point, ascending.
+
+    This is the sorted k-distance graph of the DBSCAN paper.
 
     It is the distance to the (min_samples - 1)-th nearest other point, because a point counts
-    itself; infinite where there are not as many points.
+    itself; infinite if there are too few points.
 
     Raises:
         MethodError: min_samples below 1, or a point that is not finite.
@@ -56,12 +56,12 @@ def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[n
 
 
 def knee(curve: Float[np.ndarray, "n"]) -> float:
-    """The value where a curve bends: the largest distance from the chord between its ends, the
-    first of several.
+    """The value where a curve bends: the first point with the largest distance from the chord of
+    its ends.
 
-    The idea of Kneedle (Satopaa et al., ICDCS workshops 2011), without its smoothing. A straight
-    curve (a flat one, one or two values) does not bend: its last value is returned, where all of a
-    k-distance graph are core.
+    This is the idea of Kneedle (Satopaa et al., ICDCS workshops 2011), without smoothing. A
+    straight curve (also a flat one, or one or two values) does not bend. Then the last value is
+    returned, at which all points of a k-distance graph are core points.
 
     Raises:
         MethodError: no value, or one that is not finite.
@@ -81,13 +81,15 @@ def knee(curve: Float[np.ndarray, "n"]) -> float:
 
 
 def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
-    """Position of the first knee of an ascending curve, from its upper end, by Kneedle (Satopaa et
-    al., ICDCS workshops 2011) without smoothing and with sensitivity 1; None where it has none.
+    """Position of the first knee of an ascending curve, searched from its upper end; None if there
+    is none.
 
-    The curve is scaled to the unit square and turned upside down and around, so that its bend is a
-    bulge. A local maximum of its distance from the diagonal is a knee if that falls by more than
-    the step from one value to the next before it rises again. (A fall of exactly one step, as two
-    equal values have, is none; the package ``kneed`` leaves that to rounding.)
+    This is Kneedle (Satopaa et al., ICDCS workshops 2011) without smoothing and with sensitivity 1.
+
+    The curve is scaled to the unit square and flipped along both axes, so that its bend is a bulge.
+    A local maximum of the distance from the diagonal is a knee if the distance falls by more than
+    the step between two values before it rises again. (A fall of exactly one step, as with two
+    equal values, is not a knee; in the package ``kneed`` this depends on rounding.)
     """
     size = len(curve)
     if size < 2:
@@ -117,10 +119,9 @@ def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
 def eps_ranges(
     points: Float[np.ndarray, "n d"], min_samples: int, scored: int = 100
 ) -> list[EpsRange]:
-    """All partitions that DBSCAN can find, each with its eps from low (included) to high
-    (excluded), ascending.
+    """All partitions that DBSCAN can find, with their eps ranges [low, high), ascending.
 
-    The first starts at 0 (all noise, unless points are equal), the last ends at infinity (one
+    The first range starts at 0 (all noise, unless points are equal). The last ends at infinity (one
     cluster, unless there are fewer points than min_samples). Exact for any n, because few of the n
     x n distances matter (see ``_partitions``): at most n min_samples partitions are tried, each in
     time n min_samples, and memory is a few times n x n. A silhouette costs n x n more.
@@ -128,7 +129,8 @@ def eps_ranges(
     Args:
         points: one per row.
         min_samples: of DBSCAN.
-        scored: how many ranges with 2 clusters or more have a silhouette: the widest (high / low).
+        scored: number of ranges with at least 2 clusters that get a silhouette: the widest (high /
+            low).
 
     Raises:
         MethodError: min_samples below 1, or a point that is not finite.
@@ -138,7 +140,7 @@ def eps_ranges(
     lows, partitions = _partitions(distances, min_samples)
     highs = [*lows[1:], math.inf]
 
-    # The widest ranges with 2 clusters or more have a silhouette.
+    # Compute a silhouette for the widest ranges with at least 2 clusters.
     several = [i for i, labels in enumerate(partitions) if labels.max(initial=NOISE) > 0]
     several.sort(key=lambda i: -_width(lows[i], highs[i]))
     widest = set(several[:scored])
@@ -163,20 +165,20 @@ def suggest_eps(
 ) -> float:
     """One eps, in the unit of the points, from the ranges of ``eps_ranges``.
 
-    The rule: points have clusters where there is a gap between them, which is a range of 2 clusters
-    or more in which eps can grow ``gap``-fold (high / low) while at most a share ``noise`` of the
-    points is noise and the clusters have two points or more on average. Of such ranges take those
-    with the least noise, of these the widest (high / low), and of this one the middle on a
-    logarithmic scale, sqrt(low high); half its high where it starts at 0. Where no range has a gap
-    all points are one cluster: sqrt(gap) times the lowest eps at which they are; 1 where that is 0,
-    for the points are all equal and any eps will do.
+    A range has a gap if it has at least 2 clusters, eps can grow ``gap``-fold in it (high / low),
+    at most a share ``noise`` of the points is noise, and clusters have at least two points on
+    average. Among these ranges, take those with the least noise, and of these the widest (high /
+    low). The result is its middle on a logarithmic scale, sqrt(low high), or high / 2 if it starts
+    at 0. If no range has a gap, all points are treated as one cluster: the result is sqrt(gap)
+    times the smallest eps at which they are. If that is 0, all points are equal, any eps works, and
+    the result is 1.
 
-    A few points on a line have gaps by chance: with points of one or two numbers, see the ranges.
+    A few points in one or two dimensions have gaps by chance, so inspect the ranges in that case.
 
     Args:
         ranges: of ``eps_ranges``.
-        gap: how many times eps must be able to grow in a range, at least 1.
-        noise: the largest share of the points that may be noise.
+        gap: factor by which eps must be able to grow in a range, at least 1.
+        noise: maximum share of noise points.
 
     Raises:
         MethodError: no ranges, a gap below 1, or fewer points than min_samples, which are noise for
@@ -198,7 +200,8 @@ def suggest_eps(
 
 
 def _has_gap(eps_range: EpsRange, gap: float | int, noise: float | int) -> bool:
-    """Whether a range has 2 clusters or more, of 2 points on average, little noise, and a gap."""
+    """Whether a range has at least 2 clusters, at least 2 points per cluster on average, little
+    noise, and a gap."""
     clustered = eps_range.points - eps_range.noise
     return (
         1 < eps_range.clusters <= clustered / 2
@@ -208,10 +211,10 @@ def _has_gap(eps_range: EpsRange, gap: float | int, noise: float | int) -> bool:
 
 
 def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
-    """(low, high): below low every eps makes noise of all points, from high on one cluster of all.
+    """(low, high): below low all points are noise; from high on they are one cluster.
 
-    An eps in [low, high) separates points. Empty (low = high) for two points, or where all are
-    equal; both infinite where there are fewer points than min_samples.
+    An eps in [low, high) separates points. The range is empty (low = high) for two points or if all
+    are equal. Both ends are infinite if there are fewer points than min_samples.
 
     Raises:
         MethodError: min_samples below 1, or a point that is not finite.
@@ -227,7 +230,7 @@ def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[fl
 
 
 def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
-    """A message about an eps that separates no points, with the useful range; None where it does.
+    """A message with the useful range if an eps separates no points; None otherwise.
 
     Args:
         points: one per row.
@@ -253,14 +256,15 @@ def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: 
 
 
 def _width(low: float, high: float) -> float:
-    """How many times eps can grow in a range."""
+    """The factor by which eps can grow in a range."""
     return high / low if low > 0 else math.inf
 
 
 def _core_distances(
     distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> Float64[np.ndarray, "n"]:
-    """The lowest eps at which each point is a core point; infinite where there are few points."""
+    """The smallest eps at which each point is a core point; infinite if there are too few
+    points."""
     if len(distances) < min_samples:
         return np.full(len(distances), np.inf)
     return np.sort(distances, axis=1)[:, min_samples - 1]
@@ -269,14 +273,13 @@ def _core_distances(
 def _partitions(
     distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> tuple[list[float], list[Int[np.ndarray, "n"]]]:
-    """The eps at which the partition becomes another, ascending from 0, and the labels from there
-    on.
+    """The eps values at which the partition changes, ascending from 0, and the labels from each on.
 
-    Two points are core and near each other from eps = max(d_pq, core_p, core_q) on. By these
+    Two points are core points and neighbours from eps = max(d_pq, core_p, core_q) on. By these
     distances, clusters of core points are the components of a single-linkage tree cut at eps
     (Campello et al., PAKDD 2013). So a partition can change only at a height of that tree, or where
-    a point that is not core (fewer than min_samples points are near it) comes into the reach of
-    another core point. All of these are tried.
+    a non-core point (with fewer than min_samples neighbours) becomes a neighbour of another core
+    point. All of these values are tried.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -285,7 +288,7 @@ def _partitions(
     if n < max(min_samples, 2):
         return [0.0], [np.full(n, NOISE if n < min_samples else 0)]
     cores = _core_distances(distances, min_samples)
-    # [p, q]: the eps from which q is core, and p near it
+    # [p, q]: the eps from which q is a core point and p its neighbour
     reach = np.maximum(distances, cores)
     both_core = np.maximum(reach, cores[:, None])
     tree = linkage(squareform(both_core, checks=False), "single")
@@ -331,7 +334,7 @@ def _labels(
 def _silhouette(
     distances: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]
 ) -> float | None:
-    """Mean silhouette over the points that have a cluster; None where it is undefined."""
+    """Mean silhouette over the clustered points; None if it is undefined."""
     from sklearn.metrics import silhouette_score
 
     clustered = np.flatnonzero(labels != NOISE)

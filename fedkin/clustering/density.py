@@ -1,5 +1,4 @@
-"""Density-based clustering: clusters are where points lie close, and a point that is near to none
-is noise.
+"""Density-based clustering: clusters are dense regions; points outside them are noise.
 
 Thin wrappers of scikit-learn. Distances are Euclidean, in float64, and all n x n are kept in
 memory. Shapes: n points of d numbers, m known points.
@@ -24,15 +23,14 @@ def dbscan(
 ) -> Int[np.ndarray, "n"]:
     """Cluster labels by DBSCAN (Ester et al., KDD 1996); -1 is noise.
 
-    A point with at least ``min_samples`` points at a distance of ``eps`` or less, itself counted,
-    is a core point. Core points that are so near to each other share a cluster; another point that
-    is so near to a core point joins the first such cluster. Labels are numbered by first
-    appearance, from 0.
+    A core point has at least ``min_samples`` points, including itself, within distance ``eps``.
+    Core points within ``eps`` of each other share a cluster. Any other point within ``eps`` of a
+    core point joins the first such cluster. Labels are numbered by first appearance, from 0.
 
     Args:
         points: one per row.
-        eps: the distance within which points are near, in the unit of the points.
-        min_samples: how many points, itself counted, a core point has near.
+        eps: the maximum distance of neighbours, in the unit of the points.
+        min_samples: minimum number of neighbours of a core point, including itself.
 
     Raises:
         MethodError: eps that is not a finite number above 0, min_samples below 1, or a point that
@@ -54,11 +52,10 @@ def dbscan(
 
 
 def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray, "n"]:
-    """Cluster labels by OPTICS (Ankerst et al., SIGMOD 1999), with clusters extracted by the xi
-    method; -1 is noise.
+    """Cluster labels by OPTICS (Ankerst et al., SIGMOD 1999) with xi extraction; -1 is noise.
 
-    It needs no eps; xi = 0.05, scikit-learn's default. ``min_samples`` counts the point itself;
-    fewer points than that are all noise. Labels are numbered by first appearance, from 0.
+    It needs no eps; xi = 0.05, scikit-learn's default. ``min_samples`` counts the point itself; if
+    there are fewer points, all are noise. Labels are numbered by first appearance, from 0.
 
     Raises:
         MethodError: min_samples below 2, or a point that is not finite.
@@ -78,14 +75,14 @@ def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray
 def assign_noise(
     points: Float[np.ndarray, "n d"], labels: Int[np.ndarray, "n"], policy: str
 ) -> Int[np.ndarray, "n"]:
-    """The same labels, with a cluster for every noise point.
+    """The labels with noise points assigned to clusters.
 
     Args:
         points: one per row.
         labels: their clusters, or NOISE.
-        policy: every noise point becomes a cluster (``own``), numbered after the others in the
-            order of points, or joins the cluster of the nearest point that has one (``nearest``; as
-            ``own`` where all are noise).
+        policy: ``own``: every noise point becomes a cluster, numbered after the others in the order
+            of points; ``nearest``: it joins the cluster of the nearest clustered point (as ``own``
+            if all points are noise).
 
     Raises:
         MethodError: an unknown policy, or a point that is not finite.
@@ -104,12 +101,11 @@ def assign_noise(
 def nearest_label(
     points: Float[np.ndarray, "n d"], known: Float[np.ndarray, "m d"], labels: Int[np.ndarray, "m"]
 ) -> tuple[Int[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
-    """Label of each point's nearest known point (the first of equals), and the distance to it.
+    """Label of each point's nearest known point (the first for ties), and its distance.
 
     Args:
         points: one per row.
-        known: points with labels. A point of noise counts like any other: leave it out, or points
-            next to it get -1.
+        known: points with labels. Leave out noise points; otherwise points next to them get -1.
         labels: of the known points.
 
     Raises:
@@ -129,7 +125,7 @@ def nearest_label(
 def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n"]:
     """Distance of each point to its nearest other point; infinite for a single point.
 
-    A client far from all others is suspicious: no other client has similar data.
+    A client far from all others has no client with similar data, which is suspicious.
 
     Raises:
         MethodError: a point that is not finite.
@@ -140,8 +136,8 @@ def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.n
 
 
 def euclidean(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n n"]:
-    """Euclidean distances of all pairs, computed from the differences: equal points are at exactly
-    0.
+    """Euclidean distances of all pairs, from differences, so that equal points have distance
+    exactly 0.
 
     Raises:
         MethodError: a point that is not finite.
@@ -165,7 +161,7 @@ def by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
 
 
 def same_partition(a: Int[np.ndarray, "n"], b: Int[np.ndarray, "n"]) -> bool:
-    """Whether two label arrays have the same clusters and the same noise, by any numbers."""
+    """Whether two label arrays have the same clusters and noise, up to cluster numbers."""
     return np.array_equal(by_first_appearance(a), by_first_appearance(b))
 
 
@@ -178,7 +174,7 @@ def check_min_samples(min_samples: int, least: int) -> None:
 
 
 def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
-    """Refuse (MethodError) a point that is not finite."""
+    """Raise MethodError for a point that is not finite."""
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
         raise MethodError(

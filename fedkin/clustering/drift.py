@@ -1,4 +1,4 @@
-"""Clustering by drift: which clients leave their model for a new one, and which models are one.
+"""Clustering by drift: which clients switch to a new model, and which models are merged.
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
 2206.00799, as in the authors' code. Shapes: M models, N clients, k models that may be merged, S
@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     """The clients' choices in a step."""
 
     models: Float[np.ndarray, "M P"]  # with new ones
-    owner: Int[np.ndarray, "N S"]  # -1 also where the place of the owner was taken
+    owner: Int[np.ndarray, "N S"]  # -1 also if the owner's slot was reused
     model: Int[np.ndarray, "N"]  # of each client
     accuracy: Float[np.ndarray, "N"]  # a_c(t), on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model
@@ -37,17 +37,18 @@ def choose_models(
     delta: float,
     eager: bool = False,
 ) -> Choice:
-    """Every client takes its most accurate model, the first of equals. A client whose accuracy
-    falls by more than delta gets a new model, which starts as that one; where no place is left, it
-    does not drift.
+    """Assign every client to its most accurate model (the first for ties).
+
+    If a client's accuracy falls by more than delta, it gets a new model, initialised from that
+    model. If no slot is free, it does not drift.
 
     Args:
         models: before the step.
         owner: model of each (client, step), -1 for none.
         model: of each client before, -1 for none.
-        accuracy: of each model on each client's new samples; -inf for models that are not in use,
-            and for clients without new samples, which keep their model.
-        before: a_c(t-1); NaN for a client that had none.
+        accuracy: of each model on each client's new samples; -inf for unused models, and for
+            clients without new samples, which keep their model.
+        before: a_c(t-1); NaN if undefined.
         alone: clients that keep their model.
         delta: drift threshold.
         eager: one new model for all clients that drift.
@@ -67,7 +68,7 @@ def choose_models(
     shared: int | None = None
     for client in np.flatnonzero(drifts):
         place = recycled(owner, taken) if shared is None else shared
-        # Where no place is left, the client stays with its best model.
+        # If no slot is free, the client stays with its best model.
         if place is None:
             taken[best[client]] = True
             continue
@@ -82,15 +83,15 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The place of a new model: one that owns nothing, else the one whose last use is longest ago,
-    the first of equals.
+    """The slot for a new model: one that owns nothing, else the least recently used (first for
+    ties).
 
     Args:
         owner: model of each (client, step), -1 for none.
-        taken: models that clients use in the present step.
+        taken: models that clients use in the current step.
 
     Returns:
-        None where all are taken.
+        The slot; None if all are in use.
     """
     if taken.all():
         return None
@@ -101,11 +102,11 @@ def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int
 
 
 def drift_distances(accuracy: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
-    """How much a model loses on another's samples: the larger of A_ii - A_ij and A_jj - A_ji, and
-    at least 0.
+    """Distance of two models: max(A_ii - A_ij, A_jj - A_ji, 0), the accuracy lost on each other's
+    samples.
 
     Args:
-        accuracy: of model i on the samples of model j; NaN where there are none.
+        accuracy: of model i on the samples of model j; NaN if there are none.
     """
     lost = np.diag(accuracy)[:, None] - accuracy
     larger = np.maximum(lost, lost.T)
@@ -121,20 +122,22 @@ def merge_models(
     threshold: float,
     linkage: str = "complete",
 ) -> tuple[Float[np.ndarray, "M P"], Int[np.ndarray, "M"]]:
-    """Similar models become one: the first gets their mean by (client, step) pairs, the
-    others become initial models.
+    """Merge similar models.
+
+    The first model of a group becomes their mean, weighted by (client, step) pairs. The others are
+    reset to initial models.
 
     Args:
-        models: before the merging.
+        models: before merging.
         fresh: initial models.
         owner: model of each (client, step), -1 for none.
         candidates: models that may be merged, ascending.
         accuracy: of candidate i on the samples of candidate j.
-        threshold: groups this far apart, or farther, are not merged.
+        threshold: groups at this distance or more are not merged.
         linkage: ``complete`` or ``average``.
 
     Returns:
-        The models, and the number of the model that each has become.
+        The models, and for each former model the number of its merged model.
     """
     after = models.copy()
     into = np.arange(len(models))

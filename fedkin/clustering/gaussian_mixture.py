@@ -1,6 +1,7 @@
 """Mixtures of two Gaussians in one dimension, by hard expectation maximisation.
 
-Shapes: n rows, each a separate problem; m values in a row, of which those under a mask count.
+Shapes: n rows, each a separate problem; m values in a row, of which a mask selects those that
+count.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 MAX_STEPS = 100  # a row usually needs two or three
-MIN_DEVIATION = 0.05  # of a row's range: the deviation of a component without variance
+MIN_DEVIATION = 0.05  # of a row's range: standard deviation of a component without variance
 
 
 def split_two_gaussians(
@@ -17,10 +18,10 @@ def split_two_gaussians(
     initial: Bool[np.ndarray, "n m"],
     mask: Bool[np.ndarray, "n m"],
 ) -> Bool[np.ndarray, "n m"]:
-    """Mask of the values of each row that belong to the component of the higher mean.
+    """Mask of the values of each row that belong to the component with the higher mean.
 
-    Initial values begin in component 0, all others in component 1. Then, until nothing changes, by
-    turns
+    Initial values start in component 0, all others in component 1. Then, until nothing changes,
+    alternate
 
         mu_r, sigma_r^2 = mean and variance of component r's values
         beta_r          = its share of the values
@@ -29,18 +30,18 @@ def split_two_gaussians(
 
     Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. The paper leaves these cases open:
 
-    * component 0 begins empty: the result is empty;
-    * component 1 begins empty, or all values are equal: the result is the initial mask;
+    * component 0 starts empty: the result is empty;
+    * component 1 starts empty, or all values are equal: the result is the initial mask;
     * component 0 loses its last value: the result is the initial mask; component 1 does: all
       values;
     * a component without variance (a single value, equal values) has ``MIN_DEVIATION`` times the
       row's range instead;
-    * component 0 ends with the lower mean: the two change places;
-    * no end after ``MAX_STEPS`` steps: the split as it is then.
+    * component 0 ends with the lower mean: the components are swapped;
+    * no convergence after ``MAX_STEPS`` steps: the current split.
 
     Args:
         values: the rows to split.
-        initial: which values begin in component 0.
+        initial: which values start in component 0.
         mask: which values count; all others are ignored.
     """
     y, differ = _to_unit(np.where(mask, values, 0.0).astype(np.float64), mask)
@@ -66,7 +67,7 @@ def split_two_gaussians(
 def _to_unit(
     y: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
-    """Each row's values scaled to [0, 1], and whether they differ at all."""
+    """Each row's values scaled to [0, 1], and whether they are not all equal."""
     low = np.min(np.where(mask, y, np.inf), axis=1)
     high = np.max(np.where(mask, y, -np.inf), axis=1)
     value_range = np.where(mask.any(axis=1), high - low, 0)
@@ -94,7 +95,7 @@ def _step(
 
 
 def _mean(y: Float[np.ndarray, "r m"], part: Bool[np.ndarray, "r m"]) -> Float[np.ndarray, "r"]:
-    """Mean of each row's values in a part; NaN of an empty one."""
+    """Mean of each row's values in a part; NaN if it is empty."""
     count = part.sum(axis=1)
     total = np.where(part, y, 0).sum(axis=1)
     return np.divide(total, count, out=np.full(len(y), np.nan), where=count > 0)

@@ -15,8 +15,8 @@ _MAX_SMALL = 100  # points
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadpoolController:
-    """Controller of the thread pools of scikit-learn's libraries; to make one takes longer than a
-    small fit."""
+    """Cached controller of scikit-learn's thread pools; creating one takes longer than a small
+    fit."""
     return ThreadpoolController()
 
 
@@ -34,10 +34,10 @@ def kmeans(
         points: one per row.
         clusters: how many.
         seed: of the starts.
-        restarts: how many; the best is taken. Ten were scikit-learn's default when the papers were
-            written.
+        restarts: number of restarts; the best is used. Ten was scikit-learn's default when the
+            papers were written.
         max_iter: steps of each restart.
-        weights: of the points; by default they weigh the same.
+        weights: of the points; equal by default.
 
     Raises:
         MethodError: fewer distinct points than clusters.
@@ -55,7 +55,7 @@ def kmeans(
         max_iter=max_iter,
         random_state=seed,
     )
-    # Sums over threads come out in no fixed order.
+    # Use one thread, because sums over threads have no fixed order.
     with _threads().limit(limits=1):
         return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
 
@@ -67,20 +67,19 @@ def kmeans_small(
     restarts: int = 20,
     max_iter: int = 300,
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels by K-means for few points, as in every round: all restarts at once, one array
-    operation a step.
+    """Cluster labels by K-means for few points: all restarts at once, vectorised.
 
-    scikit-learn takes its restarts one after another, half a millisecond each whatever the size;
-    for twenty clients that was a fifth of a communication round. Twenty plain k-means++ starts come
-    within a per cent, on average, of its ten, each of which tries several candidates for a centre.
-    More than a hundred points are left to ``kmeans``.
+    scikit-learn runs restarts sequentially, half a millisecond each regardless of size; for twenty
+    clients that was a fifth of a communication round. Twenty plain k-means++ starts are within 1%,
+    on average, of its ten starts, each of which tries several candidates per centre. More than a
+    hundred points are passed to ``kmeans``.
 
     Args:
         points: one per row.
         clusters: how many.
         rng: draws the starts.
-        restarts: how many; the best is taken.
-        max_iter: steps at most.
+        restarts: number of restarts; the best is used.
+        max_iter: maximum steps.
 
     Raises:
         MethodError: fewer distinct points than clusters.
@@ -108,7 +107,7 @@ def kmeans_small(
         member = labels[:, :, None] == np.arange(clusters)
         size = member.sum(axis=1)[:, :, None]
         means = member.transpose(0, 2, 1).astype(np.float64) @ points / np.maximum(size, 1)
-        # A centre that lost all its points stays where it is.
+        # A centre without points is not moved.
         centres = np.where(size > 0, means, centres)
     best = distance.min(axis=2).sum(axis=1).argmin()
     return labels[best]
@@ -120,8 +119,8 @@ def _starts(
     rng: np.random.Generator,
     restarts: int,
 ) -> Int[np.ndarray, "restarts K"]:
-    """k-means++: each next centre is a point drawn in proportion to its squared distance from the
-    nearest so far."""
+    """k-means++: draw each next centre with probability proportional to the squared distance from
+    the nearest centre."""
     indices = [rng.integers(len(squared_distances), size=restarts)]
     nearest = squared_distances[indices[0]]  # [restarts, n]
     for _ in range(clusters - 1):

@@ -1,4 +1,4 @@
-"""Numbers of clusters that stay from one clustering to the next.
+"""Keeps cluster numbers stable from one clustering to the next.
 
 Shapes: n clients of a clustering.
 """
@@ -12,18 +12,17 @@ from jaxtyping import Int
 def match_labels(
     labels: Int[np.ndarray, "n"], before: Int[np.ndarray, "n"], clusters: int, new: bool = False
 ) -> Int[np.ndarray, "n"]:
-    """The same partition, numbered so that as many clients as possible keep the number of their
-    former cluster.
+    """Renumber a partition so that as many clients as possible keep their cluster number.
 
-    It is the linear assignment of new to former clusters by clients in common.
+    This is a linear assignment of new to former clusters, by common clients.
 
     Args:
         labels: of the new partition, from 0.
-        before: the former cluster of each client, from 0; negative: it had none.
-        clusters: how many former numbers there are, from 0.
-        new: whether a cluster gets a new number if it has no client in common with the former
-            cluster of that number. New numbers begin at ``clusters``, in order of the new labels. A
-            cluster for which no former number is left gets a new one in any case.
+        before: the former cluster of each client, from 0; negative: none.
+        clusters: number of former clusters.
+        new: whether a cluster gets a new number if it shares no client with the former cluster of
+            that number. New numbers start at ``clusters``, in the order of the new labels. If no
+            former number is left, a cluster always gets a new one.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -1,9 +1,9 @@
 """Spectral clustering of long rows, such as clients' gradients (CFL-GP). Shapes: n rows of P
 numbers, K directions.
 
-With G the P x n matrix whose columns are the rows, and U_K its first left singular vectors, a row's
-place is its column of U_K^T G. No P x P matrix is made: of the Gram matrix G^T G = V S^2 V^T, U_K^T
-G = S V^T.
+Let G be the P x n matrix whose columns are the rows, and U_K its first K left singular vectors. The
+projection of a row is its column of U_K^T G. No P x P matrix is formed: from the Gram matrix G^T G
+= V S^2 V^T follows U_K^T G = S V^T, first K rows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are rounding
-_LEAST = 3  # dimensions in which a number of clusters is looked for
+_NOISE = 1e-12  # relative to the first squared singular value: weaker directions are rounding
+_LEAST = 3  # minimum dimensions in which the number of clusters is estimated
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,13 @@ class Spectrum:
     vectors: Float64[np.ndarray, "n n"]
 
     def projected(self, directions: int) -> Float64[np.ndarray, "n K"]:
-        """The places of the rows in the space of the first directions: a column of U_K^T G for each
-        row."""
+        """Projections of the rows on the first K directions, one column of U_K^T G per row."""
         return self.vectors[:, :directions] * self.values[:directions]
 
     def project(
         self, products: Float[np.ndarray, "m n"], directions: int
     ) -> Float64[np.ndarray, "m K"]:
-        """The places of other rows, from their inner products with the rows of this spectrum."""
+        """Projections of other rows, from their inner products with the rows of this spectrum."""
         values = self.values[:directions]
         is_direction = values**2 > _NOISE * self.values[0] ** 2
         scale = np.divide(1, values, out=np.zeros_like(values), where=is_direction)
@@ -43,21 +42,20 @@ class Spectrum:
 
 
 def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
-    """The spectrum of rows, from their Gram matrix."""
+    """The singular value decomposition of rows, from their Gram matrix."""
     values, vectors = np.linalg.eigh(inner.astype(np.float64))
     return Spectrum(np.sqrt(np.clip(values[::-1], 0, None)), vectors[:, ::-1])
 
 
 def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
-    """The number of clusters, from 2 up, by which K-means has the highest silhouette, the first of
-    equals.
+    """The number of clusters (at least 2) with the highest K-means silhouette, the smallest for
+    ties.
 
-    Rows are seen in as many directions as stand before the largest gap between singular values, and
-    in 3 at least.
+    Rows are projected on the directions before the largest gap between singular values, at least 3.
 
     Args:
         decomposition: of the rows.
-        most: clusters; one fewer than the rows in any case.
+        most: maximum number of clusters; always at most one fewer than the rows.
         seed: of K-means.
 
     Raises:

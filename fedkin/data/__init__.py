@@ -1,7 +1,7 @@
 """Federated data: named data sets, the user's own files, partitions and transforms.
 
-A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` has
-them all by name. Their list is ``fedkin.data.named_sets``.
+A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` maps
+names to these functions. They are listed in ``fedkin.data.named_sets``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LATER = {"available": "catalogue", "picture": "label_figure", "table": "describ
 
 
 def __getattr__(name: str) -> Any:
-    """Tables and figures of data need slow imports, so they are imported when first used."""
+    """Import tables and figures of data on first use, because their imports are slow."""
     if name not in _LATER:
-        # With its name and the module, Python adds the nearest public name to the traceback.
+        # Given the name and the module, Python suggests the nearest public name in the traceback.
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
         )

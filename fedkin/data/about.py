@@ -33,10 +33,10 @@ class AboutData:
         clients: number of clients by default.
         samples: number of samples, as text.
         content: a few words about a sample.
-        source: its files; None where it needs none.
-        forms: the forms in which its files may exist. The first one that is found is listed. Empty
-            where ``source`` is the only form.
-        without_files: where the samples of a set without files come from.
+        source: its files; None if it needs none.
+        forms: the forms in which its files may exist. The first one found is listed. Empty if
+            ``source`` is the only form.
+        without_files: origin of the samples of a set without files.
         overlapping: samples of a client overlap, so a random part of them cannot validate the rest.
     """
 
@@ -50,8 +50,8 @@ class AboutData:
 
 
 def named(about: AboutData) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator of a function that makes a data set: its name is the set's name in
-    configurations."""
+    """Decorator that describes a function as a named data set; the function's name is the set's
+    name."""
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
         make.about = about  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ _folder: ContextVar[Path | None] = ContextVar("folder of the samples that are ma
 def sample_arrays(
     name: str, samples: int, features: tuple[int, ...]
 ) -> tuple[Float32[np.ndarray, "M ..."], Int64[np.ndarray, "M"]]:
-    """Arrays for the features and labels of samples that will be made, to be written to.
+    """Uninitialised arrays for the features and labels of samples that will be generated.
 
     Args:
         name: of the data set, for the message.
@@ -53,10 +53,10 @@ def sample_arrays(
 def feature_array(
     place: Path | str, shape: tuple[int, ...], dtype: Any
 ) -> Shaped[np.ndarray, "M ..."]:
-    """An array for the features of the user's samples, to be written to a block at a time.
+    """Uninitialised array for the features of the user's samples, filled one block at a time.
 
     Args:
-        place: where they come from, for the message.
+        place: their origin, for the message.
         shape: M, then the shape of a sample.
         dtype: of the features.
 
@@ -80,7 +80,7 @@ def feature_array(
 
 @contextmanager
 def samples_made_in(folder: Path) -> Iterator[None]:
-    """Within this context, samples are allocated in a folder: ``x.npy`` and ``y.npy``."""
+    """Context in which samples are allocated in a folder, as ``x.npy`` and ``y.npy``."""
     token = _folder.set(folder)
     try:
         yield
@@ -89,7 +89,7 @@ def samples_made_in(folder: Path) -> Iterator[None]:
 
 
 def new_file(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array that is mapped to a new npy file.
+    """An array mapped to a new npy file.
 
     An array without elements cannot be mapped, so its file is written at once.
     """

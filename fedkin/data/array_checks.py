@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Shaped
 
-_BLOCK_BYTES = 2**24  # of samples that are checked at a time
+_BLOCK_BYTES = 2**24  # of samples checked at a time
 
 
 def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
@@ -22,7 +22,7 @@ def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
 
 
 def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
-    """The first sample with NaN or an infinite feature; None where there is none.
+    """The first sample with a NaN or infinite feature; None if there is none.
 
     It works in blocks, because a mask of all features takes a quarter of the memory of x.
     """

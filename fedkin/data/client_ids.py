@@ -43,7 +43,7 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
 
 
 def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
-    """Entries of a list as objects: NumPy alone would make text of the 1 in [1, "1"]."""
+    """A list as an object array, because NumPy would convert the 1 in [1, "1"] to text."""
     entries = [plain(entry) for entry in values]
     ids = np.empty(len(entries), object)
     for row, entry in enumerate(entries):
@@ -54,7 +54,7 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
 def check_owners(
     owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
 ) -> None:
-    """Refuse (DataError) ids that are missing or infinite, and ids of several types.
+    """Raise DataError for ids that are missing or infinite, and ids of several types.
 
     Args:
         owners: the client of each sample.

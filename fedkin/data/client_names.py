@@ -1,4 +1,4 @@
-"""The names of clients as a column: two arrays instead of N Python strings."""
+"""The names of clients, stored as two arrays instead of N Python strings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedkin.core.display import listed
 
 # An encoding of any text that Python can hold.
 _CODING = ("utf-8", "surrogatepass")
-# Names that are Python strings at a time.
+# Number of names decoded to Python strings at a time.
 _BLOCK = 2**16
 
 
@@ -48,7 +48,7 @@ class ClientNames(Sequence[str]):
         return cls(np.frombuffer(bytes(text), np.uint8), offsets)
 
     def is_whole(self) -> bool:
-        """Whether the arrays hold names: those of a damaged file may not."""
+        """Whether the arrays are valid; those of a damaged file may not be."""
         text = self.text
         offsets = self.offsets
         if text.dtype != np.uint8 or offsets.dtype.kind != "i":
@@ -97,19 +97,19 @@ class ClientNames(Sequence[str]):
         return ClientNames(self.text[start + np.arange(offsets[-1])], offsets)
 
     def positions(self, name: str) -> Int[np.ndarray, "m"]:
-        """The clients that have this name, ascending; empty where no client has it."""
+        """The clients with this name, ascending; empty if there are none."""
         checksums, clients = self._by_checksum
         checksum = _checksum(name)
         first = np.searchsorted(checksums, checksum, "left")
         end = np.searchsorted(checksums, checksum, "right")
 
-        # Different names may have one checksum.
+        # Different names may have the same checksum.
         candidates = clients[first:end].tolist()
         return np.array([client for client in candidates if self[client] == name], np.int64)
 
     @cached_property
     def _by_checksum(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Checksums of all names, ascending, and their clients; made when first needed."""
+        """Sorted checksums of all names, and their clients; computed on first use."""
         checksums = np.fromiter(map(_checksum, self), np.int64, len(self))
         clients = np.argsort(checksums, kind="stable")
         return checksums[clients], clients

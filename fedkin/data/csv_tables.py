@@ -20,9 +20,9 @@ from fedkin.core.errors import DataError
 # A pandas DataFrame. pandas is slow to import, so it is imported only where tables are read.
 Table = Any
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# pandas gives a column without a name one that begins like this.
+# Prefix of the name that pandas gives to an unnamed column.
 UNNAMED = "Unnamed: "
-# Characters in which the header must end.
+# The header must end within this number of characters.
 _HEAD = 2**20
 _GZIP = b"\x1f\x8b"
 _MARKS = {
@@ -49,13 +49,13 @@ def read_csv(path: Path, names: str | None = None) -> Table:
     """A CSV file as a table, gzipped or not.
 
     Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with
-    a byte-order mark. Where columns are not separated by commas, numbers may have decimal commas.
-    Words such as NA and None stay words.
+    a byte-order mark. If columns are not separated by commas, numbers may have decimal commas.
+    Words such as NA and None stay text.
 
     Args:
         path: the file.
-        names: a column whose entries are names. They stay text where an entry such as 01 or 1e3
-            would change if it was read as a number.
+        names: a column whose entries are names. They stay text if reading an entry such as 01 or
+            1e3 as a number would change it.
 
     Returns:
         A DataFrame, one row per line.
@@ -82,7 +82,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
 
 
 def _encoding(path: Path) -> str:
-    """The encoding, from the first bytes of a file. Raises DataError where they are no text."""
+    """The encoding, from the first bytes of a file. Raises DataError if they are not text."""
     with _binary(path) as file:
         first = file.read(4096)
     for mark, encoding in _MARKS.items():
@@ -102,7 +102,7 @@ def _encoding(path: Path) -> str:
 
 
 def _binary(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """The file's bytes, unpacked where it is gzipped."""
+    """The file's bytes, decompressed if it is gzipped."""
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
     return gzip.GzipFile(path) if packed else path.open("rb")
@@ -113,7 +113,7 @@ def _text(path: Path, encoding: str) -> io.TextIOWrapper:
 
 
 def _header(path: Path, encoding: str) -> tuple[list[str], str]:
-    """The names of the columns, and their separator: the one that makes most columns."""
+    """The column names and the separator, which is the one that gives the most columns."""
     with _text(path, encoding) as file:
         head = file.read(_HEAD)
     rows = {separator: _first_row(head, separator) for separator in SEPARATORS}
@@ -127,12 +127,12 @@ def _first_row(head: str, separator: str) -> list[str]:
     try:
         return next((row for row in rows if row), [])
     except csv.Error:
-        # A cell is longer than csv allows, so this is not the separator.
+        # A cell exceeds the limit of csv, so this is not the separator.
         return []
 
 
 def _check_header(header: list[str], path: Path) -> None:
-    """Refuse (DataError) a column name that occurs twice. pandas would rename the second one."""
+    """Raise DataError for a duplicate column name, because pandas would rename the second one."""
     seen: set[str] = set()
     for name in header:
         if name and name in seen:
@@ -159,10 +159,10 @@ def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Tabl
 
 
 def _check_width(table: Table, header: list[str], path: Path) -> None:
-    """Refuse (DataError) rows with more cells than the header."""
+    """Raise DataError for rows with more cells than the header."""
     import pandas as pd
 
-    # pandas makes an index of the first cells of such rows; else rows are numbered from 0.
+    # pandas uses the first cells of such rows as the index; otherwise rows are numbered from 0.
     numbered = isinstance(table.index, pd.RangeIndex) and table.index.start == 0
     if not numbered:
         extra = table.index.nlevels
@@ -183,7 +183,7 @@ def _without_empty_columns(table: Table) -> Table:
 
 
 def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
-    """The table with columns such as 1,5 and 2,25 as numbers."""
+    """The table with columns of decimal commas, such as 1,5 and 2,25, converted to numbers."""
     import pandas as pd
 
     changed = {}
@@ -199,15 +199,15 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
 
 
 def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
-    """Refuse (DataError) a column in which every point may separate thousands, such as 1.200.
+    """Raise DataError for a column in which every point may be a thousands separator (1.200).
 
-    It is called where other columns have decimal commas.
+    Called if other columns have decimal commas.
     """
     import pandas as pd
 
     floats = [name for name in table.columns if pd.api.types.is_float_dtype(table[name])]
 
-    # Read the cells as they are written: 1.200 as a number is 1.2.
+    # Read the cells as text, because 1.200 as a number is 1.2.
     with _text(path, encoding) as file:
         written = pd.read_csv(file, sep=separator, usecols=floats, dtype=str, keep_default_na=False)
     for name in floats:
@@ -224,7 +224,7 @@ def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator
 def _has_decimal_commas(column: Any) -> bool:
     """Whether all cells of a column of text are numbers, some with a decimal comma.
 
-    False where every comma may separate thousands (1,234).
+    False if every comma may be a thousands separator (1,234).
     """
     cells = [cell for cell in column.dropna() if isinstance(cell, str)]
     with_comma = [cell for cell in cells if "," in cell]
@@ -236,7 +236,7 @@ def _has_decimal_commas(column: Any) -> bool:
 
 
 def _typed_names(table: Table, names: str) -> Table:
-    """The table with a column of names as numbers, where that changes no name."""
+    """The table with the names converted to numbers, if that changes no name."""
     if names not in table:
         return table
     for kind in (np.int64, np.float64):

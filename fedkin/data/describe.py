@@ -15,7 +15,7 @@ def table(data: FederatedData) -> pd.DataFrame:
 
     Returns:
         A table with one row per quantity (its index), and one column per split: train, test, and
-        validation where there is one.
+        validation if there is one.
     """
     columns = {split: _statistics(data, split) for split in data.splits}
     return pd.DataFrame(columns).rename_axis(data.name)

@@ -1,4 +1,4 @@
-"""A digest of federated data: a run that is resumed compares it."""
+"""A digest of federated data, compared when a run is resumed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 
-# Bytes, and names, that are read at a time: data in files may be larger than memory.
+# Bytes and names read at a time, because data in files may be larger than memory.
 _BLOCK_BYTES = 2**26
 _BLOCK_NAMES = 2**16
 
@@ -18,7 +18,7 @@ _BLOCK_NAMES = 2**16
 def data_digest(data: FederatedData) -> str:
     """A digest of features, labels, owners, names, true clusters and words.
 
-    The digest of packed data is taken when they are packed, and read from their description.
+    The digest of packed data is computed at packing and read from their description.
     """
     if data.packed is not None:
         return data.packed.digest

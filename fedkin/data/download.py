@@ -1,5 +1,4 @@
-"""The files of named data sets: in ``$FEDKIN_DATA``, else in the cache, else downloaded into the
-cache.
+"""Files of named data sets: from ``$FEDKIN_DATA``, else the cache, else downloaded to the cache.
 
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
 ``$FEDKIN_CACHE``, else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
@@ -35,9 +34,9 @@ class Source:
 
     Attributes:
         name: of the data set, for messages.
-        files: md5 of each file, by its name; None where no md5 is published.
+        files: md5 of each file, by its name; None if no md5 is published.
         folders: possible folders below a data folder. The cache uses the first one.
-        url: web address, to which a file's name is appended; None where files cannot be downloaded.
+        url: web address, to which a file's name is appended; None if files cannot be downloaded.
         archive: name and md5 of one tar file that holds all files.
         help: where to get files that cannot be downloaded.
         size: of the download, as text.
@@ -63,7 +62,7 @@ def cache_folder() -> Path:
 
 
 def data_folders() -> list[Path]:
-    """The folders to search, in order. Raises DataError where FEDKIN_DATA is not a folder."""
+    """The folders to search, in order. Raises DataError if FEDKIN_DATA is not a folder."""
     user_folder = os.environ.get("FEDKIN_DATA")
     if not user_folder:
         return [cache_folder()]
@@ -87,7 +86,7 @@ def locate(source: Source) -> Path | None:
 
 
 def fetch(source: Source, *, base_url: str | None = None) -> Path:
-    """The folder that holds all files of a set. They are checked, and downloaded where missing.
+    """The folder that holds all files of a set. Files are checked, and downloaded if missing.
 
     Args:
         source: the set.
@@ -106,7 +105,7 @@ def fetch(source: Source, *, base_url: str | None = None) -> Path:
         errors = _checksum_errors(folder, source.files)
         if not errors:
             return folder
-        # A damaged file of the cache is downloaded again; a user's file is never touched.
+        # Damaged files in the cache are downloaded again. A user's files are never changed.
         if not folder.is_relative_to(cache_folder()):
             raise ChecksumError(
                 f"{errors[0]}. Replace the file, or unset FEDKIN_DATA to download it"
@@ -155,7 +154,7 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
     import pooch
     from requests.exceptions import RequestException
 
-    # The progress bar is enough.
+    # Silence pooch's log, because there is a progress bar.
     pooch.get_logger().setLevel(logging.WARNING)
     bar = _Bar(path.name)
     # pooch declares other types than it accepts.
@@ -177,7 +176,7 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
             f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE"
         ) from error
     finally:
-        # pooch leaves it open after a failed download.
+        # pooch leaves the file open after a failed download.
         bar.close()
 
 
@@ -205,7 +204,8 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
 
 
 def _unpack(archive: Path, names: list[str], folder: Path) -> None:
-    """Write the named files of a tar file into a new folder, whatever their folders in it."""
+    """Extract the named files of a tar file into a new folder, ignoring their folders in the
+    archive."""
     folder.mkdir()
     with tarfile.open(archive) as tar:
         members = {Path(member.name).name: member for member in tar.getmembers() if member.isfile()}
@@ -213,14 +213,14 @@ def _unpack(archive: Path, names: list[str], folder: Path) -> None:
             if name not in members:
                 raise DataError(f"{archive}: expected it to hold {name}, found {sorted(members)}")
             content = tar.extractfile(members[name])
-            # None would mean a folder, and members are files.
+            # None would mean a folder; these members are files.
             assert content is not None
             with content, (folder / name).open("wb") as out:
                 shutil.copyfileobj(content, out)
 
 
 class _Bar:
-    """The progress bar of a download, drawn on stderr; silent where that is not a terminal.
+    """The progress bar of a download, drawn on stderr; silent if that is not a terminal.
 
     pooch sets ``total`` and calls the methods.
     """
@@ -235,7 +235,7 @@ class _Bar:
             transient=True,
         )
         self._task = self._progress.add_task(name, total=None)
-        # Bytes; 0 where the server does not say.
+        # Bytes; 0 if the server does not report it.
         self.total = 0
 
     def update(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Streams whose concept drifts, at a different time for every client: SINE, CIRCLE and SEA.
+"""Streams with concept drift at a different time for every client: SINE, CIRCLE and SEA.
 
 They are the data of FedDrift's experiments.
 
@@ -74,7 +74,7 @@ class StreamData(FederatedData):
             )
 
 
-# Features and the concept of each sample -> whether the label is 1.
+# Maps the features and concept of each sample to whether the label is 1.
 Labelling = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarray]
 
 
@@ -226,7 +226,7 @@ def _stream(
 
     rng = Stream(seed, purpose=f"data/{generator.name}").rng()
     x = (generator.width * rng.random((M, generator.features))).astype(np.float32)
-    # Labels are those of the features as they are stored.
+    # Compute labels from the features as stored (float32).
     clean = generator.label(x.astype(np.float64), concept_of_sample)
     inverted = rng.random(M) < noise
 

@@ -1,4 +1,4 @@
-"""Federated data: flat arrays of samples, and an index of the rows of each client."""
+"""Federated data: flat arrays of samples, and an index of each client's rows."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class FederatedData:
 
     Attributes:
         name: of the data set.
-        x: features of all M samples, float32; or word numbers of text [M, L], integers.
+        x: features of all M samples, float32; or word indices of text [M, L], integers.
         y: labels 0 .. classes-1.
         classes: C.
         train: rows of each client's training samples.
         test: rows of each client's test samples.
-        true_clusters: true cluster of each client; None where it is unknown.
-        client_names: N names, held as ``ClientNames``; None where clients have none.
+        true_clusters: true cluster of each client; None if it is unknown.
+        client_names: N names, held as ``ClientNames``; None if clients have none.
         vocabulary: the words that the numbers in x stand for; None for other data than text.
-        vectors: vectors of the words, which are not trained; None where there are none.
-        validation: rows of each client's validation samples, which choose rounds and settings; None
-            where there is no such split.
-        label_names: names of the classes 0, 1, ..; None where labels are numbers.
-        feature_names: names of the d columns of a table.
-        columns: of a table: the names of its "label" column and, where it has one, its "client"
+        vectors: vectors of the words, which are not trained; None if there are none.
+        validation: rows of each client's validation samples, used for model selection; None if
+            there is no such split.
+        label_names: names of the classes 0, 1, ..; None if labels are numbers.
+        feature_names: names of the d feature columns of a table.
+        columns: of a table: the names of its "label" column and, if it has one, its "client"
             column.
-        from_uint8: x were uint8 pixels, and are divided by 255.
+        from_uint8: whether x were uint8 pixels, which are divided by 255.
         packed: the files that the data are read from; None for data in memory.
 
     Raises:
-        DataError: arrays of another type, that do not fit each other, or that hold NaN or infinity;
-            a client without a training sample.
+        DataError: arrays of a wrong type, of inconsistent shapes, or with NaN or infinity; a client
+            without a training sample.
     """
 
     name: str
@@ -82,7 +82,7 @@ class FederatedData:
 
     @classmethod
     def trusted(cls, packed: PackedFiles, **fields: Any) -> FederatedData:
-        """Data whose samples were checked when they were packed.
+        """Federated data from packed files, whose samples were checked at packing.
 
         Only the index is checked, and ``x`` is not read.
 
@@ -111,7 +111,7 @@ class FederatedData:
         return html_table(self.name, self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """The main facts as text, by name."""
+        """The main properties as text, by name."""
         clients = count(self.clients, "client")
         if self.client_names:
             clients += f" ({listed(self.client_names)})"
@@ -155,7 +155,7 @@ class FederatedData:
             clients: numbers of n clients; None for all.
         """
         part = self.part(split) if clients is None else self.part(split).select(clients)
-        # With labels in uint64, the sum below would be a float.
+        # With uint64 labels, the sum below would be a float.
         labels = self.y[part.rows].astype(np.int64)
         cells = part.owners() * self.classes + labels
         counts = np.bincount(cells, minlength=len(part) * self.classes)
@@ -185,7 +185,8 @@ class FederatedData:
 
     @property
     def scored_split(self) -> str:
-        """The split that chooses rounds, settings and methods: ``validation``, or else ``test``."""
+        """The split used to choose rounds, settings and methods: ``validation`` if it exists, else
+        ``test``."""
         return "test" if self.validation is None else "validation"
 
     def with_validation(self, fraction: float | int, seed: int = 0) -> FederatedData:
@@ -193,12 +194,12 @@ class FederatedData:
 
         Of n training samples, ceil(fraction n) become validation samples, and at most n - 1. So
         every client with two training samples has a validation sample. The draw is stratified: a
-        class of n_c samples gives n_c / n of the validation samples, rounded up or down. Test
-        samples do not change.
+        class with n_c samples gets a share n_c / n of the validation samples, rounded up or down.
+        Test samples do not change.
 
         Args:
             fraction: above 0 and below 1.
-            seed: of the draw; each client has a stream of random numbers.
+            seed: of the draw; each client has a separate random stream.
 
         Raises:
             ConfigError: another fraction or seed.
@@ -228,7 +229,7 @@ class FederatedData:
         names = None
         if self.client_names is not None:
             names = ClientNames.of(self.client_names).select(clients)
-        # A shallow copy, as ``with_rows`` cannot remove a field.
+        # Make a shallow copy, because ``with_rows`` cannot remove a field.
         bare = copy.copy(self)
         bare.__dict__.update(true_clusters=None, client_names=names)
         validation = None if self.validation is None else self.validation.select(clients)
@@ -247,7 +248,7 @@ class FederatedData:
         y: Int[np.ndarray, "M"] | None = None,
         validation: Ragged | None = None,
     ) -> FederatedData:
-        """The same federation with other rows per client. None keeps the present value.
+        """The same federation with other rows per client. None keeps the current value.
 
         The index is checked. Samples are not, because that would read all of ``x``, and data may
         change in every round. The caller must check new samples.
@@ -272,8 +273,8 @@ class FederatedData:
         return data
 
     def _check(self) -> None:
-        # Types are checked too: annotations are checked in tests only, and NumPy would truncate
-        # 1.5 to the label 1.
+        # Check types as well: annotations are only checked in tests, and NumPy would truncate 1.5
+        # to label 1.
         self._check_samples()
         self._check_vocabulary()
         self._check_owners()
@@ -395,7 +396,7 @@ class FederatedData:
 
 
 def check_validation(fraction: Any) -> None:
-    """Refuse (ConfigError) a fraction of validation samples that is not between 0 and 1."""
+    """Raise ConfigError for a fraction of validation samples that is not between 0 and 1."""
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction < 1:
         raise ConfigError(f"validation must be a fraction above 0 and below 1, got {fraction!r}")
 
@@ -405,8 +406,8 @@ def _stratified(
 ) -> Bool[np.ndarray, "n"]:
     """A mask of a client's samples that are drawn, stratified by class.
 
-    The samples are sorted by class, at random within a class. The draw takes them at equal
-    distances, so every class gives its share, rounded up or down.
+    The samples are sorted by class, in random order within a class. The draw takes samples at equal
+    distances, so every class gets its share, rounded up or down.
     """
     n = len(labels)
     # Rounded, as 0.07 x 100 is 7.000000000000001.

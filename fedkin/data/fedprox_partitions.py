@@ -1,7 +1,7 @@
 """The partitions of FedProx's and Ditto's data sets, from the numbers of their authors' generators.
 
-They draw from NumPy's legacy generator, so that they repeat the published numbers. N clients, M
-samples, C classes.
+They use NumPy's legacy generator to reproduce the published numbers. N clients, M samples, C
+classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedkin.data.partition import check_counts, clients_of_parts
 
 
 class _Cursors:
-    """The rows of every class in file order, taken from the front."""
+    """Cursors over the rows of every class, in file order."""
 
     def __init__(self, labels: Int[np.ndarray, "M"]) -> None:
         self.rows = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
@@ -22,7 +22,7 @@ class _Cursors:
         self.at = np.zeros(len(self.rows), np.int64)
 
     def take(self, c: int, count: int) -> Int[np.ndarray, "_"]:
-        """The next ``count`` rows of class c, or fewer where it runs out."""
+        """The next ``count`` rows of class c, or fewer if it runs out."""
         rows = self.rows[c][self.at[c] : self.at[c] + count]
         self.at[c] += len(rows)
         return rows
@@ -39,8 +39,8 @@ def power_law(
     and k.
 
     Client u has the k classes u, u+1, .. (mod C). It gets ``minimum`` samples of each, then a
-    lognormal(0, 2) share of what is left of the class (none where the class would run out). A class
-    smaller than the minimum gives all it has. No sample has two owners.
+    lognormal(0, 2) share of the rest of the class (none if the class would run out). A class
+    smaller than the minimum gives all its samples. No sample has two owners.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
@@ -80,9 +80,9 @@ def femnist(
     """FedProx's FEMNIST (Li et al. 2020): client u has classes u, u+1, .. (mod C) in equal parts,
     lognormal(4, 1) + 5 samples in all.
 
-    The authors' code resets its cursor at every draw, so that every client gets the *first* images
-    of a class, and an image trains one client and tests another. Here, by default, no image has two
-    owners, and a class that runs out gives all it has.
+    The authors' code resets its cursor at every draw, so every client gets the *first* images of a
+    class, and an image may train one client and test another. Here, by default, no image has two
+    owners, and a class that runs out gives all its images.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
@@ -157,7 +157,7 @@ def ditto(
 
 
 def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
-    """The next ``count`` rows of class c, from its first row where too few are left."""
+    """The next ``count`` rows of class c, starting again at its first row if too few are left."""
     if cursors.at[c] + count > cursors.sizes[c]:
         cursors.at[c] = 0
     return cursors.take(c, count)

@@ -59,27 +59,27 @@ def femnist(
     images (``shared_images=True``).
 
     FedProx's authors shuffle the files of a class before clients take its first images. The pool is
-    sorted by writer, so it is shuffled too: else the first images of a class come from few writers,
-    and are too alike. Unknown are which of NIST's images the authors had for a class, in which
-    order, and how they made the thumbnails.
+    sorted by writer, so it is shuffled as well: otherwise the first images of a class would come
+    from few writers and be too similar. It is unknown which NIST images the authors had for a
+    class, in which order, and how they made the thumbnails.
 
     Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9;
     ``femnist_0.npz``, ``_1`` .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1
     test), writers (names).
 
     Args:
-        clients: N; None for 200, or for all writers. Of writers, the first N.
+        clients: N; None for 200, or for all writers. With ``writer``, the first N writers.
         classes_per_client: k; None for 5.
         classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels
             are always 0 .. 9.
         shared_images: the published partition: clients share images, and train on each other's test
             images.
         shuffled: each class's images in an order drawn from the seed; False: in the pool's order.
-        writer: every client is one writer with all 62 classes, in the split of the files.
+        writer: one client per writer, with all 62 classes and the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
-        partition: of all letters, instead of FedProx's: ``dirichlet``, ``shards``, ``power_law``,
-            ``blocks`` or ``iid``, as in :mod:`fedkin.data.image_sets`. Then classes_per_client is 2
-            by default.
+        partition: partition of all letters, instead of FedProx's: ``dirichlet``, ``shards``,
+            ``power_law``, ``blocks`` or ``iid``, as in :mod:`fedkin.data.image_sets`. Then
+            classes_per_client is 2 by default.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
         seed: of order, partition and split.
     """
@@ -121,7 +121,7 @@ def femnist(
 
 
 def _refuse(form: str, options: Mapping[str, object]) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     for name, value in options.items():
         if value is not None:
             raise ConfigError(f"femnist by {form} has no {name}; leave it out, or {form}")
@@ -233,7 +233,7 @@ def _by_writer(clients: int | None) -> FederatedData:
 
 
 def _one_file(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file, checked; x is checked when all files are read."""
+    """The checked arrays of a file; x is checked after all files are read."""
     arrays = read_npz(path, ("x", "y", "client_id", "split", "writers"))
     M = len(arrays["y"])
     for name in ("x", "client_id", "split"):

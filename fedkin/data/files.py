@@ -38,7 +38,7 @@ _CONVERSIONS = {
     ".feather": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
     ".arrow": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
 }
-# Errors of readers of a damaged file. RuntimeError: a password, or nesting.
+# Errors that readers raise for a damaged file. RuntimeError: a password, or deep nesting.
 DAMAGE = (
     ValueError,
     KeyError,
@@ -52,7 +52,7 @@ DAMAGE = (
 
 @contextmanager
 def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
-    """Turn any error of a reader into one DataError that names the file.
+    """Convert any error of a reader to a DataError that names the file.
 
     Args:
         path: the file.
@@ -61,7 +61,7 @@ def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
 
     Raises:
         DataError: no such file, or any error of the reader.
-        ConfigError: a file that does not fit into memory.
+        ConfigError: the file does not fit into memory.
     """
     if whole and path.is_file():
         # The size of the file is a lower bound: text and unpacked bytes take more memory.
@@ -162,7 +162,7 @@ def read_npz(
     Args:
         path: the file.
         needed: names of arrays that the file must have.
-        mapped: names of arrays that are mapped, not read, where the file has them uncompressed
+        mapped: names of arrays that are mapped instead of read, if the file has them uncompressed
             (``np.savez``).
 
     Returns:
@@ -189,7 +189,7 @@ def read_npz(
 
 
 def _npz_arrays(file: Any, path: Path, mapped: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an open npz file. Raises ConfigError where they do not fit into memory."""
+    """The arrays of an open npz file. Raises ConfigError if they do not fit into memory."""
     members = {member.filename: member for member in file.zip.infolist()} if file.zip else {}
     arrays: dict[str, np.ndarray] = {}
     for name in mapped:
@@ -213,7 +213,7 @@ def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.nd
 
     Args:
         path: the folder.
-        mapped: names of arrays that are mapped, not read.
+        mapped: names of arrays that are mapped instead of read.
     """
     arrays = {}
     for file in sorted(path.glob("*.npy")):
@@ -314,7 +314,7 @@ def check_labels(
 def check_finite(
     x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "NaN or infinity"
 ) -> None:
-    """Refuse (DataError) NaN and infinite features, naming the first row that has one.
+    """Raise DataError for NaN and infinite features, naming the first row that has one.
 
     Args:
         x: features.

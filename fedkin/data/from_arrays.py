@@ -40,7 +40,7 @@ def from_arrays(
     """A federation from arrays of samples and labels.
 
     Args:
-        x: features [M, ...], kept as float32; uint8 are pixels and scaled to 0 .. 1.
+        x: features [M, ...], converted to float32; uint8 arrays are pixels and scaled to 0 .. 1.
         y: labels [M]: whole numbers from 0, text (numbered in sorted order, and remembered as
             ``label_names``) or booleans (0 and 1, named False and True).
         clients: the client of each sample [M], numbers or names. Clients are numbered in ascending
@@ -51,7 +51,7 @@ def from_arrays(
         num_clients: N, of a partition.
         classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
-        min_samples: smallest number of samples of a client of ``dirichlet``; None for 10.
+        min_samples: minimum number of samples per client of ``dirichlet``; None for 10.
         test: each client's share of test samples; or booleans [M] that mark the test samples; or
             numbers [M]: 0 for training samples, 1 for test samples, 2 for validation samples. A
             client with one sample trains on it.
@@ -59,7 +59,7 @@ def from_arrays(
         name: of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs in y.
         classes: C; None for the number of names, or the largest label + 1.
-        integers: x stay integers, such as the word numbers of a text.
+        integers: keep x as integers, such as the word indices of a text.
 
     Returns:
         The federation.
@@ -124,7 +124,7 @@ def from_pandas(
     Args:
         frame: its feature columns are numbers.
         label: column of the labels: text, booleans, or whole numbers from 0.
-        client: column that says whose a sample is. Either this, or a partition.
+        client: column with the client of each sample. Give either this or a partition.
         features: columns of the features, in this order; None for all other columns.
         partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over
             clients, as in ``from_arrays``.
@@ -177,7 +177,7 @@ def from_pandas(
 
 
 def check_frame(frame: pd.DataFrame | Any) -> None:
-    """Refuse (DataError) anything but a DataFrame of pandas."""
+    """Raise DataError for anything but a DataFrame of pandas."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
@@ -188,5 +188,5 @@ def check_frame(frame: pd.DataFrame | Any) -> None:
 
 
 def _split(test: Any, name: str) -> np.ndarray | None:
-    """The split of each sample, where ``test`` is not a share or a column."""
+    """The split of each sample, if ``test`` is not a share or a column."""
     return None if np.ndim(test) == 0 else user_array(test, name, "test")

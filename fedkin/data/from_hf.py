@@ -44,9 +44,9 @@ def from_hf(
 
     Args:
         dataset: one split, such as ``load_dataset(...)["train"]``.
-        by: the column that says whose a sample is, or a partitioner of ``flwr_datasets``, to which
-            the data set need not be assigned. Give either this or a partition.
-        client: another name of ``by``, as in the other sources.
+        by: the column with the client of each sample, or a partitioner of ``flwr_datasets``, to
+            which the data set need not be assigned. Give either this or a partition.
+        client: alias of ``by``, as in the other sources.
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
         features: column of the features, images or arrays of one shape; or several columns of
             numbers. None for all other columns.
@@ -59,7 +59,7 @@ def from_hf(
         label_names: names of the classes 0, 1, ..; None for the names of the ``ClassLabel``, or for
             the text that occurs.
         classes: C; None for the number of names, or the largest label + 1.
-        integers: x stay integers, such as the tokens of a text; else they become float32, and
+        integers: keep x as integers, such as the tokens of a text; else x become float32, and
             images are scaled to 0 .. 1.
 
     Returns:
@@ -122,7 +122,7 @@ def from_hf(
 
 
 def _check_dataset(dataset: Any, name: str) -> None:
-    """Refuse (DataError) anything but a Dataset, and a dictionary of all splits."""
+    """Raise DataError for anything but a Dataset, such as a dictionary of all splits."""
     if isinstance(dataset, dict):
         raise DataError(
             f"{name}: expected one split, got a {type(dataset).__name__} with "
@@ -147,7 +147,7 @@ def _feature_columns(dataset: Any, features: Any, used: tuple[Any, ...], name: s
 
 
 def _check_columns(dataset: Any, columns: Sequence[str], name: str) -> None:
-    """Refuse (DataError) a column that does not exist."""
+    """Raise DataError for a column that does not exist."""
     for column in columns:
         if column not in dataset.column_names:
             raise DataError(f"{name}: {unknown('column', str(column), dataset.column_names)}")
@@ -195,7 +195,8 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
 def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N"]:
     """The name of each partition.
 
-    Some partitioners make a partition for each entry of a column: then that entry, else a number.
+    Some partitioners make a partition for each value of a column; then the name is that value, else
+    a number.
     """
     entries = getattr(partitioner, "partition_id_to_natural_id", None)
     if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
@@ -260,7 +261,7 @@ class HFFeatures:
         self._dataset = dataset
         self._columns = columns
         self._name = name
-        # Plain: each feature has a column.
+        # Plain numbers: one column per feature.
         self.plain = self._values(columns[0], slice(0, 1)).ndim == 1
         self._sample_shape: tuple[int, ...] | None = None
         block = self[0:_FIRST_ROWS]

@@ -51,7 +51,7 @@ def from_torch(
     Args:
         source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a
             single one.
-        clients: of a single dataset: the client of each sample [M]. Give either this or a
+        clients: for a single dataset: the client of each sample [M]. Give either this or a
             partition.
         partition, num_clients, classes_per_client, alpha, min_samples: divide a single dataset, as
             in ``from_arrays``.
@@ -59,9 +59,9 @@ def from_torch(
             ``source``, whose samples test the same clients.
         seed: of partition and split.
         name: of the data set.
-        label_names: names of the classes 0, 1, ..; None where labels are numbers.
+        label_names: names of the classes 0, 1, ..; None if labels are numbers.
         classes: C; None for the number of names, or the largest label + 1.
-        integers: x stay integers, such as the word numbers of a text; else they become float32, and
+        integers: keep x as integers, such as the word indices of a text; else x become float32, and
             uint8 is scaled to 0 .. 1.
 
     Returns:
@@ -112,7 +112,7 @@ def from_torch(
 
 
 def _read_all(source: Any, test: Any, name: str) -> tuple[_Read, np.ndarray, Any]:
-    """The samples of a dataset per client, the client of each sample, and ``test`` of them.
+    """The samples of the clients' datasets, the client of each sample, and ``test``.
 
     ``test`` is a share, or becomes the split of each sample.
     """
@@ -155,7 +155,8 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
 
 
 def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: str) -> None:
-    """Refuse (DataError) a client without samples: the next client would get its number."""
+    """Raise DataError for a client without samples, because the next client would get its
+    number."""
     empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
     if empty:
         raise DataError(
@@ -165,7 +166,7 @@ def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: 
 
 
 def _stack(parts: list[_Read], places: list[str]) -> _Read:
-    """Samples end to end. Raises DataError where they are of different shapes or types."""
+    """Concatenated samples. Raises DataError if shapes or types differ."""
     filled = [(part, place) for part, place in zip(parts, places, strict=True) if len(part.y)]
     if not filled:
         return _Read(np.zeros((0, 1)), [])
@@ -242,7 +243,7 @@ def _dataset(source: Any, place: str) -> Any:
     sampler: Any = source.sampler
     batches = source.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
-        # A batch sampler of the user draws; ``source.sampler`` is not used.
+        # The user's batch sampler draws the samples; ``source.sampler`` is not used.
         sampler = batches
     every_sample = type(sampler) in (SequentialSampler, RandomSampler)
     every_sample = every_sample and len(sampler) == len(cast(Any, source.dataset))
@@ -268,14 +269,14 @@ def _array(value: Any, place: str) -> np.ndarray:
 def _label(value: Any) -> Any:
     """A label as a plain value."""
     if np.ma.is_masked(value):
-        # Labels are checked later, with the row: None is refused there.
+        # Labels are checked later, with their row; None is refused there.
         return None
     array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
     return array.item() if math.prod(array.shape) == 1 else value
 
 
 def import_torch() -> None:
-    """Raises MissingExtra where PyTorch is not installed."""
+    """Import PyTorch. Raises MissingExtra if it is not installed."""
     try:
         import torch as torch
     except ImportError as error:

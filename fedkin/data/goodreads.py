@@ -1,4 +1,4 @@
-"""Fed-Goodreads: which sentences of a book review are spoilers (FedSim, Palihawadana et al. 2022,
+"""Fed-Goodreads: classify sentences of book reviews as spoilers (FedSim, Palihawadana et al. 2022,
 section 4.1; reviews by Wan et al., ACL 2019)."""
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def goodreads(
     sentences of each class. Each client gives 1 to 4 sentences of each class, all four numbers
     equally likely (3 where it has no fourth): 80 % of them for training, and at least one for
     testing. The authors published sizes but no draws, so their files cannot be reproduced. The file
-    is read twice, so that only the selected sentences are in memory.
+    is read twice to keep only the selected sentences in memory.
 
     Args:
-        text: x is word numbers [M, length] with a vocabulary, instead of word counts.
+        text: x is word indices [M, length] with a vocabulary, instead of word counts.
         path: a file ``goodreads_reviews_spoiler.json.gz``, or unpacked; None for the published
             files.
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
@@ -141,7 +141,7 @@ def goodreads(
 def _check_options(
     *, for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
 ) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     given_for_text = [name for name, value in for_text.items() if value is not None]
     given_for_path = [name for name, value in for_path.items() if value is not None]
     ignored = []
@@ -164,7 +164,7 @@ def _check_options(
 
 @dataclass(frozen=True)
 class _Encoding:
-    """Options of the encoding of sentences as word numbers."""
+    """Options of the encoding of sentences as word indices."""
 
     glove: str | Path | None
     length: int
@@ -196,7 +196,7 @@ class _Encoding:
 
 
 def _published(encoding: _Encoding | None) -> FederatedData:
-    """The published federation: word numbers by this encoding, or word counts."""
+    """The published federation: word indices by this encoding, or word counts."""
     files, place = _files(COUNTS if encoding is None else TEXT)
     check_labels(files.y, CLASSES, place)
     if encoding is not None:
@@ -222,7 +222,7 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files, or else a folder in LEAF's layout; and where they are."""
+    """The published files, or else a folder in LEAF's layout; and their path."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.

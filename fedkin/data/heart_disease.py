@@ -23,7 +23,7 @@ from fedkin.data.partition_options import checked
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
-# Each value but the first becomes a feature of 0 and 1; the first value is all zeros.
+# One-hot columns for each value except the first, which is all zeros.
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}
 FEATURES = (
     *NUMBERS,
@@ -50,7 +50,7 @@ UNUSED = ("slope", "ca", "thal")
 # FLamby's share of training patients, and its seed.
 TRAIN = 0.66
 SEED = 43
-# Patients that a hospital must have, so that both parts can have both classes.
+# Minimum number of patients of a hospital, so that both parts can have both classes.
 LEAST = 6
 SCALINGS = ("hospital", "pooled")
 

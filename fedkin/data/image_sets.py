@@ -6,12 +6,12 @@ Options of every set:
 * ``clients``: N.
 * ``train_fraction``: each client's share of training samples.
 * ``samples``: size of a random subset of the images; None for all. Not of digits.
-* ``tested``: ``"own"``, each client's test samples; or ``"iid"``, the test samples of all clients,
+* ``tested``: ``"own"``: each client's test samples; or ``"iid"``: the test samples of all clients,
   redistributed evenly at random, so that every client is tested on all classes (ATHENA-FL).
   Training samples are the same.
-* ``size``: images become size x size pixels (bilinear), and stay images [M, size, size] where they
-  would be flat; None for the published size.
-* ``scale``: ``"standard"`` (as each set says), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255).
+* ``size``: resize images to size x size pixels (bilinear) and keep them as images [M, size, size],
+  even in sets that are flat by default; None for the published size.
+* ``scale``: ``"standard"`` (described for each set), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255).
   digits are always 0 .. 1.
 * ``augment``: of ``("flip", "rotation", "noise")``. Each entry adds a copy of every training image,
   see :func:`fedkin.data.transforms.augmented`.
@@ -19,7 +19,7 @@ Options of every set:
 
 None is the default of the set or of the partition. An option that does not apply to the partition,
 or a value of another type, is refused with ConfigError. Images are resized, then augmented, then
-scaled, by the moments of the images without their copies.
+scaled with the moments of the images without their augmented copies.
 
 =============  ==========================  =======================================================
 partition      options (default)           samples of a client
@@ -164,7 +164,7 @@ def mnist(
         owned = (by_writer(writers, clients), None)
     else:
         owned = options.partition_labels(images.y, 1000, seed)
-    # Pixels are standardised by the moments of all images, as if all were training images.
+    # Standardise pixels with the moments of all images, as if all were training images.
     pooled = replace(images, train=len(images.y))
     return _federation(
         images=pooled,

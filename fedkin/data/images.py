@@ -112,7 +112,8 @@ class Images:
 def digits_images() -> Images:
     """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI
     optdigits, test part)."""
-    # The package is found but not imported: the import takes longer than a run of the digits.
+    # Locate the package without importing it, because the import takes longer than a run on the
+    # digits.
     package = find_spec("sklearn")
     assert package is not None and package.submodule_search_locations
     path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")

@@ -50,7 +50,7 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
 
     Args:
         data: the federation.
-        path: of either file, with or without its ending.
+        path: of either file, with or without extension.
         split: ``train``, ``test``, or ``validation`` where there is one.
 
     Returns:
@@ -70,7 +70,7 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
 
 
 def _save(figure: Figure, path: Path) -> Path:
-    """Save a figure through memory and a temporary file, so that a partial file is never seen."""
+    """Save a figure atomically, so that a partial file is never visible."""
     image = io.BytesIO()
     metadata: dict[str, Any] = {"Software": WRITTEN_BY}
     if path.suffix == ".svg":
@@ -129,7 +129,7 @@ def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: 
     each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
     title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
     lines = "\n".join(textwrap.wrap(title, 85))
-    # A name may contain $, which would begin a formula.
+    # Escape $ in names, which would start a formula.
     axes.set_title(lines, loc="left", fontsize=13, fontweight="bold", parse_math=False)
 
 
@@ -140,7 +140,7 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
     label = "samples\nof a client"
     if uneven:
         axes.set(yscale="log", ylabel=label, ylim=(0.7, None))
-        # Counts, such as 1, 10 and 100, not powers of ten.
+        # Tick labels are counts such as 1, 10 and 100, not powers of ten.
         axes.yaxis.set_major_formatter(LogFormatter())
     else:
         axes.set(yscale="linear", ylabel=label, ylim=(0, None))
@@ -149,13 +149,13 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
 def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
-    # From 0.2 on, so that a single sample is not white.
+    # Start at 0.2, so that a single sample is not white.
     shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256)))
     image = axes.imshow(
         shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower"
     )
     bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
-    # Counts, such as 1, 2 and 10, not powers of ten.
+    # Tick labels are counts such as 1, 2 and 10, not powers of ten.
     bar.formatter = bar.minorformatter = LogFormatter()
     axes.set(ylabel="class")
     for axis in (axes.xaxis, axes.yaxis):

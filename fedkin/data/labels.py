@@ -1,4 +1,4 @@
-"""Class labels of any type as whole numbers from 0, and the names of the classes."""
+"""Encodes class labels of any type as integers from 0, with the names of the classes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _BOOLEANS = ("False", "True")
 
 
 class EncodedLabels(NamedTuple):
-    """Labels 0 .. classes-1, and the names of the classes, where they have names.
+    """Labels 0 .. classes-1, and the names of the classes if they have names.
 
     Attributes:
         y: the labels.
         classes: C.
-        names: of the classes; None where labels were numbers without names.
+        names: of the classes; None if labels were numbers without names.
         given: NAMES where the labels were text or booleans, NUMBERS where they were numbers.
     """
 
@@ -82,7 +82,7 @@ def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
         return _one_type(user_array(values, place, "y"), place)
-    # As objects, since NumPy would make text of the 1 in [1, "1"].
+    # As objects, because NumPy would convert the 1 in [1, "1"] to text.
     return _one_type(np.array(plain(list(values)), object), place)
 
 
@@ -146,7 +146,7 @@ def _kind(value: Any) -> str:
 
 
 def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
-    """Refuse (DataError) labels that are missing, as ``missing_rows`` finds them.
+    """Raise DataError for labels that are missing, as ``missing_rows`` finds them.
 
     Args:
         values: the labels.

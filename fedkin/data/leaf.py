@@ -35,7 +35,7 @@ class LeafFiles:
         users: names of the N users.
         x: numbers, or one text per sample.
         y: labels.
-        train, test, validation: rows of each user; ``validation`` is None where there is no such
+        train, test, validation: rows of each user; ``validation`` is None if there is no such
             split.
     """
 
@@ -116,7 +116,7 @@ def read_leaf(folder: Path) -> LeafFiles:
 
 
 def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
-    """Training and test files; None where the folder is not in LEAF's layout. It reads no file."""
+    """Training and test files; None if the folder is not in LEAF's layout. It reads no file."""
     train = _visible(folder / "train", "*.json")
     test = _visible(folder / "test", "*.json")
     if train and test:
@@ -129,7 +129,7 @@ def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
 
 
 def find_leaf_folder(source: Source) -> Path | None:
-    """The first folder of a data set that is in LEAF's layout; None where there is none."""
+    """The first folder of a data set that is in LEAF's layout; None if there is none."""
     for root in data_folders():
         for folder in source.folders:
             for sub in source.sub:
@@ -146,7 +146,7 @@ def read_leaf_files(
 
     Args:
         train, test: files of training and of test samples.
-        validation: files of validation samples; empty where there is no such split.
+        validation: files of validation samples; empty if there is no such split.
 
     Raises:
         DataError: as :func:`read_leaf`.
@@ -228,7 +228,7 @@ def _joined(train: _Part, test: _Part, validation: _Part | None) -> LeafFiles:
 def _joined_samples(
     samples: list[Samples], origin: list[tuple[str, Path]]
 ) -> Float32[np.ndarray, "M ..."] | tuple[str, ...]:
-    """The samples of all users, concatenated. Raises DataError where types or shapes differ."""
+    """The samples of all users, concatenated. Raises DataError if types or shapes differ."""
     first_user = ""
     first_kind = None
     for x, (user, path) in zip(samples, origin, strict=True):

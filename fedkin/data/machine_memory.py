@@ -1,5 +1,4 @@
-"""A check, before anything is allocated, that a run fits into the memory of its machine or
-container."""
+"""Checks, before allocation, that a run fits into the memory of its machine or container."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 
-# Shares of the available memory. Needs are estimated, so some more than all is allowed.
+# Shares of the available memory. Needs are estimates, so slightly more than 1 is allowed.
 REFUSED = 1.25
 WARNED = 0.75
 _GB = 1e9
@@ -19,7 +18,7 @@ _log = logging.getLogger("fedkin")
 
 
 def check_memory(parts: Mapping[str, int], cure: str, available: int | None = None) -> None:
-    """Refuse to allocate clearly more than the available memory; warn where it is nearly as much.
+    """Refuse to allocate clearly more than the available memory; warn if it is nearly as much.
 
     Args:
         parts: bytes of each part that will be allocated, by its name in messages.
@@ -48,7 +47,7 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that this process can still allocate; None where the system does not tell.
+    """Bytes that this process can still allocate; None if the system does not report it.
 
     The limits are those of the machine, and of every control group (container) of the process.
 
@@ -63,7 +62,7 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
 
 def _free_of_machine(root: Path) -> int | None:
-    """Bytes of available memory and swap; of all memory where only that is known."""
+    """Bytes of available memory and swap; if unknown, of total memory."""
     facts = _numbers(root / "proc/meminfo")
     if "MemAvailable:" in facts:
         return 1024 * (facts["MemAvailable:"] + facts.get("SwapFree:", 0))
@@ -106,8 +105,8 @@ _VERSION_1 = _GroupFiles(
 def _free_of_groups(root: Path) -> Iterator[int]:
     """Free bytes of each control group, from the group of this process up to the root.
 
-    Cached files count as free. Inside a container, a group may have its path on the host: then only
-    the root group has files.
+    Cached files count as free. Inside a container, a group may have the host's path. Then only the
+    root group has files.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -138,7 +137,7 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    """A file of the kernel; empty where it does not exist."""
+    """A file of the kernel; empty if it does not exist."""
     try:
         return path.read_text()
     except OSError:

@@ -17,7 +17,7 @@ _BLOCK_BYTES = 2**26
 
 
 def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]:
-    """An uncompressed array of an npz file, mapped and not read. Its checksum is compared.
+    """An uncompressed array of an npz file, memory-mapped after its checksum is verified.
 
     Args:
         path: of the npz file.

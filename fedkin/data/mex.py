@@ -97,8 +97,8 @@ def mex(
             stamp and 256 numbers in each row, 15 rows a second.
         train_fraction: each client's share of training samples; None for 0.8. It does not apply to
             the published split.
-        repeats: take each sample of a class that was drawn twice two times, as the published files
-            seem to do. Then a sample may be in both the training and the test samples.
+        repeats: duplicate the samples of a class that was drawn twice, as the published files seem
+            to do. A sample may then be in both the training and the test samples.
         seed: of the draws; 0 is the authors' pair of seeds.
 
     Raises:
@@ -123,7 +123,7 @@ def mex(
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
-    """The published federation, and its folder; None where only its test part exists.
+    """The published federation, and its folder; None if only its test part exists.
 
     Raises:
         DataError: neither exists.
@@ -304,7 +304,7 @@ def _windows(
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
     """Every 15th of 75 frames in the middle of first .. last - 1.
 
-    Where there are fewer frames, the ends are repeated. If the number of frames to add or to cut is
+    If there are fewer frames, the ends are repeated. If the number of frames to add or to cut is
     odd, the front gets one more.
     """
     spare = int(last - first) - FRAMES

@@ -1,7 +1,7 @@
-"""The named data sets. ``DATASETS`` has them by their names in configurations.
+"""The named data sets. ``DATASETS`` maps their names in configurations to functions.
 
-The imports below are the list. A new set is its file and its line here: what it is, and where its
-files are found, its function says itself (``@named``).
+The imports below are the list. A new set needs a file and an import line here. Its function
+describes the set and where its files are found (``@named``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user's samples, from any source, divided over clients."""
+"""The user's samples from any source, partitioned over clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, posit
 
 _log = logging.getLogger("fedkin")
 SPLITS = ("train", "test", "validation")
-# The option of from_arrays and similar functions for the number of clients of a partition.
+# Name of the option for a partition's number of clients in from_arrays and similar functions.
 COUNT = "num_clients"
 
 
@@ -47,16 +47,16 @@ class Features(Protocol):
 
 @dataclass(frozen=True)
 class OwnSamples:
-    """Samples before they are divided over clients.
+    """Samples before they are partitioned over clients.
 
     Attributes:
         place: file or name to begin errors with.
         title: name of the data set.
         x: features [M ...].
         labels: [M], of any type.
-        owners: the client of each sample [M]; None where a partition divides them.
+        owners: the client of each sample [M]; None if a partition divides them.
         owners_name: the name of ``owners`` in errors, such as a column.
-        split: train, test or validation for each sample [M]; None where the source has no split.
+        split: train, test or validation for each sample [M]; None if the source has no split.
         label_names: names of the classes.
         feature_names: names of the features of a table.
         classes: C; None for the number of names, or the largest label + 1.
@@ -88,7 +88,7 @@ class OwnSamples:
             seed: of partition and split.
 
         Raises:
-            DataError: samples that do not fit each other, or cannot be used; the row is named.
+            DataError: samples that are inconsistent or cannot be used; the row is named.
             ConfigError: options that do not fit each other.
         """
         x = clean_features(self.x, self.place, self.integers)
@@ -229,7 +229,7 @@ def test_share(test: Any) -> float:
         raise ConfigError(
             f"test must be each client's share of test samples, from 0 to below 1, got {test!r}"
         )
-    # Rounded, as 1 - 0.9 is 0.09999999999999998.
+    # Rounded, because 1 - 0.9 is 0.09999999999999998.
     return round(1 - float(test), 12)
 
 
@@ -318,7 +318,7 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
 
 
 def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
-    """Warn where labels probably do not mean what they say: one class, or no class 0."""
+    """Warn if labels are probably wrong: only one class, or no class 0."""
     classes = np.unique(y)
     if len(classes) == 1:
         label = int(classes[0]) if names is None else names[classes[0]]

@@ -1,4 +1,4 @@
-"""A federation in a folder of mapped arrays, so that data may be larger than memory.
+"""A federation in a folder of memory-mapped arrays, so that data may be larger than memory.
 
 federation.json             description, sizes of all files, and digest of the data
 x.npy, y.npy                samples of all clients, and their labels
@@ -10,7 +10,7 @@ client_names.offsets.npy    start of each client's name
 vectors.npy                 vectors of the words of a vocabulary, where it has vectors
 
 The system loads a page of a mapped file when it is needed, and drops it when memory is short.
-Samples are checked, and their digest is taken, when they are packed.
+Samples are checked and their digest is computed at packing.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def is_packed(path: Path) -> bool:
 
 
 def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) -> FederatedData:
-    """Write a federation into a new folder, from which it is used as if it was in memory.
+    """Write a federation into a new folder, from which it is memory-mapped.
 
     Args:
-        data: the federation, or a function that makes it. Samples of a data set that is generated,
-            such as ``lambda: fk.data.synthetic(clients=1_000_000, samples=20)``, are written as
-            they are drawn, so they need no memory.
+        data: the federation, or a function that makes it. Generated samples, such as from ``lambda:
+            fk.data.synthetic(clients=1_000_000, samples=20)``, are written as they are drawn, so
+            they need no memory.
         folder: a new or empty folder.
 
     Returns:
@@ -90,7 +90,7 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
 def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
     """Data whose samples are written to the folder as they are made.
 
-    Their files are removed where making them fails.
+    If making them fails, their files are removed.
     """
     try:
         with samples_made_in(folder):
@@ -108,7 +108,7 @@ def open_packed(folder: str | Path) -> FederatedData:
         folder: of the files.
 
     Raises:
-        DataError: a file is missing, damaged or of another size than it was packed with.
+        DataError: a file is missing, damaged, or has a different size than at packing.
     """
     folder = user_path(folder)
     about = _description(folder)
@@ -152,7 +152,7 @@ def verify(folder: str | Path) -> None:
     """
     data = open_packed(folder)
     assert data.packed is not None
-    # A copy has no ``packed``, whose digest would be returned without reading the files.
+    # Use a copy without ``packed``, whose digest would be returned without reading the files.
     unpacked = data.with_rows(data.train, data.test)
     if data_digest(unpacked) != data.packed.digest:
         raise DataError(f"{folder}: its files are not what was packed; pack the data again")
@@ -219,7 +219,7 @@ def _mapped(path: Path, size: int) -> np.ndarray:
         raise DataError(f"{path}: expected an array, but it is damaged ({error})") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: expected an array, got {type_of(array)}")
-    # A view of the same pages: slicing a memmap takes microseconds.
+    # A plain view of the same pages, because slicing a memmap takes microseconds.
     return array.view(np.ndarray)
 
 

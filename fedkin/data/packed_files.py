@@ -1,4 +1,4 @@
-"""The files that data are mapped from, and whether they have changed."""
+"""The files that data are mapped from, and checks that they have not changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class PackedFiles:
     states: dict[str, tuple[int, int]]
 
     def check(self) -> None:
-        """Refuse (DataError) files that have changed or are gone: samples would be different."""
+        """Raise DataError if files have changed or are missing, because samples would be
+        different."""
         check_files(
             {self.folder / name: state for name, state in self.states.items()},
             "pack them again, and start",
@@ -42,7 +43,7 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
     """
     files: dict[Path, tuple[int, int]] = {}
     for array in arrays:
-        # A view of a mapped array has it as a base.
+        # The base of a view is the mapped array.
         base: Any = array
         while base is not None:
             if isinstance(base, np.memmap) and base.filename:
@@ -55,7 +56,7 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
 
 
 def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> None:
-    """Refuse (DataError) files that have changed or are gone since they were opened.
+    """Raise DataError if files have changed or are missing since they were opened.
 
     Args:
         states: bytes and time of the last change, by file.
@@ -70,7 +71,7 @@ def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> Non
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Bytes and time of the last change (ns) of a file; None where it does not exist."""
+    """Bytes and time of the last change (ns) of a file; None if it does not exist."""
     try:
         facts = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The samples of a Parquet file, whose features are read a group of rows at a time."""
+"""Samples of a Parquet file; features are read one row group at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIND = "a Parquet file"
 
 
 def column_names(path: Path) -> Any:
-    """A DataFrame without rows that has the columns of a Parquet file.
+    """An empty DataFrame with the columns of a Parquet file.
 
     Raises:
         DataError: no such file, a damaged one, or one without rows.
@@ -47,12 +47,12 @@ def _as_pandas(table: Any) -> Any:
 
 
 def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
-    """The samples of a Parquet file. Only labels, clients and split are read at once.
+    """The samples of a Parquet file. Only labels, clients and split are read immediately.
 
     Args:
         path: the file.
         names: a DataFrame with its columns.
-        columns: which column is what.
+        columns: the roles of the columns.
         more: other fields of ``OwnSamples``.
 
     Raises:
@@ -76,8 +76,7 @@ def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> Ow
 
 
 class ParquetFeatures:
-    """Feature columns of a Parquet file as numbers [M d]; one group of its rows is in memory at a
-    time.
+    """Feature columns of a Parquet file as numbers [M d], with one row group in memory at a time.
 
     Args:
         path: the file.

@@ -1,8 +1,7 @@
 """Partitions of samples over clients: pure functions from labels to one list of rows per client.
 
-Published partitions draw from NumPy's legacy generator, so they take a ``RandomState`` and repeat
-the published numbers; the others take a Stream. N clients, M samples, C classes; labels are 0 ..
-C-1.
+Published partitions use NumPy's legacy generator (``RandomState``) to reproduce the published
+numbers. The others take a Stream. N clients, M samples, C classes; labels are 0 .. C-1.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def _dirichlet_once(
         room = np.array([len(rows_of_client) < len(labels) / clients for rows_of_client in drawn])
         share = random.dirichlet(np.repeat(alpha, clients)) * room
         if not share.sum() > 0:
-            # A tiny alpha gave all samples to clients that are full.
+            # A tiny alpha assigned all samples to clients that are full.
             share = room.astype(float)
         cuts = (np.cumsum(share / share.sum()) * len(rows)).astype(np.int64)[:-1]
         parts = np.split(rows, cuts)
@@ -83,7 +82,7 @@ def dirichlet_plain(
     """Class shares by Dirichlet(alpha) without a limit on sizes, as in Sattler et al.'s code.
 
     Every sample has one owner, and samples are in a random order. It reproduces the federations of
-    that code exactly. No named set offers it, as clients may have one or two samples.
+    that code exactly. No named set offers it, because clients may have only one or two samples.
 
     Args:
         labels, clients: class of each sample, and N.
@@ -110,8 +109,8 @@ def dirichlet_plain(
 def shards(
     labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, stream: Stream
 ) -> Ragged:
-    """Samples sorted by class and cut into equal shards, assigned at random (McMahan et al. 2017),
-    each to one client.
+    """Samples sorted by class and cut into equal shards, each assigned to a random client (McMahan
+    et al. 2017).
 
     Args:
         labels, clients: class of each sample, and N.
@@ -267,7 +266,7 @@ def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
 
 
 def check_counts(samples: int, clients: int, classes_per_client: int = 1, classes: int = 1) -> None:
-    """Refuse (ConfigError) impossible numbers of clients or classes.
+    """Raise ConfigError for impossible numbers of clients or classes.
 
     Args:
         samples: M.

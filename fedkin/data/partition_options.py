@@ -41,7 +41,8 @@ TEST_CHOICES = ("own", "iid")
 # The rows of each client, and true clusters.
 Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]
 
-# Clients, or samples of a client. A larger number is a typing error, and would exhaust memory.
+# Maximum number of clients, or of samples per client. A larger number is a typo and would exhaust
+# memory.
 MAX_COUNT = 10_000_000
 TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
@@ -69,7 +70,7 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
-    """The value of an argument, in Python's types. Raises ConfigError where it is no ``kind``."""
+    """The value of an argument, in Python's types. Raises ConfigError if it is not a ``kind``."""
     if kind == Sequence[str] | None:
         names = plain_lists(given)
         _check_names(name, names)
@@ -109,7 +110,7 @@ def legacy_random(seed: int) -> np.random.RandomState:
 
 
 def positive(name: str, value: int) -> None:
-    """Refuse (ConfigError) counts below one, and absurdly large ones."""
+    """Raise ConfigError for counts below one, and absurdly large ones."""
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, got {value}")
     if value > MAX_COUNT:
@@ -140,7 +141,7 @@ class PartitionOptions:
     min_samples: int | None = None
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Refuse (ConfigError) unknown partitions, and options that would be silently ignored.
+        """Raise ConfigError for unknown partitions, and options that would be silently ignored.
 
         Args:
             known: the partitions of the data set.

@@ -1,4 +1,4 @@
-"""Images of PIL as arrays of pixels: colours instead of palette numbers, all on one scale."""
+"""PIL images as arrays of pixels: colours instead of palette indices, all on one scale."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_image(value: Any) -> bool:
 def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
     """The pixels of an image: uint8 (scaled to 0 .. 1 later), or float32 in 0 .. 1.
 
-    Palette images become RGB, or RGBA where they have transparency. CMYK, YCbCr and HSV become RGB.
+    Palette images become RGB, or RGBA if they have transparency. CMYK, YCbCr and HSV become RGB.
     Black and white becomes grey. 16 bits are divided by 65535. Alpha channels are kept. An EXIF
     orientation is not applied.
 
@@ -104,7 +104,7 @@ def pixels_of_all(
 def check_alike(
     arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, start: int = 0
 ) -> None:
-    """Refuse (DataError) images of different sizes or numbers of channels.
+    """Raise DataError for images of different sizes or numbers of channels.
 
     Args:
         arrays: pixels of each image.

@@ -61,11 +61,11 @@ class Ragged:
         """The index of these clients, in this order; a client may occur twice."""
         sizes = self.sizes[clients]
         offsets = _offsets(sizes)
-        # Distance of each entry from its present position.
+        # Offset of each entry from its current position.
         shift = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
         return Ragged(self.rows[shift + np.arange(offsets[-1])], offsets)
 
 
 def _offsets(sizes: Sequence[int] | Int[np.ndarray, "N"]) -> Int[np.ndarray, "N_plus_1"]:
-    """Where each client's entries begin, and the number of all entries."""
+    """Start of each client's entries, followed by the total number of entries."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -55,7 +55,7 @@ def sent140(
     skip_bad: bool = False,
     seed: int = 0,
 ) -> FederatedData:
-    """Sentiment140, one client per user: x [M, length] word numbers, y 1 for a positive tweet and 0
+    """Sentiment140, one client per user: x [M, length] word indices, y 1 for a positive tweet and 0
     for a negative one.
 
     Users are filtered in the order of LEAF's ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``. Whole
@@ -81,8 +81,8 @@ def sent140(
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
             training texts.
         most: size of the vocabulary without ``glove``; None for all words.
-        skip_bad: drop rows without a user or a text, which are refused otherwise. A text without a
-            token, such as ":-)", is kept, as padding only.
+        skip_bad: drop rows without a user or a text; otherwise they raise an error. A text without
+            tokens, such as ":-)", is kept as padding.
         seed: of users and split.
 
     Raises:
@@ -136,7 +136,7 @@ def _read(path: Path) -> Table:
         form = _form(path)
         # All columns are read: with usecols, pandas would truncate a row of too many fields.
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
-    # A row that is cut off has NaN.
+    # A truncated row has NaN.
     return pd.DataFrame({name: table[name].fillna("") for name in NEEDED})
 
 

@@ -70,7 +70,7 @@ def shakespeare(
         stride: distance between the starts of windows. LEAF's is 1, which takes 400 MB for all
             roles; 5 takes 80 MB.
         train_fraction: share of a role's windows that train, at least one.
-        least: windows that a role must have, with one or more to train and to test.
+        least: minimum number of windows of a role, with at least one to train and one to test.
         seed: of the draw of roles.
 
     Raises:

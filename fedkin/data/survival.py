@@ -1,4 +1,4 @@
-"""Survival data as risk sets: samples for which a Cox model predicts who dies first.
+"""Survival data as risk sets: samples on which a Cox model predicts who dies first.
 
 The partial likelihood of Cox (1972) is a product over deaths. Its factor is the softmax of the
 risks of all patients who were at risk: their time is the time of the death or later. So a death
@@ -8,15 +8,15 @@ cross entropy of a sample is its term of the Cox loss.
 The training loss is the mean over samples, not over deaths: a death without another patient at risk
 has no sample, because its term is 0 for every model. So the loss of whole risk sets is the Cox loss
 times deaths / samples, and its gradient has the same direction. ``fedkin.cox_loss`` is the exact
-loss per death. A random part of the patients at risk is enough for training (nested case-control
+loss per death. A random subset of the patients at risk suffices for training (nested case-control
 sampling: Thomas 1977; Goldstein & Langholz 1992).
 
-Several deaths at the same time are in each other's risk sets. With "breslow" each has the whole
-risk set (Breslow 1974). With "efron" the k-th of d deaths, k = 0 .. d - 1, has a risk set in which
-the d patients have weight 1 - k / d (Efron 1977). The cross entropy of such a sample is its term of
-the loss minus log(1 - k / d), a constant of the data.
+Tied deaths are in each other's risk sets. With "breslow" each has the whole risk set (Breslow
+1974). With "efron" the k-th of d deaths, k = 0 .. d - 1, has a risk set in which the d patients
+have weight 1 - k / d (Efron 1977). The cross entropy of such a sample is its term of the loss minus
+log(1 - k / d), a constant of the data.
 
-A sample of two patients is a comparable pair of Harrell's C-index: the model is right where the
+A sample of two patients is a comparable pair of Harrell's C-index: the model is right if the
 patient who died first has the higher risk. So the accuracy over all pairs is the C-index.
 """
 
@@ -30,7 +30,7 @@ from fedkin.measures.cox_loss import TIES
 
 
 def check_ties(ties: str) -> None:
-    """Refuse (ConfigError) an unknown treatment of deaths at the same time."""
+    """Raise ConfigError for an unknown treatment of deaths at the same time."""
     if ties not in TIES:
         raise ConfigError(unknown("ties", ties, TIES))
 
@@ -77,7 +77,7 @@ def risk_sets(
 
     Args:
         x, times, died: features, times and deaths of a client's patients.
-        size: places for patients in a sample; some are empty where fewer are at risk.
+        size: places for patients in a sample; some are empty if fewer are at risk.
         draws: samples of each death.
         rng: draws the patients.
         who: the client, for messages.
@@ -144,8 +144,7 @@ def _efron_weights(
 ) -> Float[np.ndarray, "_"]:
     """The weight of each patient of a risk set, the first of which died.
 
-    Every draw of a death takes the next k, so the d deaths at one time have different k in every
-    draw.
+    Each of the d tied deaths takes the next k, so their k differ in every draw.
     """
     death = patients[0]
     tied = np.flatnonzero(died & (times == times[death]))

@@ -67,7 +67,7 @@ def generate(
         W = random.normal(0, 1, (FEATURES, CLASSES))
         b = random.normal(0, 1, CLASSES)
     else:
-        # The mean of both the weights and the biases of a client.
+        # Mean of a client's weights and of its biases.
         centre = random.normal(0, alpha, clients)
         spread = random.normal(0, beta, clients)
         means = random.normal(spread[:, None], 1, (clients, FEATURES))
@@ -81,7 +81,7 @@ def generate(
         drawn = random.standard_normal((sizes[u], FEATURES)) * deviations + means[u]
         rows = slice(offsets[u], offsets[u + 1])
         x[rows] = drawn
-        # Labels are those of the numbers in double precision.
+        # Labels are computed in double precision.
         y[rows] = np.argmax(drawn @ W + b, axis=1)
     return Generated(x, y, sizes)
 
@@ -108,8 +108,8 @@ def synthetic(
     needs no files.
 
     FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a
-    client by one number, which shifts the scores of all classes alike. So no label changes, and one
-    seed gives the same data with every alpha.
+    client by the same number, which shifts the scores of all classes equally. Therefore no label
+    changes, and a seed gives the same data for every alpha.
 
     Args:
         alpha: intended standard deviation between clients' models; None for 1.

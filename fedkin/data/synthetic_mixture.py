@@ -1,4 +1,4 @@
-"""FedEM's synthetic federation: samples come from K logistic models, in different shares for every
+"""FedEM's synthetic federation: samples from K logistic models, mixed in different shares per
 client."""
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def synthetic_mixture(
     test_samples: int = 1000,
     seed: int = 12345,
 ) -> FederatedData:
-    """FedEM's synthetic federation: two classes by K logistic models, in different shares for every
-    client. It needs no files.
+    """FedEM's synthetic federation: two classes from K logistic models, mixed in different shares
+    per client. It needs no files.
 
     A client's true cluster is its most frequent model; few clients have only one. The authors' seed
     is 12345, and they have 5000 test samples for each client. Samples are drawn in another order

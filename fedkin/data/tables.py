@@ -33,9 +33,9 @@ class Columns(NamedTuple):
 
     Attributes:
         label: column of the labels.
-        client: column of the clients; None where it has none.
+        client: column of the clients; None if it has none.
         features: columns of the features; None for all other columns.
-        split: column of train, test or validation, or of 0, 1 or 2; None where it has none.
+        split: column of train, test or validation, or of 0, 1 or 2; None if it has none.
         unused: columns that are not features.
     """
 
@@ -109,7 +109,7 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns, without row numbers of pandas: as features, they would identify samples.
+    """Names of columns without pandas row numbers, which as features would identify samples.
 
     A column with a name such as ``__index_level_0__`` is the index of a DataFrame, and is left out.
     A column without a name may be an index or anything else, and is refused.
@@ -137,7 +137,8 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
 
 
 def resolved_columns(table: Table, columns: Columns) -> Columns:
-    """The columns with their names in the table: 1 may mean a column "1", and "1" a column 1."""
+    """The columns with their actual names in the table: 1 may mean a column "1", and "1" a column
+    1."""
     by_text = {str(name): name for name in table.columns}
 
     def resolved(name: Any) -> Any:
@@ -162,7 +163,7 @@ def with_features(
     title: str,
     **more: Any,
 ) -> OwnSamples:
-    """Samples of a table's labels, clients and split, with features from it or from elsewhere.
+    """Samples with a table's labels, clients and split, and features from it or another source.
 
     Args:
         table: with these columns.
@@ -195,7 +196,7 @@ def with_features(
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """The names of a table's label and client columns, by which other tables are read.
+    """The names of a table's label and client columns, used to read other tables.
 
     Args:
         columns: of labels, clients, features and split.
@@ -212,14 +213,14 @@ def _named(columns: Columns) -> list[Any]:
 
 
 def check_table(table: Table, place: Path | str) -> None:
-    """Refuse (DataError) a table without rows, or with two columns of one name."""
+    """Raise DataError for a table without rows, or with two columns of one name."""
     if not len(table):
         raise DataError(f"{place}: expected one row per sample, found none")
     check_different(table, place)
 
 
 def check_different(table: Table, place: Path | str) -> None:
-    """Refuse (DataError) a table with two columns of one name."""
+    """Raise DataError for a table with two columns of one name."""
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
@@ -228,7 +229,7 @@ def check_different(table: Table, place: Path | str) -> None:
 def check_columns(
     table: Table, names: Sequence[Any], place: Path | str, cures: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse (DataError) a column that does not exist. The message names the nearest one.
+    """Raise DataError for a column that does not exist. The message names the nearest one.
 
     Args:
         table: a DataFrame.
@@ -291,7 +292,7 @@ def numbers(
 
 
 def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) a column of text in which most cells are numbers, and some are not."""
+    """Raise DataError for a column of text in which most cells are numbers, and some are not."""
     import pandas as pd
 
     is_text = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
@@ -309,7 +310,7 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
 
 
 def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) a column of numbers with commas, or with words for missing values."""
+    """Raise DataError for a column of numbers with commas, or with words for missing values."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column):
@@ -332,7 +333,7 @@ def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None
 
 
 def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:
-    """Refuse (DataError) infinity, and numbers that are infinite as float32."""
+    """Raise DataError for infinity, and numbers that are infinite as float32."""
     large = np.abs(values) > np.finfo(np.float32).max
     if large.any():
         row = int(np.argmax(large))

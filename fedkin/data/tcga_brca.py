@@ -66,12 +66,13 @@ def tcga_brca(
     """TCGA-BRCA: survival of 1,088 breast cancer patients, one client for each of six regions, in
     FLamby's split. To be trained with ``fedkin.models.cox``.
 
-    A training sample is a death, with patients of the same region who were at risk at that time: x
-    float32 [m, 40]. The last of the 40 features is 1 for a patient, and 0 where there are fewer
-    than m. y is the position of the patient who died, and the cross entropy is the Cox loss. A test
-    sample is a pair of patients with a known first death, so accuracy is the C-index; over all
-    clients, it counts pairs within regions. Regions have 45, 35, 14, 16, 7 and 2 deaths to train on
-    and 14, 4, 8, 3, 2 and 1 to test on, so the C-index of a small region is not reliable.
+    A training sample is a death with patients of the same region who were at risk at that time: x
+    float32 [m, 40]. The last of the 40 features is 1 for a patient, and 0 for a place that is empty
+    because there are fewer than m. y is the position of the patient who died, and the cross entropy
+    is the Cox loss. A test sample is a pair of patients with a known first death, so accuracy is
+    the C-index; over all clients, it counts pairs within regions. Regions have 45, 35, 14, 16, 7
+    and 2 deaths to train on and 14, 4, 8, 3, 2 and 1 to test on, so the C-index of a small region
+    is not reliable.
 
     The files are FLamby's two, or one table ``brca.csv`` of the same rows with columns region and
     split.
@@ -154,7 +155,7 @@ def _patients() -> Table:
     table = _read(folder / TABLE)
     split = _read(folder / SPLIT)
     joined = table.merge(split, on="pid")
-    # An entry such as train_3: the split, and the region.
+    # Entries such as train_3 contain the split and the region.
     fold = joined["fold2"].str.rsplit("_", n=1)
     front = pd.DataFrame({"region": fold.str[1].astype(int), "split": fold.str[0]})
     without_pid = joined[table.columns[1:]]
@@ -169,7 +170,7 @@ def _read(path: Path) -> Table:
 
 
 def _checked(table: Table, path: Path) -> Table:
-    """The table. Raises DataError where it has another form."""
+    """The table. Raises DataError if it has another form."""
     names = list(table.columns)
     has_names = names[:3] == ["region", "split", "age_at_index"] and names[-2:] == ["E", "T"]
     if not has_names or len(names) != FEATURES + 4:

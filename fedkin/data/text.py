@@ -1,4 +1,4 @@
-"""Text as word numbers in a vocabulary, and the GloVe vectors of its words."""
+"""Text as word indices in a vocabulary, and the GloVe vectors of its words."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ UNKNOWN = ""
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Texts as word numbers.
+    """Texts as word indices.
 
     Attributes:
-        x: word numbers.
+        x: word indices.
         vocabulary: the words; the first is "", for padding and unknown words.
         vectors: of the words, zero for the first one; None without a GloVe file.
     """
@@ -57,7 +57,7 @@ def encode_texts(
     most: int | None = None,
     width: int | None = None,
 ) -> EncodedTexts:
-    """The first ``length`` tokens of each text as word numbers. Shorter texts are padded with 0.
+    """The first ``length`` tokens of each text as word indices. Shorter texts are padded with 0.
 
     Args:
         texts: M texts.
@@ -97,7 +97,7 @@ def encode_texts(
         raise DataError(
             f"expected words in the vocabulary, found none in {where}; is it the right language?"
         )
-    # From numbers in order of appearance to numbers in the vocabulary.
+    # Map indices in order of appearance to vocabulary indices.
     renumbered = np.zeros(len(numbers), np.int32)
     renumbered[[numbers[word] for word in words]] = np.arange(1, len(words) + 1)
     return EncodedTexts(x=renumbered[x], vocabulary=(UNKNOWN, *words), vectors=vectors)
@@ -106,7 +106,7 @@ def encode_texts(
 def _numbered(
     texts: Sequence[str], length: int, pad: str
 ) -> tuple[Int32[np.ndarray, "M L"], dict[str, int]]:
-    """Texts as word numbers, and the number of each word, in order of first appearance."""
+    """Texts as word indices, and the number of each word, in order of first appearance."""
     numbers = {UNKNOWN: 0}
     x = np.zeros((len(texts), length), np.int32)
     for row, text in enumerate(texts):
@@ -167,7 +167,7 @@ def read_glove(
 
 
 def _first_width(line: bytes, width: int | None, where: str) -> int:
-    """D, from the first line, which must be a word and its vector."""
+    """D from the first line, which must be a word and its vector."""
     D = len(_vector(line, where))
     if width not in (None, D):
         raise DataError(
@@ -178,7 +178,7 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
 
 
 def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
-    """The numbers of a line. Raises DataError where they are not finite numbers."""
+    """The numbers of a line. Raises DataError if they are not finite numbers."""
     try:
         vector = np.array([float(part) for part in line.split(b" ")[1:]])
     except ValueError:

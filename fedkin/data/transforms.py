@@ -65,7 +65,7 @@ class ImageTransform:
     augment: tuple[str, ...] = ()
 
     def check(self, flat: int | None = None) -> None:
-        """Refuse (ConfigError) invalid options.
+        """Raise ConfigError for invalid options.
 
         Args:
             flat: published side of images that are flat without a size; None for images that are
@@ -102,7 +102,8 @@ def resize(
 def _along(x: Float32[np.ndarray, "..."], size: int, axis: int) -> Float32[np.ndarray, "..."]:
     """Linear interpolation along an axis.
 
-    It adds two terms for each pixel: the last bits of a matrix product would depend on the machine.
+    It adds two terms per pixel, because the last bits of a matrix product would depend on the
+    machine.
     """
     last = x.shape[axis] - 1
     position = np.clip((np.arange(size) + 0.5) * (last + 1) / size - 0.5, 0, last)
@@ -120,8 +121,8 @@ def standardise(x: Float32[np.ndarray, "M ..."], rows: int, by_channel: bool) ->
 
     Args:
         x: images on the 0 .. 255 scale.
-        rows: number of images, from the first on, whose moments are used.
-        by_channel: moments of each channel, the last axis, instead of each pixel.
+        rows: number of leading images used to compute the moments.
+        by_channel: compute moments per channel (the last axis) instead of per pixel.
     """
     total = np.zeros(x.shape[1:])
     squares = np.zeros(x.shape[1:])
@@ -170,8 +171,8 @@ def augmented(
         high: value of white.
 
     Raises:
-        ConfigError: an unknown augmentation, or one given twice; features that are no images; low
-            not below high.
+        ConfigError: an unknown or repeated augmentation, features that are not images, or low not
+            below high.
         DataError: pixels that are integers or outside of low .. high.
     """
     _check_names(augmentations)

@@ -1,4 +1,4 @@
-"""The user's arrays, of NumPy, PyTorch, JAX, pandas or PIL, as NumPy's arrays."""
+"""Converts the user's NumPy, PyTorch, JAX, pandas or PIL values to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
     """The values of a masked array, if no entry is masked; anything else unchanged.
 
     Args:
-        values: perhaps a masked array.
+        values: a masked array or anything else.
         place: begins errors.
         name: what errors call the values.
 
@@ -74,7 +74,7 @@ def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, 
 
 
 def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
-    """Refuse (DataError) a sparse matrix: a dense one may not fit into memory."""
+    """Raise DataError for a sparse matrix: a dense one may not fit into memory."""
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         shape = " x ".join(map(str, values.shape))
         raise DataError(
@@ -110,7 +110,7 @@ def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray
 
     Args:
         table: a DataFrame or a Series.
-        array: the same as objects, which is returned where they are not numbers.
+        array: the same as objects, returned if they are not numbers.
     """
     if hasattr(table, "columns"):
         is_numeric = all(getattr(kind, "kind", "O") in "biuf" for kind in table.dtypes)

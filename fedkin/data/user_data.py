@@ -54,14 +54,14 @@ def load(
     * ``split``: ``train``, ``test`` or ``validation``, or 0, 1 or 2. Without it, each client's
       samples are split at random into training and test samples
 
-    A folder in LEAF's layout has ``train/*.json`` and ``test/*.json`` (and perhaps ``val/*.json``),
+    A folder in LEAF's layout has ``train/*.json`` and ``test/*.json`` (optionally ``val/*.json``),
     or one ``*train*.json`` and one ``*test*.json``, as LEAF and the FedProx family publish them:
     ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers. Nothing is
     scaled, and clients keep the order of the files. Features that must stay integers, such as the
     tokens of text, can be given to ``from_arrays``.
 
-    A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and perhaps ``split.npy`` is read as an npz
-    file of these arrays.
+    A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and optionally ``split.npy`` is read as an
+    npz file of these arrays.
 
     A folder that ``pack`` or ``fedkin data make`` wrote is mapped into memory, so its data may be
     larger than memory.
@@ -74,12 +74,12 @@ def load(
         train_fraction: each client's share of training samples without ``split``; None for 0.9.
         seed: of the split without ``split``, and of a partition; None for 0.
         label: the column (or array of an npz file) of the labels; None for ``y``. A number is a
-            name too, not a position.
+            column name, not a position.
         client: the column of the clients; None for ``client_id``.
         features: the columns of the features, in this order (of an npz file, one array); None for
             all other columns (``x``).
         label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train
-            together must give the same names, so that all number their labels alike.
+            together must give the same names, so that all of them number labels in the same way.
         partition: divides the samples over clients by their labels, instead of ``client``:
             ``dirichlet``, ``shards``, ``power_law``, ``blocks`` or ``iid``, as for the named image
             sets.
@@ -162,7 +162,7 @@ def _samples(
 ) -> OwnSamples:
     """The samples of a file, or of a folder of arrays.
 
-    ``owned``: samples have clients; else a partition divides them.
+    ``owned``: samples have clients; else a partition assigns them.
     """
     kind = "npz" if path.is_dir() else table_kind(path, ", or a folder in LEAF's layout")
     if kind == "npz":
@@ -227,7 +227,7 @@ def _array_samples(
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     for name, value in (("train_fraction", train_fraction), ("seed", seed)):
         if value is not None:
             raise ConfigError(
@@ -236,7 +236,7 @@ def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | No
 
 
 def _refuse_options_of_file(path: Path, options: Mapping[str, object]) -> None:
-    """Refuse (ConfigError) options that would be silently ignored."""
+    """Raise ConfigError for options that would be silently ignored."""
     for name, value in options.items():
         if value is not None:
             kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"

@@ -1,5 +1,4 @@
-"""Descriptions of the networks of ``fedkin.models``, from which ``plain_torch`` builds the same
-networks in PyTorch."""
+"""Describes networks of ``fedkin.models`` so that ``plain_torch`` can rebuild them in PyTorch."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, An
 
     Args:
         model: the network.
-        architecture: of the model; None where plain PyTorch has no such network.
+        architecture: of the model; None if ``plain_torch`` cannot build the network.
 
     Returns:
         The section; None without an architecture.

@@ -1,4 +1,4 @@
-"""The columns of a table for a model: by name, in the order of the training data."""
+"""Selects a model's input columns from a table, by name and in the order of the training data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_table(x: Any) -> bool:
 
 
 def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -> np.ndarray:
-    """The columns of these names, in this order, as an array [B, d].
+    """The named columns, in this order, as an array [B, d].
 
     Args:
         table: a DataFrame; its other columns are left out.
@@ -49,7 +49,7 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
 
 
 def _check_values(column: Any, name: str, place: Path | str) -> None:
-    """Refuse (DataError) values that are missing, infinite, or too large for float32."""
+    """Raise DataError for values that are missing, infinite, or too large for float32."""
     numbers = column.astype(np.float64).to_numpy(na_value=np.nan)
     wrong = ~(np.abs(numbers) <= np.finfo(np.float32).max)
     if wrong.any():

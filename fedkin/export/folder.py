@@ -23,7 +23,7 @@ from fedkin.export.predictor import Predictor
 
 CARD = "card.json"
 DEFINITION = "model.py"
-# The entry of a card for samples that were scaled.
+# The card's entry about scaled samples.
 FROM_UINT8 = "uint8 pixels divided by 255"
 
 
@@ -156,7 +156,7 @@ def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
 
 
 def _file_name(name: str) -> str:
-    """A name, with characters that every file system allows."""
+    """A name restricted to characters that every file system allows."""
     allowed = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
     return allowed.strip(".") or "model"
 

@@ -122,7 +122,7 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
     log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            # The libraries of the exporter warn.
+            # The exporter's libraries emit warnings.
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 network,
@@ -135,7 +135,7 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
                 verbose=False,
             )
     except Exception as error:
-        # A module of the user may raise anything.
+        # A user's module may raise any exception.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
             f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format "

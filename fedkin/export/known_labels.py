@@ -31,16 +31,16 @@ def encoded_labels(
     """Labels as numbers.
 
     Args:
-        y: names where labels have names, else numbers (2.0 is one). Booleans have the names False
-            and True. Where all names are numbers, such as 3 and 5, a number is a name.
-        label_names: of the classes 0, 1, ..; None where labels are numbers.
+        y: names if labels have names, else numbers (2.0 is allowed). Booleans have the names False
+            and True. If all names are numbers, such as 3 and 5, a number is a name.
+        label_names: of the classes 0, 1, ..; None if labels are numbers.
         classes: C.
-        by_number: a number may be the position of a class that has a name.
-        rows: of the labels, for messages; None where all rows have a label.
+        by_number: whether a number may be the index of a named class.
+        rows: of the labels, for messages; None if all rows have a label.
 
     Raises:
-        DataError: a label that the run has not seen (its row is named); booleans where the names
-            are not False and True.
+        DataError: a label unknown to the run (its row is named); booleans if the names are not
+            False and True.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = label_array(y, "labels")
@@ -56,14 +56,14 @@ def encoded_labels(
 
 
 def _whole(labels: Shaped[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-    """Labels as integers, where they are whole floats."""
+    """Labels as integers if they are whole floats."""
     if labels.dtype.kind != "f" or not np.isfinite(labels).all():
         return labels
     return labels.astype(np.int64) if (labels == np.floor(labels)).all() else labels
 
 
 def _are_names(names: Sequence[str]) -> bool:
-    """Whether all names are numbers, other than the numbers of the classes."""
+    """Whether all names are numbers and differ from the class indices."""
     numerals = all(name.removeprefix("-").isdecimal() for name in names)
     return numerals and list(names) != [str(number) for number in range(len(names))]
 
@@ -71,10 +71,10 @@ def _are_names(names: Sequence[str]) -> bool:
 def _number_names(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Shaped[np.ndarray, "s"]:
-    """Numbers as names of classes. 0 and 1 are False and True where these are the names.
+    """Numbers as class names. 0 and 1 are False and True if these are the names.
 
     Raises:
-        DataError: a number that is not a name: its class is unknown.
+        DataError: a number is not a name, so its class is unknown.
     """
     texts = np.array([str(label) for label in labels.tolist()], str)
     if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
@@ -92,7 +92,7 @@ def _number_names(
 def _positions(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """The class of each name. Raises DataError for a name that the run has not seen."""
+    """The class of each name. Raises DataError for a name unknown to the run."""
     numbers = {name: number for number, name in enumerate(names)}
     unseen = ~np.isin(labels, names)
     if unseen.any():
@@ -105,7 +105,7 @@ def _positions(
 def _class_numbers(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], classes: int, rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """Labels that are numbers of classes. Raises DataError for other labels."""
+    """Labels as class indices. Raises DataError for other labels."""
     known = f", or one of {', '.join(names)}" if names else ""
     expected = f"labels must be integers 0..{classes - 1}{known}, as those of the run"
     if labels.dtype.kind not in "iu":

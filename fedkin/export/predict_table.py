@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SPLIT = "split"
 PREDICTION = "prediction"
 _PROBABILITY = "probability_"
-# A file of predictions begins like this.
+# A predictions file starts with this text.
 BEGINS = f"{PREDICTION},{_PROBABILITY}"
 
 
@@ -34,7 +34,7 @@ class Predictions(NamedTuple):
 
     Attributes:
         table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: over the rows that have a label; None where no row has one.
+        accuracy: over the rows that have a label; None if no row has one.
         scored: number of rows that have a label.
     """
 
@@ -44,7 +44,7 @@ class Predictions(NamedTuple):
 
 
 class _File(NamedTuple):
-    """Samples of a file, and their labels and clients, where the file has them."""
+    """Samples of a file, with labels and clients if the file has them."""
 
     x: Shaped[np.ndarray, "B ..."]
     y: np.ndarray | None
@@ -60,9 +60,9 @@ def predict_file(
 ) -> Predictions:
     """Predictions for every sample of a file.
 
-    Without a model, a client or a cluster, each row is predicted by the model of its client, which
-    a column of the file names. An export of one model needs no such column. Labels are not needed:
-    a row without a label is predicted, and not scored.
+    Without a model, a client or a cluster, each row is predicted with the model of its client,
+    which is named in a column of the file. An export with one model needs no such column. Labels
+    are optional: a row without a label is predicted but not scored.
 
     Args:
         export: the models.
@@ -73,7 +73,7 @@ def predict_file(
 
     Raises:
         DataError: a file of another kind; columns that are missing or not numeric; a missing value;
-            a row whose client is missing; labels that the run has not seen.
+            a row whose client is missing; labels unknown to the run.
         ConfigError: no such model, client or cluster.
         ModelError: scores that are NaN or infinite.
     """
@@ -133,7 +133,7 @@ def _scored(
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """All samples as the input of the models, so that errors name the row of the file."""
+    """All samples as model input, converted at once so that errors name the row of the file."""
     try:
         return as_samples(x, export.samples)
     except DataError as error:

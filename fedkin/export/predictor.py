@@ -1,4 +1,4 @@
-"""A model with its weights, to predict with: the model of a cluster or of a client.
+"""A model with weights, for prediction: the model of a cluster or of a client.
 
 Shapes: B samples, C classes, P parameters, D detectors.
 """
@@ -26,9 +26,9 @@ class Decisions(NamedTuple):
     """The decisions of a model on samples.
 
     Attributes:
-        classes: the class of the highest score, or the first one of equal scores. Probabilities do
-            not decide: of several detectors that are sure, they are rounded to the same number,
-            and scores differ.
+        classes: the class with the highest score, the first for ties. Scores are used instead of
+            probabilities, because probabilities of several confident detectors round to the same
+            number.
         probability: of each class.
     """
 
@@ -54,8 +54,8 @@ class Classifier:
         """Scores of samples: logits, before the softmax; or log probabilities of a mixture.
 
         Args:
-            x: [B ...], as in the run's data. ``uint8`` are divided by 255 where the run's data
-                were, and refused elsewhere. Columns of a DataFrame are taken by name, where the
+            x: [B ...], as in the run's data. ``uint8`` values are divided by 255 if the run's data
+                were, and refused otherwise. Columns of a DataFrame are selected by name if the
                 run's data had names.
 
         Raises:
@@ -65,7 +65,7 @@ class Classifier:
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
     def predict(self, x: Any, proba: bool = False) -> np.ndarray:
-        """Classes of samples [B]: names where labels have names, else numbers.
+        """Classes of samples [B]: names if labels have names, else numbers.
 
         Args:
             x: as for calling the model.
@@ -107,14 +107,12 @@ class Predictor(Classifier):
     Attributes:
         name: ``cluster-2`` for the model of a cluster, ``client-7`` for the model of a client.
         model: the network, without weights.
-        vectors: the weights: a row for each detector, or for each component of a mixture; one row
-            for other models.
-        samples: one sample, which shows the shape and type of all samples.
-        label_names: name of each class, where labels have names.
+        vectors: the weights: one row per detector or mixture component; one row for other models.
+        samples: one sample, which defines the shape and type of all samples.
+        label_names: name of each class, if labels have names.
         positive: the class of each detector; None for other models.
-        cluster: number of the cluster; None where the model belongs to no cluster.
-        shares: of each component of a mixture, by which probabilities are mixed; None for other
-            models.
+        cluster: number of the cluster; None if the model belongs to no cluster.
+        shares: weights of the mixture components' probabilities; None for other models.
     """
 
     name: str
@@ -160,7 +158,7 @@ class Predictor(Classifier):
 
     @cached_property
     def layers(self) -> dict[str, np.ndarray]:
-        """The weights by the names of layers, in the layers' shapes.
+        """The weights by layer name, in the layers' shapes.
 
         Names of detectors begin with ``detectors.CLASS.``, those of mixtures with
         ``components.NUMBER.``.
@@ -238,10 +236,10 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     """Samples as the input of a model.
 
     Args:
-        x: anything that NumPy converts to an array [B ...]. ``uint8`` are divided by 255 where the
-            training samples were. Columns of a DataFrame are taken by name, where the features have
-            names.
-        samples: training samples, which show shape and type, and may have ``from_uint8`` and
+        x: anything that NumPy converts to an array [B ...]. ``uint8`` values are divided by 255 if
+            the training samples were. Columns of a DataFrame are selected by name if the features
+            have names.
+        samples: training samples, which define shape and type, and may have ``from_uint8`` and
             ``feature_names``.
 
     Returns:
@@ -281,7 +279,7 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     return array
 
 
-# Samples at a time. JAX compiles a program for one number of samples.
+# Batch size, fixed because JAX compiles a program per number of samples.
 _WIDTH = 64
 
 

@@ -25,7 +25,7 @@ from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
 
-# Advice for a client that a run does not know, in messages.
+# Advice about unknown clients, for messages.
 NEWCOMER = (
     "a new client is placed with fk.Run.load(RUN).place(x, y), and predicted with the --cluster "
     "that this finds"
@@ -34,7 +34,7 @@ NEWCOMER = (
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel(Classifier):
-    """A model that ONNX Runtime computes.
+    """A model executed by ONNX Runtime.
 
     Attributes:
         name: of the model.
@@ -59,12 +59,12 @@ class OnnxModel(Classifier):
 
 @dataclass(frozen=True, eq=False)
 class Export:
-    """An export: its card, and its models, which are read when they are needed.
+    """An export: its card and its models, which are loaded on demand.
 
     Attributes:
         folder: of the export.
         card: content of ``card.json``.
-        given: the user's model, where neither fedkin nor the file has its code.
+        given: the user's model, if neither fedkin nor the file has its code.
     """
 
     folder: Path
@@ -90,7 +90,7 @@ class Export:
 
     @property
     def clients(self) -> dict[str, dict[str, Any]]:
-        """The entry of the model that serves each client."""
+        """For each client, the card's entry of its model."""
         return {client: entry for entry in self.card["models"] for client in entry["clients"]}
 
     def model(
@@ -109,8 +109,8 @@ class Export:
             cluster: number of a cluster.
 
         Raises:
-            ConfigError: no such model; several of the three, or none for several models; a file
-                that has changed since the export.
+            ConfigError: no such model; more than one of the three given, or none for an export of
+                several models; a file that has changed since the export.
             ModelError, MissingExtra: the network, or a library, is not available.
         """
         entry = self._entry(name, client, cluster)
@@ -239,7 +239,7 @@ def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
 
 
 def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
-    """The flat vector of the arrays with a prefix, without other entries, such as counters."""
+    """The flat vector of the arrays with a prefix, excluding entries such as counters."""
     names = [prefix + name for name in model.spec.slices]
     missing = [name for name in names if name not in arrays]
     if missing:

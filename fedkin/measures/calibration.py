@@ -1,9 +1,9 @@
-"""Platt scaling of detectors' scores from histograms, which the server gets in place of samples.
+"""Platt scaling of detectors' scores from histograms, so that the server needs no samples.
 
-The detectors of ATHENA-FL are trained apart and their scores compared, though nothing makes them
-comparable. Clients count the scores of their samples; the server adds the counts up and finds,
-for each detector, the a and b with which sigma(a s + b) is a probability. In no paper of ATHENA-FL.
-Shapes: n samples, D detectors, P parameters.
+ATHENA-FL trains detectors separately and compares their scores, although these are not calibrated.
+Clients send histograms of their scores. The server sums them and fits, for each detector, a and b
+such that sigma(a s + b) is a probability. This is not part of any ATHENA-FL paper. Shapes: n
+samples, D detectors, P parameters.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ NEGATIVE = 1
 
 _MAX_STEPS = 100  # Newton's method takes about ten
 _MAX_HALVINGS = 30
-_TOLERANCE = 1e-10  # of the samples: a gradient below this is zero
-_ROUNDING = 1e-12  # of the cross entropy
-_RIDGE = 1e-12  # of the samples: makes the problem solvable where all scores are in one bin
+_TOLERANCE = 1e-10  # relative to the number of samples: a smaller gradient is zero
+_ROUNDING = 1e-12  # relative to the cross entropy
+_RIDGE = 1e-12  # relative to the samples: makes the problem solvable if all scores are in one bin
 
 
 def score_histogram(
     scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"]
 ) -> Int[np.ndarray, "2 64"]:
-    """Histograms of the scores of the positive samples (row 0) and of the others (row 1).
+    """Histograms of the scores of positive samples (row 0) and negative samples (row 1).
 
     A score is the detector's output before the sigmoid (a logit). Bin i is [EDGES[i], EDGES[i +
-    1]); scores below the first edge or above the last count in the outer bins. Histograms of
-    clients add up to the histogram of all their samples.
+    1]); scores outside the edges count in the outer bins. The sum of clients' histograms is the
+    histogram of all their samples.
 
     Raises:
         MethodError: a score that is not a number.
@@ -54,17 +54,15 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
     """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is
     positive.
 
-    Maximum likelihood at the centres of the bins, with Platt's targets (N+ + 1) / (N+ + 2) and
-    1 / (N- + 2) in place of 1 and 0, so that detectors without an error have a finite scale too
-    (Platt 1999; by Newton's method with backtracking, as in Lin, Lin & Weng, Machine Learning 68,
-    2007).
-    Bins make a 1 % too small for scores that spread widely, and a tenth where their deviation is
-    0.5, one bin.
+    The fit is maximum likelihood at the bin centres, with Platt's targets (N+ + 1) / (N+ + 2) and 1
+    / (N- + 2) instead of 1 and 0, so that perfect detectors also have a finite scale (Platt 1999;
+    by Newton's method with backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007). Binning
+    makes a 1 % too small for widely spread scores, and 10 % too small if their standard deviation
+    is 0.5, one bin.
 
-    ``a`` is below 0 where a detector is worse than chance: its scores then count the other way
-    round. A detector without positives or without negatives cannot be calibrated: its scores stay
-    as they are, (1, 0). Scores that are all in one bin do not determine a: the result is one of the
-    best scales.
+    ``a`` is negative if a detector is worse than chance, which reverses its scores. A detector
+    without positives or without negatives cannot be calibrated and keeps its scores, (1, 0). If all
+    scores are in one bin, a is not determined, and the result is one of the optimal scales.
 
     Raises:
         MethodError: a count below 0.
@@ -91,7 +89,7 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
 def fold_scale(
     models: Float[np.ndarray, "D P"], head: slice, bias: slice, scale: Float[np.ndarray, "D 2"]
 ) -> Float[np.ndarray, "D P"]:
-    """The same detectors with (a, b) taken into their last layer: the new score is a s + b.
+    """The detectors with (a, b) folded into their last layer: the new score is a s + b.
 
     Args:
         models: one detector per row.
@@ -101,8 +99,7 @@ def fold_scale(
         scale: (a, b) of each detector.
 
     Raises:
-        ModelError: a bias that is not a part of the head, or a head that is not a part of the
-            model.
+        ModelError: the bias is not part of the head, or the head is not part of the model.
     """
     if not 0 <= head.start <= bias.start < bias.stop <= head.stop <= models.shape[1]:
         raise ModelError(
@@ -120,8 +117,8 @@ def _newton(
     hits: Float64[np.ndarray, "D 64"],
     scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D 2"]:
-    """(a, b) of the lowest cross entropy, which is convex: ``samples`` in each bin, of which
-    ``hits`` are positive."""
+    """Minimise the convex cross entropy over (a, b); bins have ``samples``, of which ``hits`` are
+    positive."""
     # Slow to import, and no client needs it.
     from scipy.special import expit
 
@@ -147,8 +144,7 @@ def _step_length(
     scale: Float64[np.ndarray, "D 2"],
     step: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D"]:
-    """How much of each step to take: all of it, halved until the cross entropy does not grow; else
-    none."""
+    """Backtracking step length: 1, halved until the cross entropy does not increase; else 0."""
     before = _cross_entropy(samples, hits, scale) * (1 + _ROUNDING)
     length = np.ones(len(scale))
     for _ in range(_MAX_HALVINGS):
@@ -164,6 +160,6 @@ def _cross_entropy(
     hits: Float64[np.ndarray, "D 64"],
     scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D"]:
-    """Of each detector, at the centres of the bins."""
+    """Cross entropy of each detector at the bin centres."""
     scores = scale @ np.stack([CENTRES, np.ones(BINS)])
     return (samples * np.logaddexp(0, scores) - hits * scores).sum(axis=1)

@@ -1,4 +1,4 @@
-"""How good a classifier is beyond accuracy. Shapes: n samples, C classes.
+"""Classification metrics beyond accuracy. Shapes: n samples, C classes.
 
 Balanced accuracy, F1 and AUROC are scikit-learn's. Expected calibration error: C. Guo, G. Pleiss,
 Y. Sun, K. Q. Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.
@@ -20,13 +20,13 @@ def classification_measures(
     probability: Float[np.ndarray, "n C"],
     predicted: Int[np.ndarray, "n"] | None = None,
 ) -> dict[str, float]:
-    """Accuracy, balanced accuracy, macro F1, AUROC and expected calibration error; NaN where one is
-    not defined.
+    """Accuracy, balanced accuracy, macro F1, AUROC and expected calibration error; NaN if
+    undefined.
 
     Args:
         y: labels.
         probability: of each class.
-        predicted: classes; None: the first of the highest probability.
+        predicted: predicted classes; None: the first class with the highest probability.
 
     Raises:
         ModelError: probabilities that are NaN or infinite.
@@ -73,8 +73,10 @@ def macro_f1(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
 
 
 def one_vs_rest_auroc(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"]) -> float:
-    """Mean, over the classes that some labels have and others have not, of the area under the ROC
-    curve of the class against all others; NaN where all labels are of one class."""
+    """Mean one-vs-rest area under the ROC curve; NaN if all labels are of one class.
+
+    The mean is over classes with both positive and negative samples.
+    """
     from sklearn.metrics import roc_auc_score
 
     present = np.unique(y)
@@ -92,7 +94,7 @@ def expected_calibration_error(
 
     Args:
         confidence: probability of the predicted class.
-        correct: whether it was the label.
+        correct: whether the prediction is correct.
         bins: M.
     """
     if not len(confidence):

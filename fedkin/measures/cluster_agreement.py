@@ -1,4 +1,4 @@
-"""How far two clusterings of the same clients agree. Shapes: n clients."""
+"""Agreement of two clusterings of the same clients. Shapes: n clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
 
     Of the n(n - 1) ordered pairs, a are together in both, b in the first only, c in the second
     only, and d in neither: ARI = 2 (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)), with exact
-    integers. The names of clusters do not count.
+    integers. Cluster names do not matter.
     """
     _, row = np.unique(first, return_inverse=True)
     _, column = np.unique(second, return_inverse=True)
@@ -28,5 +28,5 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
 
 
 def _pairs_together(sizes: Int[np.ndarray, "k"]) -> int:
-    """Ordered pairs of clients that are in one cluster, by the sizes of the clusters."""
+    """Number of ordered pairs of clients in the same cluster, from the cluster sizes."""
     return int((sizes.astype(np.int64) ** 2).sum()) - int(sizes.sum())

@@ -16,14 +16,13 @@ _MIB = 2**20
 
 
 def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.001) -> int | None:
-    """The first epoch e >= 2, counted from 1, whose accuracy is within ``tolerance`` of the one
-    before; else None.
+    """The first epoch e >= 2 (from 1) with an accuracy within ``tolerance`` of the previous one;
+    else None.
 
-    That is prev (1 - tolerance) < accuracy < prev (1 + tolerance), with prev the accuracy of the
-    epoch before. It stops at the first two epochs of similar accuracy, which may be long before the
-    best one, and never where both are 0. Of several detectors: the
-    epoch at which their mean accuracy does. The authors' average over detectors is another:
-    ``mean_convergence_epoch``.
+    The criterion is prev (1 - tolerance) < accuracy < prev (1 + tolerance), with prev the accuracy
+    of the previous epoch. It holds at the first two epochs of similar accuracy, possibly long
+    before the best epoch, and never if both are 0. For several detectors, it is applied to their
+    mean accuracy. The authors average differently: ``mean_convergence_epoch``.
     """
     if not len(accuracy):
         return None
@@ -41,17 +40,17 @@ def mean_convergence_epoch(
     """E[e] of ATHENA-FL: the mean over detectors of the epochs at which each converges; None if
     none does.
 
-    Detectors that do not converge are left out, as in the authors' script, which makes the mean too
-    low.
+    Detectors that do not converge are left out, as in the authors' script. This biases the mean
+    downwards.
 
     Args:
         accuracy: of each detector after each epoch.
         tolerance: see ``convergence_epoch``.
-        as_coded: a line left in that script reads the same detector ten times, number 2 counted
-            from 0, so that the published means are its epoch alone.
+        as_coded: reproduce a bug of that script, which reads the same detector (number 2, counted
+            from 0) ten times, so that the published means are the epoch of this detector.
 
     Raises:
-        MethodError: as coded with fewer than three detectors.
+        MethodError: ``as_coded`` with fewer than three detectors.
     """
     if as_coded and len(accuracy) <= DETECTOR_AS_CODED:
         raise MethodError(
@@ -64,8 +63,8 @@ def mean_convergence_epoch(
 
 
 def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
-    """TDT of ATHENA-FL, in MiB (the paper says MB, and means 2^20 bytes), in one direction and for
-    one client.
+    """TDT of ATHENA-FL in MiB (the paper writes MB for 2^20 bytes), in one direction for one
+    client.
 
     Args:
         epochs: until convergence.
@@ -76,8 +75,7 @@ def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
 
 
 def economy(athena: float | int, fedavg: float | int) -> float:
-    """Share of FedAvg's bytes that ATHENA-FL saves, below 0 where it sends more: 1 - athena /
-    fedavg.
+    """Share of FedAvg's bytes that ATHENA-FL saves: 1 - athena / fedavg; negative if it sends more.
 
     Raises:
         MethodError: FedAvg sent nothing.
@@ -92,8 +90,8 @@ def economy(athena: float | int, fedavg: float | int) -> float:
 def confidence_interval(values: Float[np.ndarray, "n"]) -> tuple[float, float]:
     """(mean, half width) of the normal 95 % interval that ATHENA-FL prints, 1.96 s / sqrt(n).
 
-    s is the standard deviation with n - 1 (MATLAB's). The half width of one value is NaN. For few
-    values it is too narrow: Student's t at n = 10 has 2.26 in place of 1.96.
+    s is the standard deviation with n - 1 (as in MATLAB). The half width of one value is NaN. For
+    few values the interval is too narrow: Student's t at n = 10 has 2.26 instead of 1.96.
 
     Raises:
         MethodError: no value.

@@ -11,7 +11,7 @@ _COLUMNS = 2048  # of a block
 
 
 def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
-    """cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|); zero where either row is zero (FedGroup, eq. 5).
+    """cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|); zero if either row is zero (FedGroup, eq. 5).
 
     A vector of zeros has no direction: its similarity is zero, never NaN.
     """
@@ -19,8 +19,10 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 
 
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row at length 1, a zero row as it is. Lengths are float64: lengths of float32 rows may
-    overflow or underflow float32."""
+    """Each row scaled to length 1; zero rows are unchanged.
+
+    Lengths are float64, because those of float32 rows may overflow or underflow float32.
+    """
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
 
@@ -30,13 +32,14 @@ def cosine_from(
     b: Float[np.ndarray, "m P"],
     origin: Float[np.ndarray, "P"] | None = None,
 ) -> Float[np.ndarray, "n m"]:
-    """``cosine`` of a and b relative to an origin, a block of columns at a time: without copies of
-    hundreds of megabytes. Zero also where float32 cannot hold the square of a length.
+    """``cosine`` of a and b relative to an origin, computed in column blocks to avoid large copies.
+
+    It is also zero if float32 cannot represent a squared length.
 
     Args:
         a: one vector per row of the result.
-        b: one vector per column; may be ``a`` itself, which takes half the time.
-        origin: to subtract from both; zero by default.
+        b: one vector per column; passing ``a`` itself takes half the time.
+        origin: subtracted from both; zero by default.
     """
     product = np.zeros((len(a), len(b)))
     squares_a = np.zeros(len(a))

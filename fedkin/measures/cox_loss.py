@@ -3,9 +3,9 @@
     loss = sum over events i of (log sum over j with t_j >= t_i of exp(s_j) - s_i) / events
            (Breslow 1974)
 
-With Efron (1977) the sum of the k-th of d events at one time, k = 0 .. d - 1, is reduced by k / d
-of the sum over these d. Risk sets have one client's patients only: the sum over clients, weighted
-by their events, is the partial likelihood that is stratified by client.
+With Efron (1977), the sum of the k-th of d tied events, k = 0 .. d - 1, is reduced by k / d of the
+sum over these d. Risk sets contain only one client's patients. So the sum over clients, weighted by
+their events, is the partial likelihood stratified by client.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
 
 
 def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
-    """One number for each patient, or DataError."""
+    """Values as finite numbers, one per patient. Raises DataError otherwise."""
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):

@@ -1,6 +1,5 @@
-"""Descriptors of clients' data: moments of a model's outputs for their samples (FLUX, FEROMA).
-Shapes: n clients, t samples, C classes, and as many numbers of each sample; H numbers in front of a
-model's last layer.
+"""Descriptors of clients' data: moments of a model's outputs on their samples (FLUX, FEROMA).
+Shapes: n clients, t samples, C classes, and C numbers per sample; H inputs of a model's last layer.
 
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
@@ -11,19 +10,20 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
-ABSENT = -1.0  # moments of a class of which a client has fewer than two samples
-_POINTS = 200  # random points that give the projection
+ABSENT = -1.0  # moments of a class with fewer than two samples at a client
+_POINTS = 200  # random points that define the projection
 _SEED = 1
 
 
 def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
-    """The first principal axes of 200 random points in the unit cube, zeros where there are fewer:
-    an orthonormal projection that depends on the numbers of dimensions only. The largest entry of
+    """The first principal axes of 200 random points in the unit cube; zero if there are fewer axes.
+
+    They form an orthonormal projection that depends only on the dimensions. The largest entry of
     each axis is positive.
 
     Args:
         numbers: H.
-        count: C, how many axes.
+        count: C, the number of axes.
     """
     points = np.random.RandomState(_SEED).uniform(size=(_POINTS, numbers))
     _, _, directions = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
@@ -42,8 +42,8 @@ def group_moments(
 
     Args:
         values: of samples.
-        group: of each, from 0.
-        groups: how many.
+        group: of each sample, from 0.
+        groups: number of groups.
         least: samples of a group that has moments, at least 1.
     """
     count = np.bincount(group, minlength=groups)[:, None]
@@ -60,8 +60,7 @@ def group_moments(
 
 
 def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64[np.ndarray, "2 B"]:
-    """Lowest and highest number of each block of C columns, over all clients and columns of the
-    block.
+    """Minimum and maximum of each block of C columns, over all clients and columns of the block.
 
     Args:
         descriptors: finite.
@@ -74,8 +73,7 @@ def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64
 def scaled(
     descriptors: Float[np.ndarray, "n D"], ranges: Float[np.ndarray, "2 B"], classes: int
 ) -> Float64[np.ndarray, "n D"]:
-    """Descriptors in blocks from 0 to 1, by the ranges; clients that are not in the ranges may go
-    beyond.
+    """Descriptors scaled by block to [0, 1]; clients not used for the ranges may exceed it.
 
     Args:
         descriptors: the first D / C blocks; D may be fewer than B C.
@@ -92,8 +90,8 @@ def scaled(
 def inverse_distances(
     first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]
 ) -> Float64[np.ndarray, "n m"]:
-    """Weights of each second descriptor for each first one: 1 / (distance + 1e-8), in shares of 1
-    (FEROMA)."""
+    """Weights of the second descriptors for each first one: 1 / (distance + 1e-8), normalised to
+    sum 1 (FEROMA)."""
     from scipy.spatial.distance import cdist
 
     distances = cdist(first.astype(np.float64), second.astype(np.float64))

@@ -12,7 +12,7 @@ from fedkin.measures.gram import float64_blocks, gram
 
 METRICS = ("l1", "l2", "cosine")
 
-# Of the squared lengths: a squared distance below this has lost more than 6 of its 16 digits.
+# Relative to the squared lengths: a smaller squared distance has lost more than 6 of 16 digits.
 _CLOSE = 1e-6
 
 
@@ -20,9 +20,9 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     """Distances d(x_i, x_j), symmetric with a zero diagonal.
 
     ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in
-    [0, 2]. A row of zeros has no direction: its cosine distance is 1 to all others. l2 and cosine
-    cost one product of matrices; rows that lie close together are compared number by number,
-    because the product cannot separate them.
+    [0, 2]. A zero row has no direction, so its cosine distance to all others is 1. l2 and cosine
+    use one matrix product. Close rows are compared element by element, because the product loses
+    precision for them.
 
     Raises:
         MethodError: an unknown metric.
@@ -66,7 +66,7 @@ def _from_differences(
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Distances of the chosen rows as sums over the differences themselves: exact and slow."""
+    """Distances of selected rows, summed over their differences: exact but slow."""
     from scipy.spatial.distance import pdist, squareform
 
     count = len(chosen)

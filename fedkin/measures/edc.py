@@ -1,5 +1,5 @@
-"""Euclidean distance of decomposed cosine similarity: the direction of an update in m numbers
-(FlexCFL, eq. 7)."""
+"""Euclidean distance of decomposed cosine similarity: update directions in m numbers (FlexCFL, eq.
+7)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
     """E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n matrix:
     K(dW, V^T) of eq. 7.
 
-    Raw cosines in [-1, 1], as K-means gets them. All follows from the Gram matrix G: with G a_j =
-    lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G a_j)_i /
-    sqrt(lambda_j), and no P x m matrix is ever made. (It also is sqrt(lambda_j) a_ij, but there an
-    update much smaller than the others loses its digits.) The sign of a singular vector is
-    arbitrary: the entry of largest magnitude in each column is made positive. A direction that the
-    updates do not have (their rank is lower) is a zero column, an update of zeros a zero row.
+    These are raw cosines in [-1, 1], the input of K-means. They are computed from the Gram matrix
+    G: with G a_j = lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G
+    a_j)_i / sqrt(lambda_j), and no P x m matrix is formed. (It also equals sqrt(lambda_j) a_ij, but
+    that loses precision for updates much smaller than the others.) The sign of a singular vector is
+    arbitrary, so the entry of largest magnitude in each column is made positive. Directions beyond
+    the rank of the updates are zero columns; zero updates are zero rows.
 
     Raises:
         MethodError: fewer updates than directions, or no directions.
@@ -34,8 +34,8 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
-    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The 1/m changes no clustering into a
-    given number."""
+    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The factor 1/m does not change a
+    clustering into a given number of clusters."""
     from scipy.spatial.distance import pdist, squareform
 
     return squareform(pdist(embedding)) / embedding.shape[1]

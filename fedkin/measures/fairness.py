@@ -1,4 +1,4 @@
-"""How evenly clients are served, from the accuracy of each. Shapes: N clients.
+"""Fairness across clients, from their accuracies. Shapes: N clients.
 
 Variance: T. Li, M. Sanjabi, A. Beirami, V. Smith: Fair Resource Allocation in Federated Learning.
 ICLR 2020. Index: R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination.
@@ -16,9 +16,11 @@ FAIRNESS = ("accuracy_variance", "accuracy_std", "bottom_decile", "top_decile", 
 
 
 def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
-    """Variance (over N, as Li et al. print it) and standard deviation across clients, mean accuracy
-    of the bottom and the top 10% of clients (at least one), and Jain's index; NaN without a
-    client."""
+    """Fairness measures over clients; NaN without clients.
+
+    They are variance (divided by N, as in Li et al.) and standard deviation, mean accuracy of the
+    bottom and the top 10% of clients (at least one), and Jain's index.
+    """
     if not len(accuracy):
         return dict.fromkeys(FAIRNESS, math.nan)
     ordered = np.sort(accuracy)
@@ -33,7 +35,7 @@ def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
 
 
 def jain_index(values: Float[np.ndarray, "N"]) -> float:
-    """(sum x)^2 / (N sum x^2): 1 where all are equal, 1 / N where one has all; NaN where all are
+    """(sum x)^2 / (N sum x^2): 1 if all are equal, 1 / N if only one is nonzero, NaN if all are
     zero."""
     squares = float(np.sum(values**2))
     if not squares:

@@ -14,14 +14,14 @@ def gradient_dissimilarity(
 ) -> float:
     """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2.
 
-    It is 1 where all clients have one gradient, larger the more the gradients cancel, and infinite
-    where their mean is zero.
+    It is 1 if all gradients are equal, larger the more they cancel, and infinite if their mean is
+    zero.
 
     It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at
     one model. The gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2,
-    is B^2 / n where all weights are equal. ``weights`` p are shares of the samples (any positive
-    numbers); equal by default. Noise of small clients counts as disagreement: compare with the
-    value of clients of the same sizes and IID data.
+    is B^2 / n if all weights are equal. ``weights`` p are shares of the samples (any positive
+    numbers); equal by default. Gradient noise of small clients increases the value, so compare with
+    clients of the same sizes and IID data.
 
     Raises:
         MethodError: no gradient, one that is not finite, all zero, or invalid weights.

@@ -9,21 +9,21 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are rounding of float32
+_NOISE = 1e-12  # of the first squared singular value: weaker directions are float32 rounding
 _BLOCK = 2**21  # numbers that are converted to float64 at a time: they fit the processor's cache
-_MIN_COLUMNS = 256  # with fewer, adding up n x n sums would cost more than computing them
+_MIN_COLUMNS = 256  # with fewer columns, adding n x n partial sums costs more than computing them
 
 
 def float64_blocks(updates: Float[np.ndarray, "n P"]) -> Iterator[Float64[np.ndarray, "n b"]]:
-    """The columns of ``updates``, a few at a time and in float64: memory does not follow P."""
+    """Column blocks of ``updates`` in float64, so that memory does not grow with P."""
     columns = max(_MIN_COLUMNS, _BLOCK // max(len(updates), 1))
     for start in range(0, updates.shape[1], columns):
         yield updates[:, start : start + columns].astype(np.float64, copy=False)
 
 
 def gram(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix G_ij = <x_i, x_j>, in float64: a direction a thousand times weaker than the first
-    still counts."""
+    """Gram matrix G_ij = <x_i, x_j> in float64, precise enough for directions a thousand times
+    weaker than the first."""
     total = np.zeros((len(updates), len(updates)))
     for block in float64_blocks(updates):
         total += block @ block.T
@@ -35,9 +35,8 @@ def leading_eigenpairs(
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "n m"]]:
     """The largest eigenvalues of a Gram matrix, largest first, and their eigenvectors as columns.
 
-    Eigenvalues are squared singular values of the updates; an eigenvector has the weights with
-    which updates add up to a direction. Beyond the rank of the updates both are zero, in place of
-    rounding noise.
+    Eigenvalues are squared singular values of the updates. An eigenvector holds the weights of the
+    updates in a direction. Beyond the rank of the updates both are zero instead of rounding noise.
 
     Raises:
         MethodError: no directions, or more than there are updates.

@@ -15,7 +15,8 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
     """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution p_i
     from the distribution q of all samples.
 
-    1/2 KL(p_i | m) + 1/2 KL(q | m) with m their mean: from 0 (equal) to 1 (no class in common).
+    It is 1/2 KL(p_i | m) + 1/2 KL(q | m) with m the mean of p_i and q: from 0 (equal) to 1 (no
+    common class).
 
     Raises:
         MethodError: a client without a label, or a negative count.
@@ -33,6 +34,6 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
 def _divergence(
     p: Float64[np.ndarray, "N C"], q: Float64[np.ndarray, "N C"]
 ) -> Float64[np.ndarray, "N"]:
-    """KL(p | q) in bits; classes without mass in p count nothing."""
+    """KL(p | q) in bits; classes without mass in p contribute 0."""
     ratio = np.divide(p, q, out=np.ones_like(p), where=p > 0)
     return (p * np.log2(ratio)).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Measures by their names, and as the description of a run has them."""
+"""Finds measures by name and in the description of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedkin.core.errors import ConfigError, unknown
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import COMPARED, EXTRA, MEASURES
 
-# Fields of a user's measure that a description has.
+# Fields of a user's measure that are stored in a description.
 WORDS = ("name", "title", "head", "short", "unit", "digits", "direction")
 
 
@@ -19,10 +19,10 @@ def measures_of(names: Iterable[str]) -> list[Measure]:
 
 
 def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
-    """The measures that stand in every table of a run, after the measures that have a place there:
-    ``EXTRA``, and the user's measures in the run's description.
+    """The extra measures of every table of a run: ``EXTRA`` and the user's measures in its
+    description.
 
-    No module is imported for that. Damaged entries of a description are left out.
+    No module is imported. Damaged entries are skipped.
     """
     settings = description.get("run")
     entries = settings.get("measures") if isinstance(settings, Mapping) else None
@@ -33,8 +33,7 @@ def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
 
 
 def _from_entry(entry: Any) -> Measure | None:
-    """A user's measure from its entry in a description: its words, without its function. None for a
-    damaged entry."""
+    """A user's measure from its entry, without its function; None for a damaged entry."""
     if not isinstance(entry, Mapping):
         return None
     words = {name: value for name, value in entry.items() if name in WORDS}
@@ -54,7 +53,7 @@ def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
 
     Args:
         measure: the measure.
-        origin: where it is imported from, ``module:name``.
+        origin: import path, ``module:name``.
     """
     entry = {"from": origin}
     for name in WORDS:
@@ -65,12 +64,11 @@ def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
 
 
 def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
-    """The measure that a comparison calls by this word.
+    """The measure for a word of ``fedkin compare --by``.
 
     Args:
-        word: ``final``, ``best``, ``bottom``, ``validation``, or the name of a measure that stands
-            in every table.
-        own: measures that stand in every table (``measures_in``).
+        word: ``final``, ``best``, ``bottom``, ``validation``, or the name of an extra measure.
+        own: extra measures (``measures_in``).
 
     Raises:
         ConfigError: another word, or a measure without a better direction.

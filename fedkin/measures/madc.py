@@ -9,16 +9,16 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-# Rows that one thread compares with all later rows at a time. Small strips load threads evenly.
+# Rows per thread and strip, compared with all later rows. Small strips balance the load.
 _STRIP = 16
 
 
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
     """MADC(i, j) = 1 / (n - 2) sum over z other than i and j of |S_iz - S_jz|; 0 for i = j.
 
-    Two updates are near if they are equally similar to all others. ``similarity`` has the cosines
-    of the updates; its diagonal is 1, or 0 for an update of zeros. The sum is taken over all z and
-    the terms of i and j subtracted: n x n numbers in memory, never n x n x n.
+    Two updates are close if they are equally similar to all others. ``similarity`` has the cosines
+    of the updates; its diagonal is 1, or 0 for a zero update. The sum is over all z, minus the
+    terms of i and j, so memory is n x n, never n x n x n.
 
     Raises:
         MethodError: fewer than three updates, which leave no z.
@@ -41,8 +41,7 @@ def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
 
 
 def _cityblock(rows: Float64[np.ndarray, "n z"]) -> Float64[np.ndarray, "n n"]:
-    """Sums of absolute differences between rows, in strips side by side: SciPy frees Python's lock
-    while it adds."""
+    """L1 distances between rows, in parallel strips, because SciPy releases the GIL."""
     from scipy.spatial.distance import cdist
 
     total = np.zeros((len(rows), len(rows)))

@@ -1,7 +1,6 @@
-"""A measure: a number that says how a run goes, with its name, its words, its unit and its better
-direction.
+"""A measure: a metric of a run, with its name, texts, unit and better direction.
 
-Shapes: c clients that were scored.
+Shapes: c scored clients.
 """
 
 from __future__ import annotations
@@ -26,17 +25,16 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, eq=False)
 class ScoredClients:
-    """The clients that were scored after a round, each on its cluster's model: the input of a
-    measure.
+    """The input of a measure: the clients scored after a round, each with its cluster's model.
 
-    Clients without samples to score, and clients that did not reply, are not among them.
+    Clients without samples to score and clients that did not reply are excluded.
 
     Attributes:
         round: its number.
         clients: their ids.
         cluster: of each of them.
-        examples: how many samples each was scored on, at least 1.
-        correct: how many of these its model classified correctly.
+        examples: number of scored samples of each, at least 1.
+        correct: number of correctly classified samples.
         accuracy: correct / examples.
         loss: mean loss of its samples.
         state: the method's state after the round.
@@ -54,26 +52,26 @@ class ScoredClients:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a run: its names, its form, and whether more is better.
+    """A metric of a run: its names, its format, and whether higher is better.
 
     Args:
         name: in records, summaries and tables: lower-case letters, digits and underscores.
-        of: computes it of the clients that were scored after a round; NaN where it is not defined.
-            None: fedkin measures it itself.
-        title: its meaning, in a few words; the name by default.
-        head: of a column; the title by default.
-        short: a head for tables with little room.
+        of: function from the scored clients of a round to the value; NaN if undefined. None: fedkin
+            computes it.
+        title: its meaning in a few words; default: the name.
+        head: column head; default: the title.
+        short: a short head for narrow tables.
         unit: ``share`` (0.5 is written 50.0%), ``index`` (0.52), ``number``, ``count``, ``rounds``,
             ``bytes`` or ``seconds``.
-        digits: behind the point.
+        digits: decimal places.
         direction: whether ``higher`` or ``lower`` is better, or ``neither``.
-        by: its word in ``fedkin compare --by``; the name by default.
-        label: a head that is understood without the rest of the table.
-        phrase: its name in a sentence; ``{split}`` stands for the samples that it was measured on.
+        by: its word in ``fedkin compare --by``; default: the name.
+        label: a head that is clear without the rest of the table.
+        phrase: its name in a sentence; ``{split}`` is replaced by the split that was scored.
         column: its name in records.
-        moment: whether a run's number is the one of its ``last`` or its ``best`` round.
-        over_all: the measure that takes its place where some clients had no cluster.
-        kept: where it stands: in the record of a ``round``, in the summary of a ``run``, or in
+        moment: whether a run's value is that of its ``last`` or ``best`` round.
+        over_all: the measure that replaces it if some clients had no cluster.
+        kept: where it is stored: in the record of a ``round``, in the summary of a ``run``, or in
             ``both``.
 
     Raises:
@@ -120,13 +118,13 @@ class Measure:
         self._fill("digits", DIGITS[self.unit])
 
     def _fill(self, field: str, default: str | int) -> None:
-        """Set a field that was not given."""
+        """Set a field to its default if it was not given."""
         if getattr(self, field) in ("", None):
             object.__setattr__(self, field, default)
 
     @property
     def narrow(self) -> str:
-        """Its head in a table that has little room."""
+        """Its head in a narrow table."""
         return self.short or self.head
 
     @property
@@ -142,7 +140,7 @@ class Measure:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, -1 where lower is."""
+        """1 if higher is better, -1 if lower is."""
         return -1 if self.direction == "lower" else 1
 
     def better(self, value: float | int, other: float | int) -> bool:
@@ -150,21 +148,21 @@ class Measure:
         return self.sign * value > self.sign * other
 
     def text(self, value: float | int | None) -> str:
-        """A value without the mark of its unit, which stands in the head; a dash for None."""
+        """A value without its unit mark, which is in the head; a dash for None."""
         if value is None:
             return NO_NUMBER
         return number_text(value, self.unit, self.digits)
 
     def text_with_unit(self, value: float | int | None) -> str:
-        """A value with the mark of its unit: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
+        """A value with its unit mark: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
         return self.mean_with_unit(value, None)
 
     def mean_with_unit(self, value: float | int | None, high: float | int | None) -> str:
-        """A mean with the mark of its unit, and half its interval if it has one: ``81.2 ± 0.6%``.
+        """A mean with its unit mark and, if it has an interval, half of that: ``81.2 ± 0.6%``.
 
         Args:
             value: the mean.
-            high: upper end of its interval, None where it has none.
+            high: upper end of its interval, None if it has none.
         """
         if value is None:
             return NO_NUMBER
@@ -179,15 +177,15 @@ class Measure:
 
     @property
     def points(self) -> str:
-        """The unit of differences, behind a number: `` points`` for shares; empty for others."""
+        """The unit of differences, after a number: `` points`` for shares; empty otherwise."""
         return " points" if self.unit == "share" else ""
 
     def text_with_half(self, value: float | int | None, high: float | int | None) -> str:
-        """A mean, with half its interval where it has one: ``81.2 ± 0.6``; a dash for None.
+        """A mean with half its interval, if it has one: ``81.2 ± 0.6``; a dash for None.
 
         Args:
             value: the mean.
-            high: upper end of its interval, None where it has none.
+            high: upper end of its interval, None if it has none.
         """
         if value is None or high is None:
             return self.text(value)
@@ -216,7 +214,7 @@ class Measure:
 
 
 def _number(value: Any) -> float | None:
-    """A returned value as a number; None where it is not one."""
+    """A returned value as a number; None if it is not one."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         return float(value)
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":

@@ -1,9 +1,9 @@
-"""Numbers as tables write them: one way for each unit."""
+"""Formats numbers for tables, by unit."""
 
 from __future__ import annotations
 
 NO_NUMBER = "-"
-# Digits behind the point, by unit
+# Decimal places by unit
 DIGITS = {
     "share": 1,
     "index": 2,
@@ -17,7 +17,7 @@ _MARKS = {"share": "%", "bytes": "MB"}
 
 
 def unit_mark(unit: str) -> str:
-    """The mark behind numbers of a unit: ``%`` or ``MB``; empty for other units."""
+    """The mark after numbers of a unit: ``%`` or ``MB``; empty for other units."""
     return _MARKS.get(unit, "")
 
 
@@ -33,9 +33,9 @@ def number_text(
     Args:
         value: the number.
         unit: of it.
-        digits: behind the point; None: as many as the unit usually has.
+        digits: decimal places; None: the unit's default.
         signed: whether a positive number has its sign.
-        grouped: whether thousands are set apart; None: of counts and numbers without a unit.
+        grouped: whether to group thousands; None: only for counts and numbers without a unit.
     """
     places = DIGITS[unit] if digits is None else digits
     apart = unit in ("count", "number") if grouped is None else grouped
@@ -68,12 +68,12 @@ def both_ways(down: float | int | None, up: float | int | None) -> str:
 
 
 def seconds_text(seconds: float | int) -> str:
-    """Seconds, without a mark, thousands set apart."""
+    """Seconds without a mark, with grouped thousands."""
     return number_text(seconds, "seconds", grouped=True)
 
 
 def byte_text(count: float | int) -> str:
-    """Bytes as a person reads them: ``1.2 MB``, ``310 B``."""
+    """Bytes in human-readable form: ``1.2 MB``, ``310 B``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
@@ -82,7 +82,7 @@ def byte_text(count: float | int) -> str:
 
 
 def duration(seconds: float | int) -> str:
-    """Seconds, minutes or hours, as a person reads them; empty for 0."""
+    """A duration in seconds, minutes or hours; empty for 0."""
     if seconds < 120:
         return f"{seconds:,.1f} s" if seconds else ""
     minutes = round(seconds / 60)

@@ -15,9 +15,10 @@ def principal_scores(
     """Scores on the fewest principal components that explain more than ``variance`` of the rows'
     variance.
 
-    Exact, and no n x P matrix is decomposed: with Z the centred rows and Z Z^T = U diag(s^2) U^T,
-    the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all. Signs are as in the
-    decomposition. Rows that are all equal have one component, of zeros.
+    The result is exact without decomposing an n x P matrix: with Z the centred rows and Z Z^T = U
+    diag(s^2) U^T, the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all
+    components. Signs are as in the decomposition. If all rows are equal, there is one component of
+    zeros.
 
     Raises:
         MethodError: no rows, or a share that is not in (0, 1].
@@ -32,14 +33,14 @@ def principal_scores(
 
 
 def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
-    """The share of the rows' variance that each principal component explains, largest first; zeros
-    where there is none."""
+    """The explained variance ratio of each principal component, largest first; zeros without
+    variance."""
     values, _ = leading_eigenpairs(_centred_gram(rows), len(rows))
     return explained_shares(values)
 
 
 def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
-    """Number of distinct rows, to nine digits of the largest number."""
+    """Number of distinct rows, up to nine digits of the largest number."""
     scale = np.abs(scores).max(initial=0)
     if not scale > 0:
         return min(1, len(scores))
@@ -48,7 +49,7 @@ def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
 
 
 def component_count(shares: Float64[np.ndarray, "n"], variance: float | int) -> int:
-    """The fewest components whose shares add up to more than ``variance``."""
+    """The smallest number of components whose shares sum to more than ``variance``."""
     return 1 + int(np.searchsorted(np.cumsum(shares)[:-1], variance, side="right"))
 
 
@@ -58,8 +59,11 @@ def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n
 
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix of the rows less their mean, which is subtracted before the products: it may be a
-    thousand times longer than the differences. Equal rows give zeros."""
+    """Gram matrix of the centred rows; equal rows give zeros.
+
+    The mean is subtracted before the products, because it may be a thousand times longer than the
+    differences.
+    """
     if not len(rows):
         raise MethodError("principal components need at least one row, got 0")
     total = np.zeros((len(rows), len(rows)))

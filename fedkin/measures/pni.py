@@ -9,12 +9,11 @@ from fedkin.core.errors import MethodError
 
 
 def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
-    """PNI_i = sqrt( sum over j != i of (RMSE_i - RMSE_j)^2 ) (eq. 17), in memory and time that
-    follow N.
+    """PNI_i = sqrt( sum over j != i of (RMSE_i - RMSE_j)^2 ) (eq. 17), in O(N) memory and time.
 
     ``rmse`` is the root mean square error of the class numbers that one random model predicts for
-    each client (eq. 16; ``World.label_errors``). The sum is computed as
-    N (RMSE_i - m)^2 + sum_j (RMSE_j - m)^2, with m the mean: no digits cancel.
+    each client (eq. 16; ``World.label_errors``). The sum is computed as N (RMSE_i - m)^2 + sum_j
+    (RMSE_j - m)^2, with m the mean, which avoids cancellation.
 
     Raises:
         MethodError: a client without a finite error.
@@ -30,7 +29,9 @@ def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
 
 
 def pni(rmse: Float[np.ndarray, "N"]) -> float:
-    """The mean of the clients' indices (eq. 18). It grows with the number of clients, as sqrt(N),
-    and depends on the order in which classes are numbered and on the random model: compare like
-    with like only."""
+    """The mean of the clients' indices (eq. 18).
+
+    It grows with the number of clients as sqrt(N), and depends on the numbering of the classes and
+    on the random model. Compare only values with the same N, numbering and model.
+    """
     return float(client_pni(rmse).mean()) if len(rmse) else 0.0

@@ -13,20 +13,18 @@ from jaxtyping import Bool, Float, Float64, Int, Num
 from fedkin.core.validation import check_choice
 from fedkin.measures.gram import gram, leading_eigenpairs
 
-_WEAKEST = 0.5  # shorter columns are no directions: they are zero, or NaN
-# Of the largest singular value: weaker directions of a basis are rounding of float32.
+_WEAKEST = 0.5  # shorter columns are not directions: they are zero or NaN
+# Relative to the largest singular value: weaker directions of a basis are float32 rounding.
 _DEPENDENT = 1e-5
-_BLOCK = 2**23  # cosines that are held at a time
+_BLOCK = 2**23  # cosines held in memory at a time
 
 
 def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
-    """The first p left singular vectors of the matrix whose columns are the samples, by the smaller
-    Gram matrix.
+    """The first p left singular vectors of the d x s sample matrix, via the smaller Gram matrix.
 
-    Samples are taken as they are, neither centred nor scaled, as in the authors' code: the first
-    direction is near their mean. The largest component of each direction is positive (the first of
-    equals). Where there are fewer than p directions, as there are few samples or they are equal,
-    the last columns are zero.
+    Samples are neither centred nor scaled, as in the authors' code, so the first direction is close
+    to their mean. The largest component of each direction is positive (the first for ties). If
+    there are fewer than p directions, because samples are few or equal, the last columns are zero.
     """
     rows = samples.astype(np.float64)
     is_wide = len(rows) <= rows.shape[1]
@@ -56,8 +54,10 @@ def directions_by_label(
 
 
 def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d q"]:
-    """The directions of all labels as the q = C p columns of one matrix, in the order of labels;
-    columns that are no directions become zero, and come last."""
+    """The directions of all labels as the q = C p columns of one matrix, in the order of labels.
+
+    Columns that are not directions become zero and come last.
+    """
     columns = bases.reshape(*bases.shape[:2], -1)
     is_direction = _directions(columns)
     columns = np.where(is_direction[:, None], columns, 0)
@@ -66,8 +66,7 @@ def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d 
 
 
 def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r"]:
-    """Orthonormal columns with the same span, for principal angles between columns that are not;
-    zero where the span has fewer dimensions than there are columns."""
+    """An orthonormal basis of the columns' span, for principal angles; extra columns are zero."""
     left, values, _ = np.linalg.svd(np.nan_to_num(bases.astype(np.float64)), full_matrices=False)
     in_span = values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST)
     return left * in_span[:, None]
@@ -81,8 +80,7 @@ def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
 def angles_between(
     first: Float[np.ndarray, "n d p"], second: Float[np.ndarray, "m d p"], form: str = "smallest"
 ) -> Float64[np.ndarray, "n m"]:
-    """The angles of all pairs of one client of each set, by the forms of ``subspace_angles``;
-    memory is bounded.
+    """Angles between each client of the first and each of the second set, in bounded memory.
 
     Args:
         first, second: columns of each client; for principal angles, orthonormal ones.
@@ -121,7 +119,7 @@ def angles_between(
 def subspace_angles(
     bases: Float[np.ndarray, "N d p"], form: str = "smallest"
 ) -> Float64[np.ndarray, "N N"]:
-    """How far apart the subspaces of all pairs of clients are.
+    """Angles between the subspaces of all pairs of clients.
 
     * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j;
     * ``sum``: the sum of all principal angles, as many as the smaller subspace has dimensions;
@@ -130,9 +128,8 @@ def subspace_angles(
     * ``as_coded``: the smallest angle between any two vectors, as in the authors' code: never less
       than the first.
 
-    The last two depend on the signs of the vectors. Columns of zeros are no directions and count in
-    none of the forms; a client without any direction, or without a reply (NaN), has NaN. A client's
-    angle with itself is 0.
+    The last two depend on the signs of the vectors. Zero columns are ignored in all forms. A client
+    without any direction, or without a reply (NaN), has NaN. A client's angle with itself is 0.
 
     Args:
         bases: orthonormal columns; with float32, angles below some hundredths of a degree are
@@ -157,7 +154,7 @@ def subspace_angles(
 
 
 def _cosines(bases: Float[np.ndarray, "N d p"]) -> Float64[np.ndarray, "N N p p"]:
-    """U_i^T U_j of all pairs, by one product."""
+    """U_i^T U_j of all pairs, by one matrix product."""
     clients, _, p = bases.shape
     vectors = bases.transpose(0, 2, 1).reshape(clients * p, -1)
     return gram(vectors).reshape(clients, p, clients, p).transpose(0, 2, 1, 3)

@@ -1,8 +1,8 @@
-"""Names in records, summaries and tables that belong to no measure, and that none can have."""
+"""Reserved names in records, summaries and tables, which measures cannot have."""
 
 from __future__ import annotations
 
-# Entries of records and summaries that are no measures: names, lists, statements, settings.
+# Entries of records and summaries that are not measures: names, lists, statements, settings.
 OTHER_ENTRIES = (
     "round",
     "method",
@@ -30,7 +30,7 @@ OTHER_ENTRIES = (
     "secret",
 )
 
-# Columns of tables over seeds and settings that are no measures.
+# Columns of tables over seeds and settings that are not measures.
 TABLE_ENTRIES = (
     "setting",
     "seeds",

@@ -1,9 +1,8 @@
-"""Sketches: directions of long vectors in few numbers, by a projection that depends on no data.
+"""Sketches: low-dimensional directions of long vectors, by a data-independent projection.
 
 The count sketch (Charikar, Chen and Farach-Colton 2002) adds every coordinate, with a random sign,
-to one of s buckets. Inner products keep their expectation, with a standard deviation of about
-|x| |y| / sqrt(s). Shapes: r rows, P numbers of a vector, s of a sketch, m = s (s + 1) / 2 products
-of two.
+to one of s buckets. Inner products are unbiased, with a standard deviation of about |x| |y| /
+sqrt(s). Shapes: r rows, P numbers of a vector, s of a sketch, m = s (s + 1) / 2 products of two.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from jaxtyping import Float, Float64
 def unit_sketches(
     rows: Float[np.ndarray, "r P"], size: int, seed: int
 ) -> Float64[np.ndarray, "r s"]:
-    """Sketches of rows, of length 1; zeros for a row of zeros, NaN for one that is not finite.
+    """Sketches of rows, normalised to length 1; zero for a zero row, NaN for a nonfinite row.
 
     Args:
         rows: the vectors.
@@ -30,14 +29,14 @@ def unit_sketches(
     signs = 2.0 * rng.integers(2, size=numbers) - 1
     projection = csr_array((signs, (buckets, np.arange(numbers))), shape=(size, numbers))
     sketches = np.asarray((projection @ rows.T.astype(np.float64)).T)
-    # A row that is not finite becomes NaN.
+    # A nonfinite row becomes NaN.
     with np.errstate(invalid="ignore"):
         lengths = np.linalg.norm(sketches, axis=1, keepdims=True)
         return sketches / np.maximum(lengths, np.finfo(np.float64).tiny)
 
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:
-    """x x^T of each row: the upper triangle, with sqrt(2) off the diagonal, so that its length is
+    """Upper triangle of x x^T for each row, scaled by sqrt(2) off the diagonal, so its length is
     |x|^2."""
     upper, across = np.triu_indices(rows.shape[1])
     scale = np.where(upper == across, 1, np.sqrt(2))
@@ -48,7 +47,7 @@ def moment_matrix(moments: Float[np.ndarray, "m"], size: int) -> Float64[np.ndar
     """The symmetric matrix of second moments.
 
     Args:
-        moments: as ``second_moments`` has them, or a sum of such.
+        moments: a result of ``second_moments``, or a sum of such rows.
         size: s.
     """
     upper, across = np.triu_indices(size)

@@ -1,9 +1,9 @@
-"""The list of all measures that a run has: tables, charts, comparisons and the documentation take
-names, heads and units from here.
+"""The list of all measures, which defines names, heads and units for tables, charts, comparisons
+and docs.
 
-``PLACED`` have a place in certain tables. ``EXTRA`` stand in every table, after those: a new
-measure of scored clients is one line there. The user's measures follow them. ``lookup`` finds
-measures by name, and in the description of a run.
+``PLACED`` measures have a fixed column in certain tables. ``EXTRA`` measures are appended to every
+table; a new measure of scored clients is one line there. The user's measures follow. ``lookup``
+finds measures by name and in the description of a run.
 """
 
 from __future__ import annotations
@@ -408,16 +408,16 @@ PLACED = (
     ),
 )
 EXTRA: tuple[Measure, ...] = (
-    # One measure a line, such as Measure("worst_client", of=worst_client, unit="share"). No other
+    # One measure per line, such as Measure("worst_client", of=worst_client, unit="share"). No other
     # file needs a change.
 )
 MEASURES = {measure.name: measure for measure in (*PLACED, *EXTRA)}
 
-SCORE = MEASURES["accuracy"]  # decides which round is the best one, and when runs stop early
+SCORE = MEASURES["accuracy"]  # decides the best round and early stopping
 AGREEMENT = ("ari", "nmi")
 # In every table over seeds
 MEANS = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")
-# In tables of runs in which clients attack
+# In tables of runs with attackers
 HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")
-# Methods are compared by one of these.
+# Measures by which methods can be compared.
 COMPARED = ("final_accuracy", "best_accuracy", "bottom_decile", "validation_accuracy")

@@ -16,11 +16,11 @@ def base_directions(
     """The first left singular vectors of the P x n matrix of updates, times their singular values
     (Alg. 3, l. 7).
 
-    n is far below P, so the SVD goes through the n x n Gram matrix: if v_j is its j-th eigenvector,
-    the j-th direction is the combination v_j of the updates. Exact, where the authors' randomised
-    SVD is approximate; signs are arbitrary in both. Nothing is centred. A direction that the
-    updates do not have (their rank is lower) is zero in place of rounding noise, and so equally
-    dissimilar to all.
+    Since n is far below P, the SVD uses the n x n Gram matrix: if v_j is its j-th eigenvector, the
+    j-th direction is the combination v_j of the updates. This is exact, whereas the authors'
+    randomised SVD is approximate; signs are arbitrary in both. Updates are not centred. Directions
+    beyond the rank of the updates are zero instead of rounding noise, so they are equally
+    dissimilar to all updates.
 
     Raises:
         MethodError: fewer updates than components.
@@ -34,7 +34,7 @@ def ternary_similarity(
 ) -> Float[np.ndarray, "n k"]:
     """M_ij = (1 - cos(update_i, v_j)) / 2 (eqs. 8, 9).
 
-    Eq. 7 as printed divides by the norm of the update only in the first column, a slip: all columns
-    are cosines.
+    Eq. 7 as printed divides by the norm of the update only in the first column. This is an error:
+    all columns are cosines.
     """
     return dissimilarity(updates, directions)

@@ -1,5 +1,5 @@
-"""Distance of clients' labels from earlier ones (FlexCFL, section 3.4; Alg. 2, l. 5). Shapes: n
-clients, C classes."""
+"""Distance between clients' current and earlier label counts (FlexCFL, section 3.4; Alg. 2, l. 5).
+Shapes: n clients, C classes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ def label_blind(
 ) -> Float64[np.ndarray, "n"]:
     """W_i = 1/C sum_c |sort(new_i)_c - sort(old_i)_c|, in samples.
 
-    The authors' code takes the counts per class as samples of a distribution, and this is their
-    Wasserstein distance. It is blind to which class has which count: renaming classes changes
-    nothing.
+    The authors' code treats the counts per class as samples of a distribution, and this is their
+    Wasserstein distance. It ignores which class has which count: permuting classes changes nothing.
     """
     return label_aware(np.sort(new, axis=1), np.sort(old, axis=1))
 
@@ -22,10 +21,10 @@ def label_blind(
 def label_aware(
     new: Real[np.ndarray, "n C"], old: Real[np.ndarray, "n C"]
 ) -> Float64[np.ndarray, "n"]:
-    """1/C sum_c |new_ic - old_ic|, in samples: class by class, so that renaming classes counts. In
-    no paper.
+    """1/C sum_c |new_ic - old_ic|, in samples: class by class, so permuting classes matters. Not in
+    a paper.
 
-    Never below ``label_blind``: sorting is the cheapest way to match counts.
+    It is never below ``label_blind``, because sorting is the optimal matching of counts.
     """
     return np.abs(np.subtract(new, old, dtype=np.float64)).mean(axis=1)
 
@@ -39,7 +38,7 @@ def shift_threshold(
     Args:
         sizes: the clients' numbers of samples at the start.
         classes: C.
-        fraction: of the samples; to take away more than that is a shift.
+        fraction: of the samples; removing more than this is a shift.
     """
-    # Rounded, as a distance of exactly the fraction is no shift.
+    # Rounded, because a distance of exactly the fraction is not a shift.
     return np.round(fraction * sizes, 9) / classes

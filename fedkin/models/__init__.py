@@ -1,5 +1,4 @@
-"""Models in JAX, and adapters for others. ``MODELS`` has the named models, by their names in
-configurations.
+"""Models in JAX, and adapters for others. ``MODELS`` maps names in configurations to models.
 
 The second block of imports is the list of named models: a new model adds a line there.
 """

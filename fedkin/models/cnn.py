@@ -40,11 +40,12 @@ def cnn(
     """A convolutional network (28 x 28 x 1, 10 classes: 50,186, 325,578 and 3,274,634 parameters;
     FedSim's two: 6,482,634 and 6,497,162).
 
-    fedsim is the network of FedSim's Table 5. FedSim's code, and so its curves, has larger windows
-    and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's authors train
-    within hierarchical clusters. They declare its last layer a sigmoid with a cross entropy over
-    classes. Keras then takes the softmax of the inputs of the sigmoid, and so does this. (Sigmoids
-    divided by their sum saturate: clients of two classes stay at a loss of ln 2.)
+    fedsim is the network of FedSim's Table 5. FedSim's code, which produced its curves, has larger
+    windows and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's authors
+    train within hierarchical clusters. They declare a sigmoid as last layer and a cross entropy
+    over classes. Keras then applies the softmax to the inputs of the sigmoid, and so does this
+    network. (Sigmoids divided by their sum saturate: clients of two classes stay at a loss of ln
+    2.)
 
     Args:
         data: images; flat square samples are grey images.
@@ -178,7 +179,7 @@ class AthenaCNN(eqx.Module):
         self.convs = []
         for outputs, same in ((32, True), (64, False), (128, False), (128, True)):
             self.convs.append(Conv(channels, outputs, 3, next(keys), same=same))
-            # A convolution without padding takes two pixels of each side; then pooling.
+            # A convolution without padding reduces each side by two pixels; then pooling.
             lost = 0 if same else 2
             height = (height - lost) // 2
             width = (width - lost) // 2

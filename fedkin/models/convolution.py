@@ -98,8 +98,8 @@ def _plain(
 def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
     """XLA's convolution with this padding, and a rule for several models.
 
-    Several models on the same images are one convolution with more channels. Several models, each
-    on different images, run one after another, because XLA's grouped convolution is slow on a CPU.
+    Several models on the same images are one convolution with more channels. Models on different
+    images run one after another, because XLA's grouped convolution is slow on a CPU.
     """
 
     def of_one_model(x: Array, kernel: Array) -> Array:
@@ -123,7 +123,7 @@ def pooled(
     """relu(max_pool(convolution + bias)).
 
     Several models on the same images are computed as one model with more channels, in both passes.
-    Several models, each on different images, are computed one after another, each in the cache.
+    Models on different images are computed one after another, so that each fits the cache.
 
     Args:
         x, kernel, bias: images, square kernel, and bias of each output channel.
@@ -166,8 +166,8 @@ def _pooled_of(
 ) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Array, Array]]]:
     """Forward and backward pass.
 
-    The backward pass repeats the convolution. Where both passes are in one program, the compiler
-    sees that both are the same, and computes it once.
+    The backward pass repeats the convolution. If both passes are in one program, the compiler
+    eliminates the duplicate.
     """
 
     def forward(x: Array, kernel: Array, bias: Array) -> Array:
@@ -222,7 +222,7 @@ def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
 
 
 def _joined(arrays: Float[Array, "G p q r c"]) -> Float[Array, "p q r Gc"]:
-    """The channels of all models side by side."""
+    """The channels of all models, concatenated."""
     return jnp.moveaxis(arrays, 0, 3).reshape(*arrays.shape[1:4], -1)
 
 
@@ -237,7 +237,7 @@ def _by_patches(
 ) -> Float[Array, "B h w o"]:
     """Patches times kernel, a few images at a time.
 
-    The patches of a whole batch do not fit into a core's cache. The backward pass makes them again,
+    The patches of a whole batch do not fit into a core's cache. The backward pass recomputes them,
     which is faster than reading them from memory.
     """
 

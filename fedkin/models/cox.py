@@ -13,7 +13,7 @@ from fedkin.core.plain import plain_arguments
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import Perceptron, features, hidden_widths
 
-# The score of a place without a patient: never the highest, and zero after a softmax.
+# The score of an empty place: never the highest, and zero after a softmax.
 ABSENT = -1e9
 
 

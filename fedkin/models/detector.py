@@ -19,11 +19,11 @@ def detector(data: Samples) -> Model:
     """Five convolutions with pooling, a dense layer of 512, one logit (32 x 32 x 3: 131,233
     parameters).
 
-    The score is positive where the network sees its class; a sigmoid makes it a probability. One
-    detector is trained for each class (de Souza et al., ATHENA-FL, CoUrb 2023).
+    The score is positive if the network detects its class; a sigmoid turns it into a probability.
+    One detector is trained for each class (de Souza et al., ATHENA-FL, CoUrb 2023).
 
     Args:
-        data: images of at least 32 x 32: five poolings of smaller ones leave nothing.
+        data: images of at least 32 x 32, because five poolings of smaller images leave nothing.
 
     Raises:
         ModelError: other samples.

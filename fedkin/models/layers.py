@@ -158,7 +158,7 @@ def dropout(x: Array, rate: float, key: Array | None) -> Array:
     """
     if key is None or rate == 0:
         return x
-    # This form of the generator is half the work. It cannot be divided over devices, and x is on
+    # This form of the generator takes half the time. It cannot be sharded over devices, but x is on
     # one device.
     with jax.threefry_partitionable(False):
         words = jax.random.bits(key, (-(-x.size // 2),), jnp.uint32)

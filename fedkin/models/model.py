@@ -1,4 +1,5 @@
-"""A model on the client side: a tree of parameters, and the flat vector of servers and methods."""
+"""A model as a pytree of parameters (on clients) and as a flat vector (on servers and in
+methods)."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Tree = Any
 
 @runtime_checkable
 class Text(Samples, Protocol):
-    """Text for a model: x are word numbers [M L]."""
+    """Text for a model: x are word indices [M L]."""
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
@@ -46,7 +47,7 @@ class Text(Samples, Protocol):
 
 
 def check_samples(data: object) -> None:
-    """Refuse (ModelError) anything but federated data, such as a DataFrame.
+    """Raise ModelError for anything but federated data, such as a DataFrame.
 
     Args:
         data: the first argument of a model function.
@@ -66,7 +67,8 @@ def _itself(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """Parameters and the functions on them. Compared by identity, so one model compiles once.
+    """A model: parameter shapes and functions. Compared by identity, so that each model compiles
+    once.
 
     Attributes:
         name: for messages and descriptions.
@@ -105,7 +107,7 @@ class Model:
         return {name: value for name, value in self.__dict__.items() if name != "unflatten"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # ``unflatten`` is not sent to another process, but made again.
+        # ``unflatten`` is not pickled but rebuilt in other processes.
         self.__dict__.update(state)
         self.__dict__["unflatten"] = _unflattener(self.init(jax.random.key(0)))
 
@@ -186,7 +188,7 @@ def _is_floating(leaf: Any) -> bool:
 
 
 def _refuse_pytorch(source: Any) -> None:
-    # A module of PyTorch can exist only where PyTorch is imported.
+    # A PyTorch module can exist only if PyTorch is imported.
     torch = sys.modules.get("torch")
     kind = source if isinstance(source, type) else type(source)
     if torch is not None and issubclass(kind, torch.nn.Module):
@@ -210,7 +212,7 @@ def _of_module(
         raise ModelError(
             f"a model function must return an Equinox module, got {type(example).__name__}"
         )
-    # Everything but parameters, in both modes.
+    # All parts except parameters, in both modes.
     _, training = eqx.partition(example, eqx.is_inexact_array)
     _, inference = eqx.partition(eqx.nn.inference_mode(example), eqx.is_inexact_array)
     random = "key" in inspect.signature(type(example).__call__).parameters
@@ -243,7 +245,7 @@ def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
 
 
 def prepare_jax() -> None:
-    """Configure JAX before its first computation. Settings of the user are kept, except NPROC.
+    """Configure JAX before its first computation. The user's settings are kept, except NPROC.
 
     Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the
     folder). Every core of the CPU is a device: clients are independent, so one core each is faster
@@ -251,8 +253,8 @@ def prepare_jax() -> None:
 
     XLA gets at least one thread more than there are devices (NPROC). With the same number, padded
     convolutions of jaxlib 0.10.2 become silently wrong when the programs of all devices have run
-    for a while. The probable cause: tasks wait in a queue for a thread, and a task that finds the
-    queue full is run inside another one (docs/design.md).
+    for a while. The probable cause is that tasks wait in a queue for a thread, and a task that
+    finds the queue full is run inside another task (docs/design.md).
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
@@ -270,7 +272,7 @@ def prepare_jax() -> None:
 
 
 def _threads() -> int:
-    """Number of threads that the user gives XLA (NPROC); 0 where it is not set."""
+    """Number of XLA threads set by the user (NPROC); 0 if not set."""
     threads = os.environ.get("NPROC", "")
     return int(threads) if threads.isdecimal() else 0
 

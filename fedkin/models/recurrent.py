@@ -1,8 +1,8 @@
-"""Recurrent networks on text: samples are word numbers [B L], and padding counts as words.
+"""Recurrent networks on text: samples are word indices [B L], and padding is treated as words.
 
-A word becomes a vector. Without vectors in the data, vectors are an embedding that is trained. The
-vectors of the data are a constant of the compiled program, and not among the P parameters. Each
-program holds a copy, so a vocabulary should have only the words that occur.
+Words are mapped to vectors. Without vectors in the data, a trained embedding is used. Vectors in
+the data are a constant of the compiled program and not among the P parameters. Each program holds a
+copy, so a vocabulary should have only the words that occur.
 
 Equal shapes and options, and the same array object of vectors, give the same ``Model`` object, so a
 second run compiles nothing. The array is kept in memory for this.
@@ -71,9 +71,9 @@ def lstm(
 
 
 class Vectors:
-    """Vectors of words that are not trained. Equal only if the array is the same object.
+    """Fixed word vectors, equal only if the array is the same object.
 
-    JAX does not see an array here, so as_model does not count it among the parameters.
+    JAX does not treat this as an array, so as_model does not count it among the parameters.
     """
 
     def __init__(self, array: Float[np.ndarray, "V D"]) -> None:

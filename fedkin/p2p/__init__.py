@@ -1,1 +1,1 @@
-"""The federation without a server: real peers that exchange models over Eclipse Zenoh."""
+"""Federation without a server: real peers exchange models over Eclipse Zenoh."""

@@ -22,7 +22,7 @@ CA_KEY = "ca-key.pem"
 CERTIFICATE = "certificate.pem"
 KEY = "key.pem"
 
-# Handwritten digits; two clusters of peers, each of which permutes the labels in its own way.
+# Handwritten digits; two clusters of peers with different label permutations.
 TRIAL: dict[str, Any] = {
     "data": {
         "name": "planted",
@@ -47,24 +47,24 @@ def init_federation(
     port: int = 7450,
     settings: Sequence[str] = (),
 ) -> list[Path]:
-    """Write ``folder/peer-0/peer.toml`` and so on. Peers that exist keep their files except the
-    access rules, which name the new peers.
+    """Write ``folder/peer-0/peer.toml`` and so on. Existing peers keep their files, except the
+    access rules, which are updated with the new peers.
 
     Args:
         folder: of the peers' folders.
-        peers: how many there may ever be.
+        peers: maximum number of peers.
         tls: write an authority too, and for each peer a key, a certificate and access rules.
         federation: its name.
         host: the address where peers listen.
-        port: of the first peer; the next have the next.
+        port: of the first peer; the others get consecutive ports.
         settings: ``section.key=value`` for all peers.
 
     Returns:
         The peers' configuration files.
 
     Raises:
-        ConfigError: impossible numbers or settings, or peers of the other sort (with or without
-            certificates).
+        ConfigError: impossible numbers or settings, or existing peers that differ in the use of
+            certificates.
         StorageError: a file cannot be written.
         MissingExtra: ``cryptography`` is not installed.
     """
@@ -111,7 +111,7 @@ def _raw_config(
     port: int,
     settings: Sequence[str],
 ) -> dict[str, Any]:
-    """The configuration of peer k, which finds the others through the first two."""
+    """The configuration of peer k, which discovers the others through the first two."""
     protocol = "tls" if tls else "tcp"
     addresses = [f"{protocol}/{host}:{port + i}" for i in range(len(names))]
     raw: dict[str, Any] = {
@@ -131,7 +131,7 @@ def _raw_config(
     for text in settings:
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
-        # The options of the trial's choice do not apply to another one.
+        # Drop the trial's options if another choice was made.
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
             raw[section] = {}
         raw[section][key] = value
@@ -158,8 +158,7 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
 
 
 def _read_rules(path: Path) -> dict[str, Any]:
-    """Other options for Zenoh in a peer's file of rules; none where it is missing, or no plain
-    JSON."""
+    """Other Zenoh options in a peer's rules file; empty if it is missing or not plain JSON."""
     try:
         rules = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):

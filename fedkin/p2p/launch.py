@@ -58,6 +58,6 @@ def build_peer(
             on_round=on_round,
         )
     except BaseException:
-        # An open session keeps a process from ending.
+        # An open session would keep the process alive.
         transport.close()
         raise

@@ -1,5 +1,4 @@
-"""Messages between peers: a short prelude, a certificate and a signature where peers have them, an
-archive.
+"""Messages between peers: a short prelude, optional certificate and signature, and an archive.
 
     prelude      "FKN2" and the lengths of the certificate and of the signature (2 bytes each, high
                  byte first)
@@ -9,8 +8,8 @@ archive.
                  arrays
 
 Nothing in a message is trusted: sizes and the signature are checked before the archive is decoded.
-A wrong message is refused with an ``InvalidMessageError``, whose reason is one word, so that it can
-be counted. Symbols: P parameters.
+An invalid message raises an ``InvalidMessageError`` with a one-word reason, so that failures can be
+counted. Symbols: P parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OVERHEAD_LIMIT = 65_536  # bytes of a message without its numbers
 _MAGIC = b"FKN2"  # the last character is the version
 _PRELUDE = struct.Struct(">4sHH")
 _HEADER_LENGTH = struct.Struct("<Q")
-_MAX_ROUND = 2**53  # JSON readers elsewhere have no exact integers above
+_MAX_ROUND = 2**53  # other JSON readers have no exact integers above this
 _MAX_EXAMPLES = 2**31 - 1
 _REQUEST = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
 
@@ -43,7 +42,7 @@ MODEL_AND_UPDATE: tuple[str, ...] = ("model", "update")
 
 
 class InvalidMessageError(FedkinError):
-    """A message that is not used; ``reason`` is the word under which it is counted."""
+    """A message that is not used; ``reason`` is the one-word key for counting."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -53,7 +52,8 @@ class InvalidMessageError(FedkinError):
 
 @dataclass(frozen=True)
 class Message:
-    """A peer's model of one of its rounds; without arrays, the news that the round is finished."""
+    """A peer's model after one of its rounds; without arrays, an announcement of the finished
+    round."""
 
     sender: str
     round: int
@@ -63,18 +63,18 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a peer, by which its reply is checked."""
+    """A request to a peer, used to check its reply."""
 
     federation: str
     name: str
     arrays: tuple[str, ...]  # their names, in order
     parameters: int  # P
-    min_round: int = 0  # the newest round that the peer has sent before: an older one is stale
-    round: int | None = None  # this one and no other
+    min_round: int = 0  # the newest round that the peer has sent; older replies are stale
+    round: int | None = None  # exact round; None: any round from ``min_round``
 
 
 class RequestText(NamedTuple):
-    """The content of a request: names of arrays, and a round where one is named."""
+    """The content of a request: names of arrays and an optional round."""
 
     arrays: tuple[str, ...]
     round: int | None
@@ -99,8 +99,7 @@ def parse_request(text: str) -> RequestText:
 
 
 def size_limit(parameters: int) -> int:
-    """The most bytes that a message can have: two vectors of P float32 numbers, and the rest of the
-    message."""
+    """Maximum bytes of a message: two vectors of P float32 numbers plus overhead."""
     return 8 * parameters + _OVERHEAD_LIMIT
 
 
@@ -134,11 +133,11 @@ def encode(message: Message, federation: str, signer: MessageSigner | None = Non
 
 
 def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -> Message:
-    """The reply to a request, checked from its first byte to its last.
+    """Decode and fully check the reply to a request.
 
     Args:
         data: the whole message.
-        request: what was requested, and from which peer.
+        request: the request, including the peer.
         signer: checks certificate and signature; None ignores both.
 
     Raises:
@@ -175,7 +174,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes, limit: int) -> _Parts:
-    """The parts of a message, cut as the prelude defines; their sizes are within the limits."""
+    """Split a message as its prelude defines, and check the sizes."""
     if len(data) > limit:
         raise InvalidMessageError("length", f"{len(data)} bytes, at most {limit}")
     if len(data) < _PRELUDE.size:
@@ -198,8 +197,7 @@ def _parts(data: bytes, limit: int) -> _Parts:
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Check that a header has all entries, of the right types, and is of the peer and the round
-    that were requested. Raises InvalidMessageError."""
+    """Check a header's entries, their types, the peer and the round. Raises InvalidMessageError."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise InvalidMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
@@ -221,8 +219,10 @@ def _is_within(value: object, low: int, high: int) -> bool:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
-    """Check that the arrays are exactly those that were requested, finite float32 vectors of P
-    numbers. Raises InvalidMessageError."""
+    """Check that the arrays are exactly the requested ones.
+
+    They must be finite float32 vectors of P numbers. Raises InvalidMessageError.
+    """
     if arrays.keys() != set(request.arrays):
         raise InvalidMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
     for array in arrays.values():

@@ -1,5 +1,4 @@
-"""Peers that others reach and this one does not: to reach them, its connections must be made
-again."""
+"""Detects peers that others reach and this peer does not, so that it must reconnect."""
 
 from __future__ import annotations
 
@@ -11,13 +10,13 @@ from dataclasses import dataclass
 
 from fedkin.core.names import is_name
 
-# Seconds for which others may still name a peer that has left, or not yet see a peer that has come.
+# Seconds during which others may still name a departed peer or not yet see a new one.
 PATIENCE = 6.0
 LONGEST_WAIT = 600.0  # seconds
 TEXT_LIMIT = 32_768  # bytes of names; a message has room for twice that, without its numbers
-_MOST = 1000  # names that are remembered: anyone may send any
-# A peer is forgotten after so many checks in which it was not named. A time alone is not enough, as
-# rounds may take a moment or many minutes.
+_MOST = 1000  # maximum stored names, because anyone may send any name
+# A peer is forgotten after this number of checks without being named. A time limit is not enough,
+# because rounds may take from a moment to many minutes.
 _CHECKS = 3
 
 
@@ -25,20 +24,20 @@ _CHECKS = 3
 class _Mentions:
     first: float
     last: float
-    silent: int = 0  # checks since then
+    silent: int = 0  # checks since it was last named
 
 
 class MissingPeers:
-    """Peers that others name, and that are not online here.
+    """Tracks peers that others name and that are not online here.
 
-    A peer is *missing* where it is named for longer than a wait: ``PATIENCE`` seconds at first.
-    Each time that peers are missing doubles the wait, up to ``LONGEST_WAIT``, until no peer is
-    named for twice its length. So slow connections, and a firewall between two peers, seldom
-    disturb other peers. A stranger who invents names disturbs them about twice a minute at most: in
-    6 s of naming and 24 s of silence.
+    A peer is *missing* if it is named for longer than a wait, initially ``PATIENCE`` seconds.
+    Whenever peers are missing, the wait doubles, up to ``LONGEST_WAIT``. It is reset when no peer
+    has been named for twice the wait. So slow connections, or a firewall between two peers, rarely
+    disturb other peers. A malicious sender of invented names disturbs them at most about twice a
+    minute: 6 s of naming and 24 s of silence.
 
     Args:
-        name: this peer's, which is never missing.
+        name: name of this peer, which is never missing.
         patience: the first wait.
         clock: seconds now.
     """
@@ -55,7 +54,7 @@ class MissingPeers:
         self._calm_since = clock()
 
     def add(self, names: Iterable[str]) -> None:
-        """Note peers that others name and that are not online here. May be called on any thread."""
+        """Record peers that others name and that are not online here. Thread-safe."""
         now = self._clock()
         with self._lock:
             for name in names:
@@ -65,13 +64,12 @@ class MissingPeers:
                     self._mentions[name] = _Mentions(now, now)
 
     def remove(self, name: str) -> None:
-        """Forget a peer that is online now. May be called on any thread."""
+        """Remove a peer that is online now. Thread-safe."""
         with self._lock:
             self._mentions.pop(name, None)
 
     def check(self) -> list[str]:
-        """The peers that are missing. Where there are some, all waits begin again, as the
-        connections are made again."""
+        """The missing peers. If there are any, all waits restart, because the peer reconnects."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
@@ -94,7 +92,8 @@ class MissingPeers:
 
 
 def names_to_bytes(names: Iterable[str]) -> bytes:
-    """Names on a line each, in random order: where not all fit, others come the next time."""
+    """Names, one per line, in random order, so that a different subset is sent each time if not all
+    fit."""
     order = list(names)
     random.shuffle(order)
     content = "\n".join(order).encode()
@@ -104,8 +103,10 @@ def names_to_bytes(names: Iterable[str]) -> bytes:
 
 
 def names_of_bytes(content: bytes) -> list[str]:
-    """The lines of a content; none where it is longer than the limit. They need not be names: any
-    peer may have sent them."""
+    """The lines of a content; none if it exceeds the limit.
+
+    They may not be valid names, because any peer may have sent them.
+    """
     if len(content) > TEXT_LIMIT:
         return []
     return content.decode(errors="replace").split("\n")

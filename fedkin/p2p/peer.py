@@ -1,10 +1,9 @@
-"""A peer: trains on its own data, finds peers with similar data, averages with them, at its own
-pace.
+"""A peer: trains on its data, finds peers with similar data and averages with them, asynchronously.
 
-A round is the method's (``fedkin.methods.decentralized``), with one row instead of all; replies
-come over the network instead of from the simulator. They are checked and counted, and left out
-where they are wrong, late or missing. Its randomness is the simulator's, so that peers in lockstep
-do the same as a simulation. Symbols: N peers in its table, P parameters.
+A round is that of the method (``fedkin.methods.decentralized``), with one row instead of all rows
+and replies from the network. Replies are checked and counted; wrong, late and missing ones are left
+out. The random streams are the simulator's, so peers in lockstep reproduce a simulation. Symbols: N
+peers in its table, P parameters.
 """
 
 from __future__ import annotations
@@ -35,22 +34,21 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class PeerMemory:
-    """The state that a peer saves, to go on after a restart."""
+    """The state that a peer saves to resume after a restart."""
 
     model: Float[np.ndarray, "P"]
     age: int = 0  # rounds done
     trust: tuple[str, ...] = ()
     votes: Mapping[str, int] = field(default_factory=dict)
-    names: tuple[str, ...] = ()  # of all peers that it ever met, by number
+    names: tuple[str, ...] = ()  # of all peers ever met, by number
 
 
 @runtime_checkable
 class PeerStorage(Protocol):
-    """The storage of a peer's memory and records. Both methods raise StorageError where they
-    cannot be written."""
+    """Storage of a peer's memory and records. Both methods raise StorageError if writing fails."""
 
     def save(self, memory: PeerMemory) -> None:
-        """Save this in place of the memory before."""
+        """Save the memory, replacing the previous one."""
         ...
 
     def append(self, record: dict[str, Any]) -> None:
@@ -64,19 +62,19 @@ class Peer:
     Args:
         settings: name, federation, client, seed and rounds.
         method: selects the peers that it queries, trusts and averages with.
-        world: its data and trainer; only client ``settings.client`` of it is used.
+        world: its data and trainer; only client ``settings.client`` is used.
         transport: reaches the other peers. ``run`` closes it.
         storage: where its memory and records go.
-        memory: of an earlier process; None where the peer starts.
-        lockstep: the peers that keep step; None where every peer has its own pace.
+        memory: memory of an earlier process; None for a new peer.
+        lockstep: the peers that run in lockstep; None: asynchronous.
         timeout: seconds for a reply.
-        signer: signs and checks messages, where peers have certificates.
+        signer: signs and checks messages, if peers have certificates.
         on_round: called with the record of every round.
         clock: seconds now.
 
     Raises:
-        ConfigError: the data do not have this client, or in lockstep it is not the peer's place in
-            the list.
+        ConfigError: the data do not have this client; or, in lockstep, its number is not the peer's
+            position in the list.
         ModelError: the model is a detector.
     """
 
@@ -117,11 +115,11 @@ class Peer:
         self._row = np.array([settings.client])
 
     def stop(self) -> None:
-        """End after the current round. May be called from any thread."""
+        """End after the current round. Thread-safe."""
         self.client.stopped.set()
 
     def run(self) -> None:
-        """Do rounds until ``settings.rounds`` are done or ``stop`` is called, and leave.
+        """Do rounds until ``settings.rounds`` are done or ``stop`` is called; then leave.
 
         Raises:
             ConfigError: another peer has this one's name.
@@ -137,7 +135,7 @@ class Peer:
             self.client.close()
 
     def round(self) -> dict[str, Any]:
-        """One round; its record. Raises as ``run`` does."""
+        """Do one round and return its record. Raises as ``run`` does."""
         start_time = time.perf_counter()
         t = self.memory.age + 1
         stream = Stream(self.settings.seed, t, "method").child("round")
@@ -161,7 +159,7 @@ class Peer:
     # --- a round, step by step
 
     def _train(self, stream: Stream) -> Message | None:
-        """w_i^{t-1/2} and g_i; None where training ended in NaN or infinity, which is not sent."""
+        """w_i^{t-1/2} and g_i; None if training ended in NaN or infinity, which is not sent."""
         work = replace(self.world.work, partial=True)
         model = self.memory.model
         first = np.zeros(1, np.int64)
@@ -183,7 +181,7 @@ class Peer:
         return Message(self.settings.name, stream.round, int(reply.examples[0]), arrays)
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
-        """Query, match and average; the names of the peers it averaged with."""
+        """Query, match and average. Returns the names of the peers it averaged with."""
         reachable = self.client.reachable()
         table = self.table
         method = self.method
@@ -203,7 +201,7 @@ class Peer:
         partners = [name for name in table.names_of(selected) if name in replies]
 
         votes = zip(table.names, neighbourhood.votes[0], strict=True)
-        # A peer that reaches no other keeps its trust in all of them.
+        # A peer that reaches no other keeps its trust in all peers.
         trust = self.memory.trust
         if reachable.any():
             trust = tuple(table.names_of(neighbourhood.trust))
@@ -230,7 +228,7 @@ class Peer:
             return similarity
         models = _stack(messages, "model")
         if self.method.similarity_of == "gradient":
-            # Where updates do not count, none were sent.
+            # If updates are not used, none were sent.
             change = "update" if self.method.needs_updates else "model"
             own_vectors = (_stack([own], "model"), _stack([own], change))
             vectors = (models, _stack(messages, change))
@@ -251,7 +249,7 @@ class Peer:
         return decentralized.average_models(_stack(ordered, "model"), weights)[0]
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
-        """In the order of the table, as the simulator has its rows."""
+        """Messages in the order of the table, like the simulator's rows."""
         return sorted(messages, key=lambda message: self.table.names.index(message.sender))
 
     # --- what is written
@@ -277,7 +275,7 @@ class Peer:
         self._try_writing(partial(self._storage.save, self.memory))
 
     def _try_writing(self, write: Callable[[], None]) -> None:
-        """Write; a full disk is counted and does not stop the peer."""
+        """Write; a full disk is counted as a failure and does not stop the peer."""
         try:
             write()
         except StorageError as error:
@@ -290,7 +288,7 @@ class Peer:
 
 
 def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings | None) -> None:
-    """Refuse settings that do not fit the data, the model or the other peers.
+    """Check that settings match the data, the model and the other peers.
 
     Args:
         settings: the peer's; its client must be one of the data set's (ConfigError).

@@ -1,5 +1,4 @@
-"""A peer's requests to other peers: their models are checked and counted; in lockstep the peer
-waits for them."""
+"""A peer's requests to other peers: replies are checked and counted; in lockstep the peer waits."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ from fedkin.p2p.transport import Transport
 from fedkin.security.signatures import MessageSigner
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.05  # seconds between requests of a peer that waits
-_FIRST_CONTACT = 1.0  # seconds to search for other peers before the log says that there are none
+_POLL = 0.05  # seconds between requests while waiting
+_FIRST_CONTACT = 1.0  # seconds to search for other peers before logging that there are none
 
 
 @dataclass
@@ -53,8 +52,8 @@ class PeerClient:
         transport: how they are reached.
         parameters: P.
         timeout: seconds for a reply.
-        lockstep: the peers that keep step; None where every peer has its own pace.
-        signer: signs and checks messages, where peers have certificates.
+        lockstep: the peers that run in lockstep; None: asynchronous.
+        signer: signs and checks messages, if peers have certificates.
         clock: seconds now; all waiting ends when ``stopped`` is set.
     """
 
@@ -83,9 +82,9 @@ class PeerClient:
         self._online = False
 
     def serve(self, message: Message) -> None:
-        """Let others request this message from now on; the first one brings this peer online.
+        """Serve this message to others from now on; the first call brings this peer online.
 
-        Raises ConfigError where another peer has this one's name.
+        Raises ConfigError if another peer has the same name.
         """
         self._cache.add(message)
         if not self._online:
@@ -95,7 +94,7 @@ class PeerClient:
         self.table.update_sessions(self._transport.peers())
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """The mask of peers that can be queried; in lockstep only peers of the list."""
+        """Mask of the peers that can be queried; in lockstep only peers of the list."""
         reachable = self.table.reachable()
         if self._lockstep is None:
             return reachable
@@ -135,8 +134,7 @@ class PeerClient:
         return replies
 
     def finish_round(self, round: int) -> None:
-        """Announce that a round is finished; in lockstep wait until all reachable peers announce
-        it."""
+        """Announce a finished round; in lockstep, wait until all reachable peers announce it."""
         self._cache.set_status(Message(self.settings.name, round, 1))
         if self._lockstep and self._online:
             self._wait_until(lambda: not self._is_any_behind(round))
@@ -162,14 +160,14 @@ class PeerClient:
         return replies
 
     def _complete(self, replies: dict[str, tuple[bytes, ...]], text: str) -> bool:
-        """Query once more the peers that have not replied. Returns whether all have replied."""
+        """Query the missing peers again. Returns whether all have replied."""
         missing = [name for name, data in replies.items() if not data]
         replies |= self._transport.request(missing, text, self._timeout)
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """The single reply to a request. Raises InvalidMessageError where it is missing,
-        contradictory or wrong."""
+        """The single reply to a request. Raises InvalidMessageError if it is missing, ambiguous or
+        invalid."""
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
             raise InvalidMessageError("contradiction" if replies else "silent")
@@ -178,7 +176,7 @@ class PeerClient:
     # --- waiting
 
     def _await_first_peers(self) -> None:
-        """Wait a moment for other peers; where none comes, log it once, and train alone until one
+        """Wait briefly for other peers; if none comes, log it once and train alone until one
         does."""
         if self._lockstep:
             others = set(self._lockstep.peers) - {self.settings.name}
@@ -201,7 +199,7 @@ class PeerClient:
         return any(self._finished_round(name, replies[name]) < round for name in names)
 
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
-        """The round that a peer's status names; -1 where the reply cannot be used."""
+        """The round in a peer's status; -1 if the reply cannot be used."""
         request = Request(self.settings.federation, name, STATUS, self._parameters)
         try:
             return self._decode(replies, request).round
@@ -209,8 +207,7 @@ class PeerClient:
             return -1
 
     def _wait_until(self, done: Callable[[], bool]) -> None:
-        """Wait for a condition, at most for the deadline of the lockstep or until the peer is
-        stopped."""
+        """Wait for a condition until the lockstep deadline or until the peer is stopped."""
         assert self._lockstep is not None
         end = self._clock() + self._lockstep.deadline
         while not done() and self._clock() < end and not self.stopped.wait(_POLL):

@@ -1,4 +1,4 @@
-"""The folder of a peer: its model and its state (``peer.safetensors``), a line per round
+"""A peer's folder: model and state (``peer.safetensors``), and a line per round
 (``metrics.jsonl``)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAYOUT = "1"
 
 
 class PeerFolder:
-    """A peer's folder (a ``PeerStorage``). Raises StorageError where it cannot be made."""
+    """A peer's folder (a ``PeerStorage``). Raises StorageError if it cannot be created."""
 
     def __init__(self, path: Path, settings: PeerSettings) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
-        # The records of rounds that are saved must outlast a power cut.
+        # Records of saved rounds must survive a power failure.
         if (self.path / METRICS).exists():
             force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
@@ -57,7 +57,7 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """The memory that was saved, or None; records of later rounds are removed.
+        """The saved memory, or None; records of later rounds are removed.
 
         Raises:
             CheckpointError: the memory is damaged, or another peer's.
@@ -104,7 +104,7 @@ class PeerFolder:
 
 
 def _round(line: str) -> float | int:
-    """The round of a record; infinity where a line is none."""
+    """The round of a record; infinity if the line is not a record."""
     try:
         return int(json.loads(line)["round"])
     except (ValueError, KeyError, TypeError):

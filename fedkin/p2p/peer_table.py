@@ -1,5 +1,4 @@
-"""The peers known to a peer: their numbers, which of them are reachable, and the outcomes of
-requests to them."""
+"""The peers known to a peer: their numbers, reachability, and the outcomes of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from jaxtyping import Bool
 
 _log = logging.getLogger("fedkin")
 
-# The words for a reason, in the line that is logged when a peer first gives it.
+# Descriptions of reasons, logged when a peer first gives one.
 _REASONS = {
     "silent": "gave no reply in time",
     "contradiction": "gave two different replies to one request",
@@ -35,10 +34,10 @@ _REASONS = {
 
 
 class PeerTable:
-    """Names and their numbers (the columns of a method's arrays), in the order given or, after
-    that, of appearance.
+    """Names and their numbers (columns of a method's arrays): first the given ones, then by
+    appearance.
 
-    ``counts[name]`` has a peer's exchanges (``"exchanges"``) and its failures by reason.
+    ``counts[name]`` holds a peer's exchanges (``"exchanges"``) and its failures by reason.
     """
 
     def __init__(self, name: str, names: Iterable[str] = ()) -> None:
@@ -56,9 +55,11 @@ class PeerTable:
         return len(self.names)
 
     def update_sessions(self, sessions: Mapping[str, str]) -> None:
-        """Take the peers that are reachable now, each with its session. A peer that comes back in a
-        new session starts from its disk, which may be a little before the round that it had
-        sent."""
+        """Set the reachable peers, each with its session.
+
+        A peer that returns in a new session starts from its disk, which may be slightly behind the
+        last round that it sent.
+        """
         self.names += [name for name in sessions if name not in set(self.names)]
         for name, session in sessions.items():
             if self._sessions.get(name, session) != session:
@@ -67,7 +68,7 @@ class PeerTable:
         self._reachable = {name for name in sessions if name != self.name}
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """The mask of peers that can be queried; a peer does not query itself."""
+        """Mask of the peers that can be queried; a peer does not query itself."""
         return self.mask(self._reachable)
 
     def names_of(self, mask: Bool[np.ndarray, "1 N"]) -> list[str]:
@@ -80,7 +81,7 @@ class PeerTable:
         return np.array([[name in selection for name in self.names]])
 
     def last_round(self, name: str) -> int:
-        """The newest round that a peer has sent; 0 where it has sent none."""
+        """The newest round that a peer has sent; 0 if none."""
         return self._last_rounds.get(name, 0)
 
     def record_reply(self, name: str, round: int) -> None:
@@ -89,7 +90,7 @@ class PeerTable:
         self.counts.setdefault(name, Counter())["exchanges"] += 1
 
     def record_failure(self, name: str, reason: str, detail: str = "") -> None:
-        """Count a reply that is not used, or did not come; logged once per peer and reason.
+        """Count an unused or missing reply; logged once per peer and reason.
 
         Args:
             name: the peer's.

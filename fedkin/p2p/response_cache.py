@@ -1,4 +1,5 @@
-"""A peer's newest models as encoded replies. Requests come on another thread than the rounds."""
+"""A peer's newest models as encoded replies. Requests arrive on a different thread than the
+rounds."""
 
 from __future__ import annotations
 
@@ -7,12 +8,11 @@ from collections.abc import Callable
 
 from fedkin.p2p.messages import STATUS, InvalidMessageError, Message, RequestText, parse_request
 
-_ROUNDS = 2  # that are kept: in lockstep a peer may still be at the last one
+_ROUNDS = 2  # number of kept rounds: in lockstep a peer may still be at the previous one
 
 
 class ResponseCache:
-    """The messages of a peer's newest rounds. A reply is encoded when it is first requested, and
-    kept.
+    """The messages of a peer's newest rounds. Replies are encoded on first request and cached.
 
     Args:
         encode: turns a message into bytes.
@@ -27,20 +27,20 @@ class ResponseCache:
         self._bytes_sent = 0
 
     def add(self, message: Message) -> None:
-        """Reply with this round from now on; its arrays must not change any more."""
+        """Serve this round from now on; its arrays must not change afterwards."""
         with self._lock:
             self._messages[message.round] = message
             self._messages = {t: self._messages[t] for t in sorted(self._messages)[-_ROUNDS:]}
             self._replies = {}
 
     def set_status(self, message: Message) -> None:
-        """Reply with this to requests for the status: the round that is finished."""
+        """Set the reply to status requests: the finished round."""
         with self._lock:
             self._status = message
             self._replies.pop("status", None)
 
     def reply(self, text: str) -> bytes | None:
-        """The reply to a request as it was sent; None where there is none (yet)."""
+        """The encoded reply to a request; None if there is none (yet)."""
         try:
             request = parse_request(text)
         except InvalidMessageError:

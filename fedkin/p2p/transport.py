@@ -1,4 +1,5 @@
-"""The network as peers need it; ``zenoh_transport`` is one, and tests use one in memory."""
+"""Interface of the peers' network. ``zenoh_transport`` implements it; tests use an in-memory
+one."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Transport(Protocol):
         process.
 
         Raises:
-            ConfigError: another peer has this one's name, and had it first.
+            ConfigError: another peer had this one's name first.
         """
         ...
 
@@ -29,15 +30,15 @@ class Transport(Protocol):
         Args:
             names: of the peers.
             text: the request (``messages.request_text``).
-            timeout: seconds after which a missing reply is given up.
+            timeout: seconds after which a missing reply is abandoned.
 
         Returns:
-            For each name no reply, as a rule one, at most two.
+            The replies by name: usually one, none if missing, at most two.
         """
         ...
 
     def serve(self, handler: RequestHandler) -> None:
-        """Be online from now on. Raises as ``peers`` does.
+        """Go online. Raises as ``peers`` does.
 
         Args:
             handler: replies to requests; called on another thread.
@@ -45,5 +46,5 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the network; a second time it does nothing."""
+        """Leave the network; repeated calls do nothing."""
         ...

@@ -4,9 +4,9 @@
     fedkin/FEDERATION/alive/NAME/SESSION    is online as long as the process is, and connected
 
 Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's
-gossip); no address is special, and none has to stay. A reply carries the names of the peers that
-its sender has online. Zenoh's ``get`` returns at once where it knows no peer that could reply, even
-if a route is just being made: a request without reply is sent once more.
+gossip). No address is special, and none has to stay. A reply carries the names of the peers that
+its sender sees online. Zenoh's ``get`` returns at once if it knows no peer that could reply, even
+while a route is being established. Therefore a request without a reply is sent once more.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import zenoh
 
 _log = logging.getLogger("fedkin")
-_PAUSE = 0.1  # seconds: before a request is sent once more, and between leaving and closing
+_PAUSE = 0.1  # seconds: before a request is resent, and between leaving and closing
 _REFRESH = 2.0  # seconds between two queries for peers online
-_RETURN = 5.0  # seconds in which the peers come back after the connections are made again
+_RETURN = 5.0  # seconds within which peers return after reconnecting
 
 
 class ZenohTransport:
@@ -64,11 +64,11 @@ class ZenohTransport:
         self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
         self._handler: RequestHandler | None = None
-        self._error = ""  # of the last attempt to open a session again
+        self._error = ""  # of the last attempt to reopen a session
         self._online: set[tuple[str, str]] = set()
         config = zenoh_config(settings, parameters)
         lease = json.loads(config.get_json("transport/link/tx/lease")) / 1000
-        # Peers do not all drop a hanging peer at the same moment.
+        # Peers drop a hanging peer at different times.
         self._missing = MissingPeers(name, max(PATIENCE, 0.6 * lease))
         self._open(config)
 
@@ -99,7 +99,7 @@ class ZenohTransport:
             return {}
         self._refresh()
         with self._lock:
-            # Of one name, the earliest session stays: it comes last.
+            # For each name the earliest session is kept: it comes last.
             online = sorted(self._online, reverse=True)
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
@@ -151,13 +151,16 @@ class ZenohTransport:
         self._token = None
         if token is not None:
             token.undeclare()
-            time.sleep(_PAUSE)  # a peer that has just queried still gets its reply
+            time.sleep(_PAUSE)  # so that pending requests still get a reply
         if not self._session.is_closed():
             self._session.close()
 
     def _send(self, names: Iterable[str], text: str, end: float) -> dict[str, tuple[bytes, ...]]:
-        """The replies to requests. All requests leave before the first reply is awaited; a reply of
-        400 kB waits in Zenoh meanwhile."""
+        """Send requests and return the replies.
+
+        All requests are sent before the first reply is awaited; a reply of 400 kB waits in Zenoh
+        meanwhile.
+        """
         timeout = max(end - time.monotonic(), 0.001)
         pending = {}
         for name in names:
@@ -166,14 +169,14 @@ class ZenohTransport:
                 payload=text.encode(),
                 attachment=self._name.encode(),
                 timeout=timeout,
-                # All, so that two peers that reply for one name are detected.
+                # Query all matches, to detect two peers with the same name.
                 target=self._zenoh.QueryTarget.ALL,
                 consolidation=self._zenoh.ConsolidationMode.NONE,
             )
         return {name: self._distinct(replies) for name, replies in pending.items()}
 
     def _distinct(self, replies: Any) -> tuple[bytes, ...]:
-        """The different replies to one request; two are enough to know that something is wrong."""
+        """The distinct replies to one request; two suffice to detect a conflict."""
         contents: dict[bytes, None] = {}
         for reply in replies:
             if reply.ok is not None:
@@ -185,31 +188,34 @@ class ZenohTransport:
         return tuple(contents)
 
     def _refresh(self) -> None:
-        """Query from time to time which peers are online, without waiting. After a connection broke
-        and was made again, the news that a peer left may come after the news that it is back."""
+        """Periodically query which peers are online, without waiting.
+
+        After a reconnect, the message that a peer left may arrive after the message that it is
+        back.
+        """
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
         self._last_refresh = time.monotonic()
         self._session.liveliness().get(self._liveliness_keys, self._on_reply, timeout=_REFRESH)
 
     def _note(self, names: list[str]) -> None:
-        """Another peer names these. Called on any thread."""
+        """Record names sent by another peer. Thread-safe."""
         self._missing.add(set(names) - self._names_online())
 
     def _open_again(self) -> bool:
-        """Begin a new Zenoh session, if possible. Returns whether there is one.
+        """Open a new Zenoh session, if possible. Returns whether there is one.
 
-        After a peer hung for about as long as a lease, one side may have made a new connection
-        while the other kept the old one, and never repeats its declarations; or both have dropped
-        the old connection and neither makes a new one. Peers treat a new session as unknown, so
-        they reconnect and declare all again.
+        If a peer hangs for about the length of a lease, one side may open a new connection while
+        the other keeps the old one and never repeats its declarations. Or both drop the old
+        connection and neither opens a new one. Peers treat a new session as unknown, so they
+        reconnect and re-declare.
         """
         former = self._names_online()
         handler = self._handler
         try:
             self._open(zenoh_config(self._settings, self._parameters))
         except ConfigError as error:
-            # A port or a file that is gone for a moment does not end a peer.
+            # A temporarily missing port or file does not end a peer.
             if str(error) != self._error:
                 _log.warning("%s; trying again every round", error)
             self._error = str(error)
@@ -223,12 +229,12 @@ class ZenohTransport:
         return True
 
     def _on_reply(self, reply: zenoh.Reply) -> None:
-        """A peer says that it is online. Called on a thread of Zenoh's."""
+        """Handle a peer's online message. Called on a Zenoh thread."""
         if reply.ok is not None:
             self._on_change(reply.ok)
 
     def _on_change(self, sample: zenoh.Sample) -> None:
-        """A peer came or left. Called on a thread of Zenoh's."""
+        """Handle a peer that joins or leaves. Called on a Zenoh thread."""
         peer = tuple(str(sample.key_expr).removeprefix(f"{self._root}/alive/").split("/"))
         if len(peer) != 2 or not is_name(peer[0]) or not is_name(peer[1]):
             return
@@ -245,10 +251,10 @@ class ZenohTransport:
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
-    """Zenoh's configuration: the user's file, and on top of it the settings that a peer needs.
+    """Zenoh's configuration: the user's file, overridden by the settings that a peer needs.
 
     Raises:
-        ConfigError: the file is missing, or not for Zenoh.
+        ConfigError: the file is missing or not a Zenoh configuration.
     """
     zenoh = _load_zenoh()
     try:
@@ -267,7 +273,7 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
     required: dict[str, Any] = {
         "connect/endpoints": settings.connect,
         "transport/link/rx/max_message_size": size_limit(parameters),
-        "transport/shared_memory/enabled": False,  # it would go round the limit, and round TLS
+        "transport/shared_memory/enabled": False,  # it would bypass the size limit and TLS
     }
     # Zenoh's clients do not listen.
     if json.loads(config.get_json("mode")) != "client":
@@ -281,8 +287,10 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
 
 
 def _tls(settings: NetworkSettings) -> dict[str, Any]:
-    """Both sides show a certificate. A peer is its name, wherever it is: certificates need not name
-    its address."""
+    """Mutual TLS settings.
+
+    Peers are identified by name at any address, so certificates need not contain the address.
+    """
     tls = settings.tls
     assert tls is not None
     for key in ("ca", "certificate", "key"):
@@ -306,7 +314,7 @@ def _tls(settings: NetworkSettings) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Zenoh's message, without the places in its sources."""
+    """Zenoh's message without its source locations."""
     return str(error).split(" at /")[0].strip()
 
 

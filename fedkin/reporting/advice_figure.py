@@ -1,4 +1,4 @@
-"""The figure of an advice: five criteria for the number of clusters, and a map of the clients."""
+"""Figure of an advice: five criteria for the number of clusters, and a map of the clients."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from fedkin.reporting.style import (
 
 
 def save(advice: Advice, path: Path) -> list[Path]:
-    """Write the figure as png and svg, whatever the ending of ``path``.
+    """Write the figure as png and svg, regardless of the extension of ``path``.
 
-    Raises StorageError where it cannot be written.
+    Raises StorageError if it cannot be written.
     """
     check_figure(path)
     return save_as(lambda: draw(advice), path)

@@ -18,10 +18,10 @@ PANELS = 12  # at most; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Mean accuracy over the rounds with its interval, of all methods that have a run; the first
-    PANELS settings."""
+    """Mean accuracy over the rounds with intervals, for all methods with a run; at most PANELS
+    settings."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
-    # Names of methods, with their numbers of clusters, stand on the right of every panel.
+    # Method names with their numbers of clusters are at the right of every panel.
     names = max(map(len, comparison.methods)) + len(" (K = 3)")
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
@@ -55,7 +55,7 @@ def draw(comparison: Comparison) -> Figure:
 
 
 def _label(run: Run, name: str) -> str:
-    """A method's label, with its number of clusters where it does not say it."""
+    """A method's label, with its number of clusters unless the label has it."""
     clusters = run.config.clusters
     if clusters is None or "clusters" in name or "K = " in name:
         return name

@@ -29,12 +29,15 @@ _LEAST = 4  # columns that are always shown
 
 
 class Display:
-    """Progress on standard error: two live bars on a terminal (the runs of the grid, the rounds of
-    the current one), a plain line for every run elsewhere. A context manager; ``cell`` and
-    ``round`` are its callbacks."""
+    """Progress on standard error.
+
+    On a terminal, two live bars show the runs of the grid and the rounds of the current run.
+    Elsewhere, each run is a plain line. It is a context manager; ``cell`` and ``round`` are its
+    callbacks.
+    """
 
     def __init__(self, grid: Grid, several: bool = False) -> None:
-        # Several runs at once end together or not at all, so no pace can be told from them.
+        # With parallel runs, no pace can be estimated, because several end together.
         self._timed = not several
         self.console = plain_console(stderr=True)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
@@ -62,7 +65,7 @@ class Display:
             self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
-        """Show the next run; ``finished`` says whether it was run before."""
+        """Show the next run; ``finished`` is whether it was run before."""
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -76,7 +79,7 @@ class Display:
             print(f"{self._position()}  finished before", file=sys.stderr, flush=True)
 
     def leave_out(self, cell: Cell) -> None:
-        """Do not count a run that cannot be made."""
+        """Exclude a run that cannot be executed from the count."""
         self._cells.remove((cell.setting.label, cell.method.label))
         self._bars.update(self._all, total=len(self._cells))
 
@@ -98,7 +101,7 @@ class Display:
         return f"{self._started} of {self._started + len(self._cells)}  {_name(self._current)}"
 
     def _time_left(self, rounds: int) -> str:
-        """Time left: the remaining rounds of each method at the pace of that method."""
+        """Time left, from the remaining rounds and the pace of each method."""
         remaining: dict[str, int] = defaultdict(int)
         if self._current is not None:
             remaining[self._current.method.label] += rounds
@@ -111,26 +114,28 @@ class Display:
 
 
 class Pace:
-    """Seconds per round, by method; the first round of a run, which compiles, counts too."""
+    """Seconds per round by method, including the first round of a run, which compiles."""
 
     def __init__(self) -> None:
         self._spent: dict[str, tuple[float, int]] = {}
         self._last = time.monotonic()
 
     def begin(self) -> None:
-        """A run starts now."""
+        """Start timing a run."""
         self._last = time.monotonic()
 
     def lap(self, method: str) -> None:
-        """A round of a method ends now."""
+        """Record the end of a method's round."""
         now = time.monotonic()
         seconds, rounds = self._spent.get(method, (0.0, 0))
         self._spent[method] = (seconds + now - self._last, rounds + 1)
         self._last = now
 
     def seconds_left(self, remaining: dict[str, int]) -> int | None:
-        """Seconds for the remaining rounds of each method; those of a method without any yet at the
-        mean pace. None before the first round."""
+        """Estimated seconds for the remaining rounds; None before the first round.
+
+        Methods without a finished round are estimated at the mean pace.
+        """
         if not self._spent:
             return None
         mean = sum(s for s, _ in self._spent.values()) / sum(n for _, n in self._spent.values())
@@ -145,9 +150,8 @@ def tables(
 
     Args:
         comparison: what to show.
-        measure: by which methods are compared; the comparison's own where nothing is said.
-        console: on which they are to be printed; columns on the right that have no room there go
-            into a second table.
+        measure: by which methods are compared; default: the comparison's measure.
+        console: console to print on; columns that do not fit go into a second table.
     """
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
@@ -163,7 +167,7 @@ def tables(
     if count == len(every):
         return first
     second = with_columns(every[count:])
-    # The first table has the title, and the second one may be narrower than its words.
+    # Only the first table has the title, because the second may be narrower than a word of it.
     for table in second:
         table.title = None
     return [table for pair in zip(first, second, strict=True) for table in pair]
@@ -172,8 +176,10 @@ def tables(
 def _table(
     comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]
 ) -> Table:
-    """As narrow as possible: seeds have a column where rows differ in them, else they are in the
-    heading; of the other columns those that are to be shown."""
+    """One table, as narrow as possible, with the given columns.
+
+    Seeds are a column if rows differ in them; otherwise they are in the heading.
+    """
     rows = [
         (row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting
     ]
@@ -198,7 +204,7 @@ def _table(
 
 
 def _folded(head: str) -> str:
-    """A head on several lines."""
+    """A head broken into several lines."""
     for before, after in ((" (", "\n("), (" to ", "\nto "), (" / ", " /\n"), (" of ", "\nof ")):
         head = head.replace(before, after)
     return head

@@ -1,4 +1,4 @@
-"""The tables of a comparison as Markdown and LaTeX, and its findings in words."""
+"""Tables of a comparison as Markdown and LaTeX, and its findings as sentences."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ Row = dict[str, Any]
 
 
 def write(comparison: Comparison, folder: Path, measure: str | None = None) -> Path:
-    """Write the tables comparison.md and comparison.tex and, where a run is finished, the figure.
+    """Write comparison.md, comparison.tex and, if a run is finished, the figure.
 
     Args:
         comparison: what to show.
         folder: where to write; it need not exist.
-        measure: what methods are compared by; the comparison's own (``by``) where nothing is said.
+        measure: measure by which methods are compared; default: the comparison's ``by``.
 
     Returns:
         The path of comparison.md.
@@ -69,7 +69,7 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
 
 
 def _write_ranks(ranks: Ranks, folder: Path) -> None:
-    """The table of ranks as LaTeX, and their picture where scikit-posthocs is installed."""
+    """Write the table of ranks as LaTeX and, if scikit-posthocs is installed, their figure."""
     write_atomic(folder / RANKS_LATEX, ranks.latex())
     try:
         save_as(lambda: ranks_figure.draw(ranks), folder / "ranks")
@@ -78,8 +78,10 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 
 
 def columns(comparison: Comparison) -> list[Column]:
-    """The columns of the table behind setting, method and seeds: those of every comparison, those
-    of its kind, and its measures that have no place among these."""
+    """The columns after setting, method and seeds.
+
+    These are the columns of every comparison, those of its kind, and its extra measures.
+    """
     names = comparison.table().columns
     shown = [
         *ACCURACIES,
@@ -97,15 +99,15 @@ def columns(comparison: Comparison) -> list[Column]:
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
-    """What the columns are called."""
+    """The heads of all columns."""
     return tuple(column.head for column in columns(comparison))
 
 
 def place_of(measure: Measure, shown: Sequence[Column]) -> int:
-    """The column of what methods are compared by; -1 where the table has none.
+    """Index of the column of the compared measure; -1 if the table has none.
 
     Args:
-        measure: what they are compared by.
+        measure: the compared measure.
         shown: the columns.
     """
     return next((place for place, column in enumerate(shown) if column.measure == measure.name), -1)
@@ -117,31 +119,30 @@ def cells(row: Row, shown: Sequence[Column]) -> list[str]:
 
 
 def _rounds_to_target(row: Mapping[str, Any]) -> str:
-    """The mean over the seeds that reached the target; how many did, where not all have."""
+    """Mean over the seeds that reached the target, with their number if not all did."""
     rounds = MEASURES["rounds_to_target"].text(row["rounds_to_target"])
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     return rounds + partly
 
 
 def _honest_column(measure: Measure) -> Column:
-    """What honest clients reach; shares have their intervals, the agreement has none."""
+    """A measure of honest clients; shares have intervals, the agreement has none."""
     return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 
 def not_run(row: Row) -> str | None:
-    """Why a row has no numbers: nothing of it could be run. None of other rows."""
+    """Why all runs of a row failed; None if some have finished."""
     return f"not run: {row['reason']}" if not row["seeds"] and row.get("reason") else None
 
 
 def texts(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row as ``cells`` has them; where nothing could be run the reason, in the first
-    one."""
+    """The cells of a row as in ``cells``; if all runs failed, the first cell is the reason."""
     reason = not_run(row)
     return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """One line per significant difference, and how many are not, setting by setting."""
+    """For each setting, a line per significant difference and the number of others."""
     lines: list[str] = []
     rows = rows_of(comparison.differences(measure))
     ranks = comparison.ranks(measure)
@@ -167,7 +168,7 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
 
 
 def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
-    """The significant differences between the methods of one setting, and how many are not."""
+    """The significant differences between the methods of one setting, and the number of others."""
     significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
     few = sum(row["verdict"] == TOO_FEW for row in pairs)
     without_score = [row for row in pairs if row["verdict"] == NO_SCORE]
@@ -185,8 +186,8 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
 
 
 def _over_attacks(comparison: Comparison) -> list[str]:
-    """The worst and the mean over several settings with attacks, of each method that has a number
-    in all of them."""
+    """Worst case and mean over several settings with attacks, for methods with a value in all of
+    them."""
     rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
     attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
     lines = []
@@ -203,7 +204,7 @@ def _over_attacks(comparison: Comparison) -> list[str]:
 
 
 def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
-    """The agreement of each method's clusters with the true ones, where these are known."""
+    """The agreement of each method's clusters with the true clusters, if these are known."""
     rows = [row for row in rows_of(comparison.table()) if row["setting"] == setting]
     by_method = {row["method"]: row.get("ari") for row in rows}
     shown = [f"{name} {ari:.2f}" for name, ari in by_method.items() if ari is not None]
@@ -219,7 +220,7 @@ def _difference(row: Row, measure: Measure) -> str:
 
 
 def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """How to read the table: means, tests, the target."""
+    """Notes on how to read the table: means, tests, the target."""
     finished = [len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods]
     tested = max(finished) >= LEAST_SEEDS
     lines = ["Means over the seeds of a row" + (f", with {_INTERVALS}" if tested else "") + "."]
@@ -333,7 +334,7 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
     """The rows of the table, each with the methods of its setting that are not significantly worse
-    than the best."""
+    than the best one."""
     sign = comparison.grid.measure(measure).sign
     rows = rows_of(comparison.table())
     differences = rows_of(comparison.differences(measure))
@@ -347,7 +348,7 @@ def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[
 
 
 def _mean(values: Float[np.ndarray, "S"]) -> float | None:
-    """Mean of the seeds that have a number; None where none has."""
+    """Mean over the seeds with a value; None if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else None
 
@@ -365,5 +366,5 @@ def _labels(comparison: Comparison, row: Row) -> list[str]:
 
 
 def _bold(cells: list[str], place: int, mark: Callable[[str], str]) -> list[str]:
-    """The cells with a mark on the one at a place."""
+    """The cells with one of them marked."""
     return [mark(cell) if number == place else cell for number, cell in enumerate(cells)]

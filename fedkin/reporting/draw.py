@@ -1,4 +1,4 @@
-"""The figures and tables of a result, on request: a run draws nothing."""
+"""Figures and tables of a result, drawn on request; a run draws nothing."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def draw(
 ) -> Path:
     """Write the figure of a result as PNG and SVG.
 
-    Of a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``) and, where
-    clients are peers, the trust graph (``topology``), where membership is soft the shares
-    (``membership``); other methods of the run have theirs in ``against/``. Of several seeds: mean
-    curves and gains. Of a comparison: a panel per setting, and its tables as Markdown and LaTeX. Of
-    an eps study or an advice: the numbers they were read from.
+    For a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``); for peers also
+    the trust graph (``topology``), and for soft membership the shares (``membership``). Figures of
+    the run's other methods are in ``against/``. For several seeds: mean curves and gains. For a
+    comparison: a panel per setting, and its tables as Markdown and LaTeX. For an eps study or an
+    advice: the criteria behind it.
 
     Args:
         result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or
             ``load`` read.
-        folder: where to write; the result's own folder where nothing is said.
+        folder: where to write; default: the result's folder.
 
     Returns:
         The path of ``figure.png``.
 
     Raises:
-        ConfigError: no folder is given and the result has none, a figure's name in its place, or a
-            result that is nothing that can be drawn.
+        ConfigError: no folder is given and the result has none, the folder is the name of a figure,
+            or the result cannot be drawn.
         StorageError: the folder cannot be written, or has a figure of that name that fedkin did not
             write.
     """
@@ -64,7 +64,7 @@ def draw(
 
 
 def _draw_run(run: Run, folder: Path) -> None:
-    """The figures of a run, and of the methods in ``run.against`` that have a folder."""
+    """Draw the figures of a run, and of the methods in ``run.against`` that have a folder."""
     for name, other in run.against.items():
         if (inner := against_folder(folder, name)).is_dir():
             _draw_run(other, inner)
@@ -74,8 +74,10 @@ def _draw_run(run: Run, folder: Path) -> None:
 
 
 def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: Path) -> None:
-    """The figure of what comes of runs; imported here, so that a single run's figure does not wait
-    for it."""
+    """Draw the figure of another result.
+
+    Imports are local, so that the figure of a single run does not wait for them.
+    """
     from fedkin.analysis.advise.advice import Advice
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.eps_study import EpsStudy

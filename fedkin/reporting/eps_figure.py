@@ -1,4 +1,4 @@
-"""The figure of an eps study: clusters and noise over eps, and the k-distance curve."""
+"""Figure of an eps study: clusters and noise over eps, and the k-distance curve."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedkin.reporting.style import COLOURS, FADED, check_figure, new_figure, pre
 
 
 def save(study: EpsStudy, path: Path) -> list[Path]:
-    """Write the figure as png and svg, whatever the ending of ``path``.
+    """Write the figure as png and svg, regardless of the extension of ``path``.
 
-    Raises StorageError where it cannot be written.
+    Raises StorageError if it cannot be written.
     """
     check_figure(path)
     return save_as(lambda: draw(study), path)

@@ -1,4 +1,4 @@
-"""Tables on a narrow terminal: whole columns are left out, and no number is cut."""
+"""Fits tables to a narrow terminal by dropping whole columns; numbers are never cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDEST = 1000  # characters: more than any table has
 
 
 def fits(table: Table, console: Console) -> bool:
-    """Whether a table has room on a console as it is.
+    """Whether a table fits on a console unchanged.
 
     Args:
         table: to be printed.
@@ -23,18 +23,18 @@ def fits(table: Table, console: Console) -> bool:
 
 
 def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
-    """A table without those of its columns that have no room on a console; its caption says which.
+    """Drop columns until a table fits on a console; the caption names them.
 
     Args:
-        table: to be printed; it is changed.
+        table: the table, changed in place.
         console: to print it on.
-        droppable: heads of the columns that may be left out, the first ones first.
+        droppable: heads of the columns that may be dropped, in this order.
 
     Returns:
         The table.
     """
     caption = table.caption
-    # The lines of a caption are folded, and need no room.
+    # A caption is wrapped, so it needs no width.
     table.caption = None
     left_out = []
     for head in droppable:

@@ -1,5 +1,4 @@
-"""The figure of soft membership: how much each client has of every cluster, where a client may have
-of several."""
+"""Figure of soft membership: each client's share of every cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from fedkin.run.results import Run
 
 
 def save(run: Run, folder: Path) -> list[Path]:
-    """Write ``membership.png`` and ``membership.svg`` where membership is soft; else nothing."""
+    """Write ``membership.png`` and ``membership.svg`` if membership is soft; else nothing."""
     if memberships(run.state) is None:
         return []
     return save_as(lambda: draw(run), folder / "membership")

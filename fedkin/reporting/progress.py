@@ -44,13 +44,13 @@ ALWAYS_AWAY = (
 )
 VALIDATED = "best: on test samples, of the round that is best on validation samples"
 TRAFFIC_HEAD = "download /\nupload (MB)"
-LESS_NEEDED = ("seconds", TRAFFIC_HEAD, "round")  # columns that a narrow terminal has no room for
-LINES = 20  # of a run, where the output is no terminal
+LESS_NEEDED = ("seconds", TRAFFIC_HEAD, "round")  # columns dropped on a narrow terminal
+LINES = 20  # per run, if the output is not a terminal
 
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Context in which a terminal may go: what is shown there ends no run."""
+    """Context in which a disconnected terminal does not end a run."""
     try:
         yield
     except OSError as error:
@@ -59,10 +59,10 @@ def suppress_hangup() -> Iterator[None]:
 
 
 class Display:
-    """Progress on standard error: live bars on a terminal and in a notebook, some twenty plain
-    lines elsewhere.
+    """Progress on standard error: live bars on a terminal or in a notebook, about twenty lines
+    elsewhere.
 
-    A context manager; called with the record of every round.
+    It is a context manager, and is called with the record of every round.
     """
 
     def __init__(self, rounds: int, seeds: int = 1) -> None:
@@ -75,7 +75,7 @@ class Display:
         self._bars = Progress(
             *_bar_columns(), console=self.console, disable=not self.console.is_terminal
         )
-        self._notebook: Any = None  # handle of the output that is updated
+        self._notebook: Any = None  # handle of the updated output
 
     def __enter__(self) -> Display:
         self._bars.start()
@@ -86,7 +86,7 @@ class Display:
             self._bars.stop()
 
     def begin(self, number: int, seed: int) -> None:
-        """The next of several seeds, and its number (from 0)."""
+        """Begin the next of several seeds; ``number`` counts from 0."""
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
@@ -105,9 +105,8 @@ class Display:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
 
     def _draw_in_notebook(self) -> None:
-        """Draw the bars in the place of those before, without the widgets that rich's own live
-        display needs."""
-        from IPython.display import display  # there is a notebook, so there is IPython
+        """Redraw the bars in place, without the widgets that rich's live display needs."""
+        from IPython.display import display  # a notebook implies IPython
 
         bars = self._bars.make_tasks_table(self._bars.tasks)
         if self._notebook is None:
@@ -131,7 +130,7 @@ class Display:
                 sizes=shown["sizes"],
             )
         self._bars.update(self._tasks[name], completed=completed)
-        # In a round that was not scored, the last accuracy stays.
+        # In a round without a score, the last accuracy is kept.
         if record["accuracy"] is not None:
             self._bars.update(
                 self._tasks[name],
@@ -143,7 +142,7 @@ class Display:
 
 
 def _bar_columns() -> list[ProgressColumn]:
-    """What stands on the line of a method, from left to right."""
+    """The columns of a method's line, from left to right."""
     return [
         TextColumn("{task.fields[method]}", style="bold", markup=False),
         BarColumn(),
@@ -156,7 +155,7 @@ def _bar_columns() -> list[ProgressColumn]:
 
 @dataclass(frozen=True)
 class _Pace:
-    """Where and when this process began."""
+    """The round and time at which this process began."""
 
     round: int
     time: float
@@ -191,8 +190,8 @@ def table(
 
     Args:
         summaries: of the runs.
-        names: of all clients, by position; None where they have none.
-        own: the runs' measures that have no place among the columns of every run.
+        names: of all clients, by position; None if they have none.
+        own: the runs' extra measures without a fixed column.
     """
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
@@ -209,8 +208,7 @@ def table(
 
 
 def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | None) -> list[str]:
-    """The lines below the final table, by subject, and for each subject in the order of the
-    methods."""
+    """The lines below the final table, ordered by subject and then by method."""
     titles = {id(summary): method_title(summary["method"]) for summary in summaries}
 
     def lines_of(key: str, text: Callable[[dict[str, Any]], str]) -> list[str]:
@@ -241,27 +239,26 @@ def _lacks_replies(summary: dict[str, Any]) -> bool:
 
 
 def _failure(summary: dict[str, Any]) -> str:
-    """Why a run has failed; empty where it has not, or where it says so by having stopped."""
+    """Why a run failed; empty if it did not, or if its stop line already says so."""
     if "failed" not in summary or "stopped" in summary:
         return ""
     return f"failed, as {summary['failed']}"
 
 
 def _in_words(summary: dict[str, Any], key: str, words: Callable[[dict[str, Any]], str]) -> str:
-    """A statement of a summary in words; empty where it has none."""
+    """A statement of a summary in words; empty if there is none."""
     return words(summary[key]) if key in summary else ""
 
 
 class _Column(NamedTuple):
-    """A column of the final table: its head, and its cell of a run's summary."""
+    """A column of the final table: its head and a function from a run's summary to the cell."""
 
     head: str
     cell: Callable[[dict[str, Any]], str]
 
 
 def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> list[_Column]:
-    """Columns of every run, columns that some run has a number for, and columns of measures without
-    a place among these."""
+    """Fixed columns, columns for which some run has a value, and columns of extra measures."""
     accuracies = measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile"))
     columns = [measure_column(measure) for measure in accuracies]
     columns.append(_Column("clusters:\nsizes", _clusters_and_sizes))
@@ -284,7 +281,7 @@ def _traffic(summary: dict[str, Any]) -> str:
 
 
 def measure_column(measure: Measure) -> _Column:
-    """A measure by its narrow head; of bytes and shares each number has its mark."""
+    """The column of a measure with its short head; bytes and shares have unit marks."""
     return _Column(
         folded(measure.narrow), lambda summary: measure.text_with_unit(summary.get(measure.name))
     )
@@ -305,7 +302,7 @@ def _clusters_and_sizes(summary: dict[str, Any]) -> str:
 
 
 def _incomplete(summaries: Sequence[dict[str, Any]]) -> list[str]:
-    """Why runs have no best round, where some have none."""
+    """Why some runs have no best round."""
     without = [
         s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None
     ]
@@ -353,7 +350,7 @@ def secret_in_words(statement: dict[str, Any]) -> str:
 
 
 def _replies(summary: dict[str, Any]) -> str:
-    """How many replies are in no average, as a line below the table."""
+    """The number of replies excluded from averages, as a line below the table."""
     counts = {
         "not finite or not possible": summary["nonfinite"],
         "far longer than others": summary.get("outliers", 0),
@@ -364,7 +361,7 @@ def _replies(summary: dict[str, Any]) -> str:
 
 
 def _estimated(summary: dict[str, Any]) -> str:
-    """The interval of the accuracy of all clients, where a sample of them was scored."""
+    """The interval of the accuracy over all clients, if only a sample of them was scored."""
     low, high = summary["final_interval"]
     return (
         f"{method_title(summary['method'])}: final scores are of a sample of clients; of all, the "
@@ -373,7 +370,7 @@ def _estimated(summary: dict[str, Any]) -> str:
 
 
 def _late(summary: dict[str, Any]) -> str:
-    """How many replies came after their round, as a line below the table."""
+    """The number of late replies, as a line below the table."""
     used = summary["late_used"]
     dropped = summary["late_dropped"]
     title = method_title(summary["method"])
@@ -391,8 +388,7 @@ def _stopped(summary: dict[str, Any]) -> str:
 
 
 def _differs(summary: dict[str, Any]) -> bool:
-    """Whether some clients have no cluster at the end, and the accuracy over all clients is another
-    one."""
+    """Whether some clients have no cluster at the end and the accuracy over all clients differs."""
     everybody = summary.get("accuracy_all_clients")
     return everybody is not None and everybody != summary["final_accuracy"]
 
@@ -406,14 +402,16 @@ def _shown(record: Record) -> dict[str, str]:
 
 
 def measure(record: Record) -> str:
-    """The name of a round's accuracy, with the name of its split where that is not the test
-    samples."""
+    """The name of a round's accuracy, with its split unless that is the test set."""
     return f"{record['split']} accuracy" if "split" in record else "accuracy"
 
 
 def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[str, str]:
-    """The number of clusters that have clients, of those configured (or of all) where these are
-    others, and their sizes; of many the smallest and the largest."""
+    """The number of nonempty clusters and their sizes, as text.
+
+    The configured (or total) number is added if it differs. For many clusters, only the smallest
+    and largest sizes are shown.
+    """
     if not sizes:
         return ("-", "-") if sizes is None else ("0", "-")
     used = [size for size in sizes if size]

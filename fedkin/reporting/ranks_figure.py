@@ -1,5 +1,5 @@
-"""The critical-difference picture of a comparison: average ranks on a line, bars over methods that
-do not differ."""
+"""Critical-difference diagram of a comparison: average ranks, with bars over methods that do not
+differ."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fedkin.reporting.style import headline, new_figure
 
 
 def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
-    """Draw it, as Demsar (2006) does, by scikit-posthocs.
+    """Draw the diagram of Demsar (2006) with scikit-posthocs.
 
     Args:
         ranks: of the methods.
-        blocks: what they were ranked over.
+        blocks: name of the samples that methods were ranked over.
 
     Raises:
-        MissingExtra: that is not installed.
+        MissingExtra: scikit-posthocs is not installed.
     """
     diagram = _diagram()
     figure = new_figure(8.0, 1.6 + 0.22 * len(ranks.average))
@@ -36,7 +36,7 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
         apart.loc[row["method"], row["against"]] = row["p_nemenyi"]
         apart.loc[row["against"], row["method"]] = row["p_nemenyi"]
     drawn = diagram(ranks.average, apart, ax=axes)
-    # The library's numbers are in the order of a set, which changes from run to run.
+    # The library numbers items in set order, which changes between runs.
     for bar in chain.from_iterable(drawn["crossbars"]):
         bar.set_xdata(np.sort(bar.get_xdata()))
     headline(

@@ -1,6 +1,8 @@
-"""The figure of a run: accuracy over the rounds, of all clients and of their bottom 10%,
-discrepancy, and cluster sizes where they change, else the accuracy of each client; all methods
-overlaid."""
+"""Figure of a run, with all methods overlaid.
+
+It shows the accuracy over the rounds, of all clients and of the bottom 10%; the discrepancy; and
+the cluster sizes if they change, else the accuracy of each client.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,17 @@ if TYPE_CHECKING:
 def save(run: Run, folder: Path) -> None:
     """Write ``figure.png`` and ``figure.svg`` into a folder.
 
-    Raises StorageError where it cannot be written.
+    Raises StorageError if it cannot be written.
     """
     save_as(lambda: draw(run), folder / "figure")
 
 
 def draw(run: Run) -> Figure:
-    """Accuracy on the left; on the right the bottom 10% of clients, discrepancy, and the sizes of
-    the clusters, or where these never change, the accuracy of each client."""
+    """Draw the figure.
+
+    Accuracy is on the left. On the right are the bottom 10% of clients, the discrepancy, and the
+    cluster sizes or, if these never change, the accuracy of each client.
+    """
     extra_rows = -(-len(run.measures) // 3)
     figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
     grid = figure.add_gridspec(
@@ -77,15 +82,17 @@ def draw(run: Run) -> Figure:
 
 
 def method_label(config: Description) -> str:
-    """The title of a run's method, with its number of clusters where it has that option: ``IFCA (K
-    = 3)``."""
+    """The title of a run's method, with its number of clusters if it has that option: ``IFCA (K =
+    3)``."""
     title = method_title(config.method_with_options)
     return title if config.clusters is None else f"{title} (K = {config.clusters})"
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:
-    """The cluster sizes of the first method, and the accuracy of each client: one of them where the
-    other has nothing to show. The panels whose x axis is the rounds come first."""
+    """Draw cluster sizes of the first method, accuracy of each client, or both.
+
+    A panel without content is left out. Panels with rounds on the x axis come first.
+    """
     name = next(iter(runs))
     history = runs[name].history
     moving = "neighbours" in history or _sizes_change(history)
@@ -106,13 +113,13 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
 
 
 def _sizes_change(history: pd.DataFrame) -> bool:
-    """Whether clusters ever have other sizes than at first."""
+    """Whether cluster sizes ever change."""
     rows = [list(sizes) for sizes in history["cluster_sizes"].dropna()]
     return any(sizes != rows[0] for sizes in rows)
 
 
 def _split(histories: dict[str, pd.DataFrame]) -> str:
-    """The samples on which rounds were scored."""
+    """The split on which rounds were scored."""
     return "validation" if any("split" in history for history in histories.values()) else "test"
 
 
@@ -180,13 +187,13 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
 
 
 def _mark_shifts(axes: Axes, run: Run) -> None:
-    """A vertical line at every round in which the data of more than a quarter of the clients
-    shifted, where such rounds are rare."""
+    """Mark rounds in which the data of more than a quarter of the clients shifted, if these are
+    rare."""
     rounds = [r["round"] for r in run.records if 4 * (r["data_shifts"] or 0) > len(run.assignment)]
     rounds = rounds if 4 * len(rounds) <= len(run.records) else []
     for round in rounds:
         axes.axvline(round, color=FADED, lw=0.8, zorder=0.5)
-    for round in rounds[:1]:  # the first has a label
+    for round in rounds[:1]:  # only the first has a label
         axes.annotate(
             "data shift",
             (round, 0.015),
@@ -208,10 +215,10 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -> None:
-    """A measure that has no panel otherwise."""
+    """Draw a measure that has no fixed panel."""
     prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
     for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
-        if measure.column not in history:  # of a run that did not have it
+        if measure.column not in history:  # the run does not have it
             continue
         known = history[measure.column].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
@@ -224,7 +231,7 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """Clients in each cluster of the first method, stacked."""
     prepare(axes, "Cluster sizes", f"clients in each cluster of {name}")
     known = history["cluster_sizes"].dropna()
-    # [K, rounds]; a cluster that is made later has no clients before.
+    # [K, rounds]; a cluster created later has no clients before.
     sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
     axes.stackplot(known.index, sizes, colors=shades, edgecolor="white", linewidth=0.8, step="post")

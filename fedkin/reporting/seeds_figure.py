@@ -1,5 +1,4 @@
-"""The figure of several seeds: mean curves with their intervals, and the gain of a method over the
-others."""
+"""Figure of several seeds: mean curves with intervals, and the gain of a method over the others."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ Curves = Mapping[str, Float[np.ndarray, "S R"]]  # by method
 def save(repeated: RepeatedRuns, folder: Path) -> None:
     """Write ``figure.png`` and ``figure.svg`` into a folder.
 
-    Raises StorageError where it cannot be written.
+    Raises StorageError if it cannot be written.
     """
     save_as(lambda: draw(repeated), folder / "figure")
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Mean accuracy of every method; on the right, where there are several, the gain of the first
-    over the others."""
+    """Mean accuracy of every method; if there are several, also the gain of the first over the
+    others."""
     named = {
         method_label(repeated.of(name)[0].config): curve
         for name, curve in repeated.curves().items()
@@ -76,9 +75,9 @@ def accuracies(
         axes: the panel.
         curves: accuracies [S, R] by method.
         heading: of the panel.
-        incomplete: the same with the accuracies of rounds in which some clients have no cluster;
-            those of methods that have no other are drawn pale.
-        sample: what S counts, in the singular; where the data have several draws, a draw.
+        incomplete: the same, including rounds in which some clients have no cluster; drawn pale for
+            methods without other accuracies.
+        sample: singular name of what S counts; if the data are drawn several times, a draw.
     """
     least = min(map(len, curves.values()))
     seeds = max(map(len, curves.values()))
@@ -114,16 +113,15 @@ def accuracies(
 
 
 def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
-    """Draw the mean gain of the first method over each of the others and its 95% interval, round by
-    round, in points.
+    """Draw the first method's mean gain over each other method with 95% intervals, in points per
+    round.
 
-    The interval is for the eye: whether methods differ is tested once, by the table, and not in
-    every round.
+    The interval is only visual: significance is tested once, in the table, not in every round.
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
-        heading: of the panel; "Gain of METHOD" where nothing is said.
+        heading: of the panel; default: "Gain of METHOD".
     """
     ours, *others = curves
     seeds = len(curves[ours])
@@ -133,7 +131,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
     prepare(axes, heading or f"Gain of {ours}", note)
     ends = []
     for number, name in enumerate(others, 1):
-        gain = 100 * (curves[ours] - curves[name])  # the same seeds in every round
+        gain = 100 * (curves[ours] - curves[name])  # paired by seed
         scored = np.flatnonzero(np.isfinite(gain).all(axis=0))
         if not len(scored):
             continue
@@ -145,7 +143,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         ends.append((float(band.mean[-1]), f"over {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     low, high = axes.get_ylim()
-    # Differences of less than a point shall look small.
+    # Keep differences of less than a point visually small.
     if high - low < 1:
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(curves[ours][0]) - 1)
@@ -156,7 +154,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
 
 
 def comparable(curves: Curves) -> Curves:
-    """The first method, and those that share a scored round with it in every seed."""
+    """The first method and those that share a scored round with it in every seed."""
     ours, *others = curves
     shared = [name for name in others if np.isfinite(curves[ours] - curves[name]).all(axis=0).any()]
     return {name: curves[name] for name in (ours, *shared)}

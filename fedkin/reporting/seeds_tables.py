@@ -1,4 +1,4 @@
-"""Several seeds on the terminal: the table over all of them, and the methods compared."""
+"""Several seeds on the terminal: the table over all seeds, and the comparison of methods."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
 
     Args:
         summary: of the runs.
-        own: their measures that have no place among the columns of every run.
+        own: their extra measures without a fixed column.
     """
-    from fedkin.analysis.tables import clusters_text  # with pandas and scipy, which no round needs
+    from fedkin.analysis.tables import clusters_text  # imports pandas and scipy, unused in rounds
 
     seeds = summary["seeds"]
     heading = (
         f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
     )
-    # The table is as narrow as it can be, for terminals of 80 columns.
+    # The table is as narrow as possible, for terminals of 80 columns.
     out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", no_wrap=True)
     averaged = measures_of(("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile"))
@@ -45,7 +45,7 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     for head in (*heads, *(measure.narrow for measure in own)):
         out.add_column(folded(head), justify="right", no_wrap=True)
     for row in summary["methods"]:
-        # The number of clusters stands below the name, as 80 columns have no room for a column.
+        # The number of clusters is below the name, because 80 columns have no room for a column.
         title = f"{method_title(row['method'])}\nK {clusters_text(row)}"
         means = (_with_interval(row, measure) for measure in averaged)
         sent = (measure.text(row[measure.name]) for measure in traffic)
@@ -69,8 +69,8 @@ def _notes(summary: dict[str, Any]) -> list[str]:
 
 
 def compared(summary: dict[str, Any]) -> Table:
-    """The gain of the main method over each of the others in final accuracy, in percentage points,
-    and its significance."""
+    """Gain of the main method over each other method in final accuracy (percentage points), with
+    tests."""
     comparisons = summary["comparisons"]
     out = Table(
         title=f"{method_title(summary['method'])} against",
@@ -96,7 +96,7 @@ def compared(summary: dict[str, Any]) -> Table:
 
 
 def _points(row: dict[str, Any]) -> str:
-    """A difference with its interval; a dash where there is none."""
+    """A difference with its interval; a dash if there is none."""
     final = MEASURES["final_accuracy"]
     if row["difference"] is None:
         return "-"

@@ -17,8 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedkin.core.storage import WRITTEN_BY, check_output, write_atomic
 
-# Okabe and Ito's colours, distinct for every kind of colour vision; line styles distinguish them in
-# print.
+# Okabe and Ito's colours, distinct for all kinds of colour vision; line styles help in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = (
     "-",
@@ -50,20 +49,20 @@ STYLE: Any = {
 
 _HEADLINE: Any = {"fontsize": 13, "fontweight": "bold"}
 _NOTE = "_note"  # label of a panel's note; no legend has it
-_PAD = 18  # points between a panel and its heading, where the note has one line
+_PAD = 18  # points between a panel and its heading, for a note of one line
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that needs no display."""
+    """An empty figure (size in inches) that needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
-    """Write what ``draw`` returns, drawn in the common style, as ``path``.png and ``path``.svg.
+    """Draw a figure in the common style and write it as ``path``.png and ``path``.svg.
 
-    Raises StorageError where it cannot be written.
+    Raises StorageError if it cannot be written.
     """
     paths = figure_paths(path)
     with matplotlib.rc_context(STYLE):
@@ -81,8 +80,7 @@ def figure_paths(path: Path) -> list[Path]:
 
 
 def check_figure(path: Path) -> None:
-    """Refuse (StorageError) a path at which a figure would replace a file that fedkin did not
-    write."""
+    """Raise StorageError if a figure would overwrite a file that fedkin did not write."""
     for target in figure_paths(path):
         check_output(target)
 
@@ -109,7 +107,7 @@ def line_style(number: int) -> tuple[str, Any]:
 
 
 def headline(figure: Figure, text: str) -> None:
-    """The heading of a whole figure; a long one goes over several lines."""
+    """The heading of a whole figure, wrapped if long."""
     width = int(8.6 * figure.get_figwidth())  # characters of 13 points
     folded = "\n".join(textwrap.wrap(text.strip(), width))
     if text.endswith("\n"):
@@ -123,7 +121,7 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
     Args:
         axes: the panel.
         heading: what it shows.
-        note: how to read it; ``fit`` breaks it into lines as long as the panel is wide.
+        note: how to read it; ``fit`` wraps it to the panel's width.
     """
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD)
     small = axes.annotate(
@@ -136,7 +134,7 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
         color="#666",
         label=_NOTE,
     )
-    # In the layout, a long note would make its panel narrow.
+    # A long note in the layout would make its panel narrow.
     small.set_in_layout(False)
     axes.grid(axis="y", color=FAINT, lw=0.7)
     axes.margins(x=0)
@@ -144,7 +142,7 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Break the notes of all panels so that none is wider than its panel, and make room."""
+    """Wrap the notes of all panels to the panel width, and make room for them."""
     figure.draw_without_rendering()
     for axes in figure.axes:
         for note in axes.texts:
@@ -170,13 +168,13 @@ def _break_lines(axes: Axes, note: Text) -> None:
 def label_ends(
     axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}"
 ) -> None:
-    """Write names and last values at the ends of the lines, pushed apart where they would overlap.
+    """Write names and last values at the ends of the lines, moved apart to avoid overlap.
 
     Args:
         axes: the panel.
         ends: last value, name and colour of each line.
         gap: the least distance of two labels, in units of the y axis.
-        template: how a value is written.
+        template: format of a value.
     """
     heights = spread([value for value, _, _ in sorted(ends)], gap)
     for (value, name, colour), height in zip(sorted(ends), heights, strict=True):
@@ -191,7 +189,7 @@ def label_ends(
 
 
 def spread(values: list[float], gap: float) -> list[float]:
-    """Ascending heights at least a gap apart, each pair that is too close pushed out from its
+    """Ascending heights at least a gap apart; pairs that are too close are moved apart from their
     middle."""
     heights = list(values)
     for _ in heights:  # one pass per label is enough: a pass settles at least one pair for good

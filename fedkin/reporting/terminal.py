@@ -1,4 +1,4 @@
-"""Consoles that print names of users as they are."""
+"""Consoles that print users' names unchanged."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from rich.console import Console
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """A console without markup, emoji codes and highlights: a label "[ill]" and sizes 5:100:3 are
-    printed as they are.
+    """A console without markup, emoji codes and highlighting, so "[ill]" and 5:100:3 are printed
+    unchanged.
 
     Args:
         stderr: whether it prints to standard error.

@@ -1,4 +1,4 @@
-"""The figure of the trust graph, where clients are peers."""
+"""Figure of the trust graph of peers."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ _PANELS = 4
 
 
 def save(run: Run, folder: Path) -> list[Path]:
-    """Write ``topology.png`` and ``topology.svg`` where clients are peers; else nothing."""
+    """Write ``topology.png`` and ``topology.svg`` if clients are peers; else nothing."""
     if not trust_over_time(run.records, len(run.assignment)):
         return []
     return save_as(lambda: draw(run), folder / "topology")
 
 
 def draw(run: Run) -> Figure:
-    """Peers in a circle, grouped by true cluster (else by their cluster at the end), after some of
-    the rounds; below, where true clusters are known, precision and recall of their neighbours."""
+    """Circles of peers after several rounds, grouped by true cluster (else by final cluster).
+
+    If true clusters are known, precision and recall of neighbours are shown below.
+    """
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))
     rounds = [r for r in trust if trust[r].any()] or list(trust)
@@ -98,14 +100,14 @@ def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
 def draw_circle(
     axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.ndarray, "N"], known: bool = True
 ) -> None:
-    """Peers in a circle, grouped by cluster, and an arrow from each to those it trusts; a line
-    where both do.
+    """Draw peers in a circle, grouped by cluster, with an arrow to each trusted peer; a line if
+    mutual.
 
     Args:
         axes: where to draw.
-        trust: row i holds whom peer i trusts.
+        trust: row i marks the peers that peer i trusts.
         clusters: the cluster of each peer.
-        known: whether these are true clusters; then lines to another cluster are orange.
+        known: whether these are true clusters; then lines between clusters are orange.
     """
     place = np.empty(len(clusters), np.int64)
     place[np.argsort(clusters, kind="stable")] = np.arange(len(clusters))
@@ -138,7 +140,7 @@ def _arrowheads(
     colour: str,
     alpha: float,
 ) -> None:
-    """Heads of arrows, just before the dots at their ends.
+    """Draw arrowheads just before the dots at the arrows' ends.
 
     Args:
         axes: where to draw.

@@ -1,10 +1,10 @@
-"""Drift in the middle of a run: clients whose labels are permuted, or whose images are rotated.
+"""Concept drift during a run: labels of clients are permuted, or their images rotated.
 
 There are ``kinds`` variants of the data; variant 0 is the data as given. Every client starts with a
 variant (equally many clients with each, at random) and may change to another one, by a pattern:
 
 * ``sudden``: in round ``at``;
-* ``gradual``: in a round from ``at`` to ``at + length - 1``, drawn for each client, each as likely;
+* ``gradual``: in a round drawn uniformly for each client from ``at`` to ``at + length - 1``;
 * ``recurring``: in round ``at``, and back or forth every ``length`` rounds.
 
 A client's variant depends only on the seed and the round. The true cluster is the variant. Data
@@ -211,7 +211,7 @@ def _parts(data: FederatedData) -> dict[str, Ragged]:
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:
-    """Height and width (and channels) of the images. Raises DataError where they are not square."""
+    """Height and width (and channels) of the images. Raises DataError if they are not square."""
     shape = data.x.shape[1:]
     side = math.isqrt(shape[0]) if shape else 0
     if len(shape) == 1 and side * side == shape[0]:

@@ -1,5 +1,4 @@
-"""Clients that train on poisoned samples: on wrong labels, or on images with a trigger (a
-backdoor)."""
+"""Data poisoning: clients train on wrong labels, or on images with a backdoor trigger."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from fedkin.scenarios.swaps import ShiftedRound
 
 # Side of the trigger, in pixels.
 PATCH = 3
-# The label that the trigger stands for.
+# The target label of the trigger.
 TARGET = 0
 
 
@@ -82,7 +81,8 @@ def triggered_test(data: FederatedData) -> FederatedData:
 
 
 def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
-    """The samples, those of these rows with the trigger. Raises DataError for other than images."""
+    """The samples, with the trigger added in these rows. Raises DataError if they are not
+    images."""
     side = isqrt(x.shape[1]) if x.ndim == 2 else 0
     is_flat_square = x.ndim == 2 and side * side == x.shape[1] >= PATCH**2
     if x.dtype.kind != "f" or not (is_flat_square or x.ndim in (3, 4)):
@@ -105,7 +105,7 @@ POISONS: dict[str, Callable[[FederatedData, Bool[np.ndarray, "N"]], FederatedDat
 
 @dataclass(frozen=True)
 class LaterPoisoning:
-    """Samples that are poisoned from a round on.
+    """Poisons samples from a given round on.
 
     No client counts as shifted, because attackers do not report it.
 
@@ -158,5 +158,5 @@ def _own_training_rows(
 
 
 def _concatenated(rows: list[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "_"]:
-    """All rows; empty where no client is given."""
+    """All rows, concatenated; empty without clients."""
     return np.concatenate([np.zeros(0, np.int64), *rows])

@@ -1,6 +1,6 @@
-"""Participation: clients that arrive late, leave early, drop out of a round, or straggle.
+"""Client participation: late arrival, departure, dropout from a round, and straggling.
 
-Pure decisions, drawn per client and round; a world applies them.
+These are pure functions, with draws per client and round; a world applies them.
 """
 
 from __future__ import annotations

@@ -109,12 +109,12 @@ class Incremental:
     ``as_coded`` follows the authors' code. In round 0, and so in the cold start, clients have all
     their data. Release 0 cuts the data in round 1. Each release takes its portion of a client's
     *current* samples, so their number falls. Until clients detect a shift, they compare their label
-    counts with those before any shift. So clients with a cluster from round 0 on detect the cut in
-    round 1. In a later round r, newcomers are placed by their data in round r, before clients are
-    tested: a client placed in round r passes its first test, and detects the cut in round r + 1.
-    (In a method whose newcomers choose while they train, such as IFCA, the first test is in round
-    r + 1, and they detect the cut in round r + 2.) Without ``as_coded``, clients compare with their
-    label counts when they were placed.
+    counts with the counts before any shift. So clients with a cluster from round 0 on detect the
+    cut in round 1. In a later round r, newcomers are placed by their data in round r, before
+    clients are tested: a client placed in round r passes its first test, and detects the cut in
+    round r + 1. (In a method whose newcomers choose while they train, such as IFCA, the first test
+    is in round r + 1, and they detect the cut in round r + 2.) Without ``as_coded``, clients
+    compare with their label counts when they were placed.
 
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
@@ -186,5 +186,5 @@ def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
 
 
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """ceil(rate x size). It is rounded first, as 0.07 x 100 is 7.000000000000001."""
+    """ceil(rate x size). It is rounded first, because 0.07 x 100 is 7.000000000000001."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The named shifts of data during a run. ``SHIFTS`` has them by their names in configurations.
+"""The named data shifts during a run. ``SHIFTS`` maps their names in configurations to classes.
 
 The imports below are the list: a new shift adds a line here. ``SwapAll`` has the name ``swap_all``.
 """

@@ -8,7 +8,7 @@ from fedkin.core.errors import ConfigError, unknown
 
 
 def fraction(name: str, value: object) -> None:
-    """Refuse (ConfigError) anything but a number from 0 to 1."""
+    """Raise ConfigError unless a value is a number from 0 to 1."""
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         if 0 <= value <= 1:
             return
@@ -16,7 +16,7 @@ def fraction(name: str, value: object) -> None:
 
 
 def at_least(least: int, name: str, value: object) -> None:
-    """Refuse (ConfigError) anything but an integer of at least ``least``.
+    """Raise ConfigError unless a value is an integer of at least ``least``.
 
     Args:
         least: the smallest allowed value.
@@ -27,13 +27,13 @@ def at_least(least: int, name: str, value: object) -> None:
 
 
 def switch(name: str, value: object) -> None:
-    """Refuse (ConfigError) anything but true and false."""
+    """Raise ConfigError unless a value is true or false."""
     if not isinstance(value, (bool, np.bool_)):
         raise ConfigError(f"{name} must be true or false, got {value!r}")
 
 
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse (ConfigError) anything but an allowed value.
+    """Raise ConfigError unless a value is allowed.
 
     Args:
         name, value: of the field.

@@ -1,5 +1,5 @@
-"""MLflow: a local store, ``mlruns`` beside the run's folder, or the server that
-$MLFLOW_TRACKING_URI names."""
+"""MLflow: a local store ``mlruns`` next to the run's folder, or the server in
+$MLFLOW_TRACKING_URI."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fedkin.tracking.tracker import TRACKED, flat_numbers, flat_settings, outerm
 
 
 class MLflow:
-    """One run of MLflow for each run, taken up again where that is resumed."""
+    """One MLflow run for each run; it continues when the run is resumed."""
 
     def __init__(self) -> None:
-        # The small client has no other store without a server.
+        # Without a server, the small client supports no other store.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         self._mlflow = import_library("mlflow", "mlflow")

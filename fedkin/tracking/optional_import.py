@@ -1,4 +1,4 @@
-"""Importing a tracker's library, which need not be installed."""
+"""Imports the optional library of a tracker."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fedkin.core.errors import MissingExtra
 
 
 def import_library(module: str, extra: str = "") -> Any:
-    """A module of a library that comes with ``extra`` of fedkin (without one, by its own name).
+    """A module of a library that is installed by ``extra`` of fedkin (by default, by the library's
+    name).
 
-    Raises MissingExtra where it is not installed.
+    Raises MissingExtra if it is not installed.
     """
     try:
         return importlib.import_module(module)

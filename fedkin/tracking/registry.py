@@ -1,4 +1,4 @@
-"""The trackers that can be named, and the libraries they need."""
+"""The named trackers and the libraries they need."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TRACKERS: dict[str, type] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wand
 
 
 def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
-    """The trackers that are named, or given: ``track`` as a user wrote it; ``folder`` keeps the
-    run.
+    """Make trackers from names or objects: ``track`` is the user's value, ``folder`` the run's
+    folder.
 
     Raises:
-        ConfigError: a name that is not known, the same one twice, something that is no tracker, or
-            one that writes into a run's folder where there is none.
-        MissingExtra: a library that is not installed.
+        ConfigError: an unknown or duplicate name, an object that is not a tracker, or a tracker
+            that needs a run folder when there is none.
+        MissingExtra: a library is not installed.
     """
     if isinstance(track, str) or not isinstance(track, Sequence):
         raise ConfigError(f"track must be a list of trackers or of their names, got {track!r}")

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in the run's own folder, for ``tensorboard --logdir runs``."""
+"""TensorBoard: event files in the run's folder, for ``tensorboard --logdir runs``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from fedkin.measures.lookup import measures_in
 from fedkin.tracking.optional_import import import_library
 from fedkin.tracking.tracker import flat_numbers, flat_settings
 
-_COMPARED = ("accuracy", "bottom_decile", "loss", "ari")  # in the table of hyper-parameters
+_COMPARED = ("accuracy", "bottom_decile", "loss", "ari")  # shown in the table of hyper-parameters
 _PATIENCE = 5.0  # seconds for the writer's thread to write something
 
 
 class TensorBoard:
-    """Every process writes a separate file; the first one of a run names its settings too."""
+    """Writes event files. Every process writes a separate file; a run's first file also has its
+    settings."""
 
     def __init__(self) -> None:
         self._library = import_library("tensorboardX")
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
-        """A run begins, or goes on."""
+        """Begin or resume a run."""
         assert folder is not None
         self._folder = folder
         self._settings = flat_settings(description)
@@ -32,19 +33,18 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, record: Record) -> None:
-        """Write the numbers of a round."""
+        """Write the values of a round."""
         numbers = flat_numbers(record)
         round = record["round"]
         if self._writer is None:
             suffix = f".{time.time_ns()}"
-            # A queue without end: where the thread that empties it has died of a full disk, no call
-            # waits for space.
+            # An unbounded queue: if the writer thread has died of a full disk, no call blocks.
             self._writer = self._library.SummaryWriter(
                 str(self._folder), max_queue=0, filename_suffix=suffix
             )
             (self._path,) = self._folder.glob(f"events.out.tfevents.*{suffix}")
             self._size = 0
-            # The settings are written with the numbers that are compared, once for a run.
+            # Write the settings with the compared values, once per run.
             if not self._known:
                 compared = {name: numbers.pop(name) for name in self._compared if name in numbers}
                 self._writer.add_hparams(self._settings, compared, name=".", global_step=round)
@@ -58,8 +58,7 @@ class TensorBoard:
             self._writer.close()
 
     def _check_progress(self) -> None:
-        """The thread that writes dies on a full disk and says nothing here: then the file no longer
-        grows."""
+        """Check that the file grows, because the writer thread dies silently on a full disk."""
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             self._writer.flush()

@@ -1,5 +1,8 @@
-"""Passing the rounds of a run on to trackers while it goes on. A tracker is anything with three
-methods; whatever happens to it, the run goes on and comes out the same."""
+"""Forwards the rounds of a run to trackers.
+
+A tracker is any object with the three methods of ``Tracker``. Its failure never stops or changes
+the run.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,30 @@ from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines
 
 _log = logging.getLogger("fedkin")
-TRACKED = "tracked"  # in a run folder: what trackers must store until the run is resumed
-_INNER_FOLDERS = ("against", "seeds")  # of methods run beside another, and of seeds
+TRACKED = "tracked"  # file in a run folder: state of trackers, kept until the run is resumed
+_INNER_FOLDERS = ("against", "seeds")  # of further methods, and of seeds
 
 
 @runtime_checkable
 class Tracker(Protocol):
-    """An object that logs runs. Several methods, or seeds, are separate runs, one after the
-    other."""
+    """An object that logs runs. Several methods or seeds are separate, consecutive runs."""
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
-        """A run begins, or goes on. ``description`` is what its config.toml says, ``folder`` where
-        it is kept."""
+        """A run begins or is resumed. ``description`` is the content of its config.toml, ``folder``
+        its folder."""
         ...
 
     def __call__(self, record: Record) -> None:
-        """A round is done: the line of metrics.jsonl. Every round comes once, in order, from round
-        0 on; a run that is resumed goes on where it was, and one that was not tracked before begins
-        with the rounds it has."""
+        """Log the record of a round, as in metrics.jsonl.
+
+        Every round is passed once, in order, from round 0. A resumed run continues after the last
+        logged round. A run that was not tracked before starts with its stored rounds.
+        """
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """The run has ended, with its summary.json; None where it was interrupted or failed."""
+        """The run has ended; the content of its summary.json, or None if it was interrupted or
+        failed."""
         ...
 
 
@@ -49,7 +54,7 @@ class TrackerDispatch:
         self._on_round = on_round
 
     def __call__(self, record: Record) -> Any:
-        """Pass on the record of a round. Returns what ``on_round`` replies, which may end the
+        """Forward the record of a round. Returns the result of ``on_round``, which may end the
         run."""
         for listener in self._listeners:
             listener.pass_on(record)
@@ -61,7 +66,7 @@ class TrackerDispatch:
             listener.finish(summary)
 
     def stop(self) -> None:
-        """Nothing comes any more: end the trackers whose run was not finished."""
+        """End the trackers of an unfinished run."""
         for listener in self._listeners:
             listener.stop()
 
@@ -74,15 +79,13 @@ def dispatching(
     earlier_records: Callable[[], Iterable[Record]] = tuple,
     on_round: Callable[[Record], Any] | None = None,
 ) -> Iterator[TrackerDispatch]:
-    """The function that a run calls after every round: all trackers log it, and then ``on_round``
-    is called.
+    """The function that a run calls after every round: it calls all trackers, then ``on_round``.
 
     Args:
         trackers: the trackers that log the run.
         description: the contents of its config.toml.
-        folder: where it is kept, if it is.
-        earlier_records: reads all records that it has so far, for trackers that have not logged
-            them yet.
+        folder: its folder; None if it is not stored.
+        earlier_records: reads all stored records, for trackers that have not logged them yet.
         on_round: called last with every record.
     """
     listeners = [
@@ -96,7 +99,7 @@ def dispatching(
 
 
 class _Listener:
-    """One tracker of one run: begun with the first record, and dropped when it fails."""
+    """One tracker of one run. It begins with the first record and is dropped when it fails."""
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class _Listener:
         self.folder = folder
         self.earlier_records = earlier_records
         self.kind = type(tracker).__name__
-        self.last = -1  # round that it has logged
+        self.last = -1  # last logged round
         self.open = False
         self.failed = False
 
@@ -133,7 +136,7 @@ class _Listener:
                 self.tracker.end(None)
 
     def _begin(self) -> None:
-        """Describe the run, and send the rounds that it has on disk and the tracker has not."""
+        """Describe the run, and send stored rounds that the tracker has not logged."""
         if self.open or self.failed:
             return
         self.tracker.begin(
@@ -149,7 +152,7 @@ class _Listener:
     def _send(self, record: Record) -> None:
         if record["round"] <= self.last or self.failed:
             return
-        # A tracker may change its copy.
+        # A copy, because a tracker may change it.
         self.tracker(copy.deepcopy(record))
         self.last = record["round"]
         if self.folder is not None:
@@ -162,7 +165,7 @@ class _Listener:
 
     @contextmanager
     def _dropped_on_error(self) -> Iterator[None]:
-        """A tracker that fails is dropped; there is one warning."""
+        """Context that drops a failing tracker with one warning."""
         try:
             yield
         except Exception as error:
@@ -174,13 +177,14 @@ class _Listener:
 
 
 def run_name(description: Mapping[str, Any], folder: Path | None) -> str:
-    """The name of a run: its folder (else its data), method and seed."""
+    """The name of a run: its folder (or its data), method and seed."""
     experiment = outermost_folder(folder).resolve().name if folder else description["data"]["name"]
     return f"{experiment} {description['method']['name']} seed {description['run']['seed']}"
 
 
 def outermost_folder(folder: Path) -> Path:
-    """The folder that the user named, of one in its ``against/NAME`` or ``seeds/S``."""
+    """The folder named by the user, given that folder or one in its ``against/NAME`` or
+    ``seeds/S``."""
     while folder.parent.name in _INNER_FOLDERS:
         folder = folder.parent.parent
     return folder
@@ -188,8 +192,8 @@ def outermost_folder(folder: Path) -> Path:
 
 def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, float]:
     """The numbers of a record by name: ``cluster_sizes/0``, ``bytes_by_operation/train/0``
-    (download) and ``/1`` (upload). Lists of more than ``longest`` numbers are left out: a curve for
-    each of a thousand peers is useless."""
+    (download) and ``/1`` (upload). Lists with more than ``longest`` numbers are left out, because a
+    curve for each of a thousand peers is useless."""
     numbers: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, (int, float)):
@@ -206,8 +210,8 @@ def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, floa
 
 
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a description by name: ``method.clusters``. What is neither text nor a number
-    stands as text."""
+    """The settings of a description by name: ``method.clusters``. Values that are neither text nor
+    numbers are converted to text."""
     flat = {}
     for section, entries in description.items():
         for name, value in entries.items() if isinstance(entries, Mapping) else [("", entries)]:

@@ -1,5 +1,4 @@
-"""Weights & Biases: offline, in the run's folder, unless someone is logged in or $WANDB_MODE says
-otherwise."""
+"""Weights & Biases: offline in the run's folder, unless logged in or set by $WANDB_MODE."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from fedkin.tracking.tracker import flat_numbers, outermost_folder
 
 
 class WandB:
-    """One run of Weights & Biases for each run; what is resumed keeps its id."""
+    """One Weights & Biases run for each run; a resumed run keeps its id."""
 
     def __init__(self) -> None:
         self._wandb = import_library("wandb", "wandb")
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         assert folder is not None
-        # Run-TIME-ID; what goes on keeps its id.
+        # run-TIME-ID; a resumed run keeps its id.
         earlier = sorted((folder / "wandb").glob("*run-*-*"))
         mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
         quiet = self._wandb.Settings(
@@ -36,7 +35,7 @@ class WandB:
             dir=str(folder),
             mode=mode,  # type: ignore[arg-type]
             config=description,
-            reinit="create_new",  # a run that the caller has open stays open
+            reinit="create_new",  # keep a run that the caller has open
             settings=quiet,
         )
 
@@ -49,7 +48,7 @@ class WandB:
 
 
 def _logged_in() -> bool:
-    """Whether Weights & Biases has a key: in the environment, or where its ``login`` puts it."""
+    """Whether Weights & Biases has a key, in the environment or stored by its ``login``."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:

@@ -102,7 +102,7 @@ def test_files_that_change_under_a_run_are_named(
         if record["round"] == changed_after:
             os.utime(path, ns=(1, 1))
 
-    with pytest.raises(DataError, match=r"y\.npy has changed, or is gone.*pack them anew"):
+    with pytest.raises(DataError, match=r"y\.npy has changed, or is gone.*pack them again"):
         fk.simulate(
             fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, callbacks=touch
         )

@@ -1,4 +1,4 @@
-"""Whether clustering helps these clients, with how many clusters, and at what cost."""
+"""Advice: whether clustering helps these clients, the number of clusters, and the cost."""
 
 from __future__ import annotations
 

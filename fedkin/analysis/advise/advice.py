@@ -19,12 +19,12 @@ from fedkin.config.schema import Values
 CLUSTER = "cluster"
 DO_NOT = "do not cluster"
 CANNOT_TELL = "cannot tell"
-_TIE = 1.0  # percentage points: of methods this near to the best, the cheapest is advised
+_TIE = 1.0  # percentage points: among methods this close to the best, the cheapest is advised
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A verdict, and the measurements behind it.
+    """A verdict and the measurements that support it.
 
     Attributes:
         data: its name.
@@ -32,10 +32,10 @@ class Advice:
         clients: N.
         local: section of a configuration, as ``toml`` writes it.
         run: section of a configuration, as ``toml`` writes it.
-        heterogeneity: measures of it, compared with IID splits.
-        cluster_count: the number of clusters, by all criteria.
+        heterogeneity: measures of heterogeneity, compared with IID splits.
+        cluster_count: the number of clusters by each criterion.
         pilots: gains of clustered methods with ``pilot_clusters`` clusters (``run_pilots``); None
-            where no client has test samples.
+            if no client has test samples.
     """
 
     data: str
@@ -62,16 +62,19 @@ class Advice:
 
     @property
     def gains(self) -> pd.DataFrame:
-        """The pilots of clustered methods whose gain is known; possibly no rows."""
+        """The pilots of clustered methods with a known gain; may have no rows."""
         if self.pilots is None:
             return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
         return self.pilots.drop(index=BASELINE).dropna(subset=["gain", "low", "high"])
 
     @property
     def method(self) -> str:
-        """The method to run. With one cluster FedAvg. Else the cheapest of the best methods with a
-        significant gain; FedAvg where there is none; where no gain is known the prior's best
-        clustered method, or FlexCFL without a prior, to run with FedAvg."""
+        """The method to run.
+
+        With one cluster it is FedAvg. Otherwise it is the cheapest of the best methods with a
+        significant gain, or FedAvg if no gain is significant. If no gain is known, it is the
+        prior's best clustered method (FlexCFL without a prior), to be run together with FedAvg.
+        """
         if self.clusters == 1:
             return BASELINE
         if self.gains.empty:
@@ -84,14 +87,14 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """Findings of the field's benchmark for clients that differ like these; pilots decide,
-        where there are some."""
+        """Benchmark findings for clients with this kind of heterogeneity. Pilots, if any, take
+        precedence."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property
     def verdict(self) -> str:
-        """``cluster``; ``do not cluster``; or, where the gain of several clusters is not known,
-        ``cannot tell``."""
+        """``cluster``, ``do not cluster``, or ``cannot tell`` if the gain of several clusters is
+        unknown."""
         if self.method == BASELINE:
             return DO_NOT
         return CANNOT_TELL if self.gains.empty else CLUSTER
@@ -116,8 +119,8 @@ class Advice:
 
     @property
     def instability(self) -> str:
-        """Why no number of clusters from 2 on is stable: which of the two conditions they miss,
-        with its numbers."""
+        """Why no number of clusters above 1 is stable: the condition that fails, with its
+        numbers."""
         count = self.cluster_count
         best = count.stability[1:].max()
         chance = _percent(count.chance)
@@ -172,12 +175,12 @@ class Advice:
         return {"method": method, "local": self.local, "run": {**self.run, "against": [BASELINE]}}
 
     def toml(self) -> str:
-        """The sections [method], [local] and [run] to put under [data] and [model], as ``fedkin
-        run`` reads them."""
+        """The sections [method], [local] and [run] for a ``fedkin run`` file, to add to [data] and
+        [model]."""
         return tomli_w.dumps(self.configuration())
 
     def summary(self) -> dict[str, Any]:
-        """The advice as plain JSON values; None for what is not known."""
+        """The advice as plain JSON values; None for unknown values."""
         k = self.cluster_count
         prior = self.prior
         return {
@@ -201,7 +204,8 @@ class Advice:
 
 
 def _percent(share: float) -> str:
-    """Rounded down, so that what misses a threshold is not shown as reaching it."""
+    """A share in per cent, rounded down so that a value below a threshold is not shown as reaching
+    it."""
     return f"{math.floor(100 * share + 1e-9)}%"
 
 

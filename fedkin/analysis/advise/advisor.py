@@ -1,4 +1,4 @@
-"""Advice on data and a model, or on a configuration."""
+"""Advice for data and a model, or for a configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fedkin.run.description import plain_values
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
-# Defaults of the run that is advised.
+# Defaults of the advised run.
 ROUNDS = 50
 COHORT = 20
 _NOT_IN_FILES = ("mu", "steps", "partial", "positive")  # of local training: a method's
@@ -44,30 +44,29 @@ def advise(
     cohort: int = COHORT,
     progress: Progress | None = None,
 ) -> Advice:
-    """Advise whether to cluster these clients, in how many clusters, with which method, at which
-    gain and cost.
+    """Advise whether to cluster clients, the number of clusters, the method, its gain and its cost.
 
     Short pilots are run in the simulator. Two questions decide:
 
     1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into
-       halves at random. A number of clusters is stable where at least 75% of the clients of each
-       cluster stay in it by the other half of their data, and more than in IID splits of the same
-       data; the largest stable number is taken.
-    2. What does clustering gain (``run_pilots``)? Clustered methods are compared with FedAvg, with
-       that many clusters.
+       random halves. A number of clusters is stable if at least 75% of the clients of each cluster
+       are assigned to it again by the other half of their data, and more than in IID splits of the
+       same data. The largest stable number is used.
+    2. What does clustering gain (``run_pilots``)? Clustered methods with that number of clusters
+       are compared with FedAvg.
 
-    The verdict is "do not cluster" where one cluster is found: two are still tried, and their gain
-    is reported and changes nothing. With several clusters it is "cluster" where the 95% interval of
-    some method's gain lies above zero, "do not cluster" where no interval does, and "cannot tell"
-    where no gain is known, because no client has test samples.
+    If one cluster is found, the verdict is "do not cluster". Pilots with two clusters are still
+    run, but their gain is only reported. With several clusters, the verdict is "cluster" if the 95%
+    interval of some method's gain lies above zero, "do not cluster" if no interval does, and
+    "cannot tell" if no gain is known because no client has test samples.
 
     Args:
         data: the clients' data.
-        model: what clients train, as in ``simulate``.
-        local: local training; 10 epochs of SGD where nothing is said.
+        model: the model to train, as in ``simulate``.
+        local: local training; default: 10 epochs of SGD.
         seed: of the pilots.
         max_clusters: the largest number of clusters to try.
-        private_labels: leave out what needs the clients' label counts.
+        private_labels: skip measures that need the clients' label counts.
         pilots: rounds, clients per round and seeds of the pilots; 10 rounds of 20, 5 seeds.
         rounds: of the advised configuration.
         cohort: clients per round of the advised configuration.
@@ -101,7 +100,7 @@ def advise(
         pilots=None,
     )
     compared = data.select(count.clients)
-    # Without samples to score on, a gain cannot be measured.
+    # Without test samples, a gain cannot be measured.
     if not compared.part(compared.scored_split).sizes.any():
         return advice
     table = run_pilots(
@@ -123,7 +122,7 @@ def of_config(
 
     Args:
         config: the configuration.
-        private_labels: leave out what needs the clients' label counts.
+        private_labels: skip measures that need the clients' label counts.
         progress: called with a line about each step.
     """
     with error_context("data"):
@@ -156,6 +155,6 @@ def _check_local(local: LocalTraining) -> None:
 
 
 def _section(local: LocalTraining) -> Values:
-    """Local training as a configuration has it; a number of mini-batches is no part of one."""
+    """Local training as a configuration section, which has no number of mini-batches."""
     names = [name for name in local.settings() if name not in _NOT_IN_FILES]
     return {name: value for name, value in plain_values(local).items() if name in names}

@@ -1,5 +1,4 @@
-"""Findings of the field's benchmark for a kind of heterogeneity: a prior for the methods to try,
-before any pilot."""
+"""Benchmark findings by kind of heterogeneity: a prior over methods before any pilot."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class FieldPrior:
-    """The average ranks of methods where clients differ in one way.
+    """The average ranks of methods for one kind of heterogeneity.
 
     Attributes:
         kind: ``labels`` or ``concepts``.
-        ranks: by the method's name in configurations, the best first; 1 is best.
+        ranks: by method name in configurations, best first; 1 is best.
         settings: the benchmark's settings of this kind.
-        clustered: those of the methods that take a number of clusters.
+        clustered: the methods that take a number of clusters.
     """
 
     kind: str
@@ -48,15 +47,17 @@ class FieldPrior:
 
 
 def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None:
-    """The benchmark's findings for clients like these: labels differ where their divergence is
-    above that of every IID split; else, with several clusters, something else differs by cluster.
+    """The benchmark's findings for clients with this heterogeneity.
+
+    Labels differ if their divergence is above that of every IID split. Otherwise, with several
+    clusters, concepts differ between clusters.
 
     Args:
         heterogeneity: measures of it, compared with IID splits.
-        clusters: how many were found.
+        clusters: the number that was found.
 
     Returns:
-        None where label divergence was not measured, and where neither is so.
+        The findings; None if label divergence was not measured or neither case applies.
     """
     if "label divergence" not in heterogeneity.index:
         return None
@@ -68,7 +69,7 @@ def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None
 
 @cache
 def _findings() -> dict[str, FieldPrior]:
-    """By kind of heterogeneity."""
+    """The findings by kind of heterogeneity."""
     return {
         kind: FieldPrior(kind, entry["ranks"], tuple(entry["settings"]), tuple(entry["clustered"]))
         for kind, entry in json.loads(FINDINGS.read_text()).items()

@@ -1,5 +1,4 @@
-"""How heterogeneous clients are, in three measures, each compared with an IID split of the same
-samples."""
+"""Three measures of client heterogeneity, each compared with IID splits of the same samples."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.gradients import Gradients
 
-MODELS = 10  # random ones, for PNI
-_MAX_GRADIENTS = 200  # clients with a gradient: each has P numbers
+MODELS = 10  # random models, for PNI
+_MAX_GRADIENTS = 200  # clients whose gradients are kept: each has P numbers
 Measures = dict[str, float]
 
 
@@ -33,19 +32,21 @@ def heterogeneity(
     iid_splits: int = 5,
     private_labels: bool = False,
 ) -> pd.DataFrame:
-    """One row per measure (its index): ``value``; mean, lowest and highest of several IID splits of
-    the same samples (``iid``, ``low``, ``high``); and ``ratio``, the value divided by their mean.
+    """Measure heterogeneity; one row per measure (its index).
 
-    PNI is FedSim's index of ten random models, label divergence the mean Jensen-Shannon divergence
-    of a client's labels to those of all (left out where labels are private: it needs their counts),
-    gradient dissimilarity FedProx's B^2 at the initial model.
+    Columns: ``value``; mean, minimum and maximum over several IID splits of the same samples
+    (``iid``, ``low``, ``high``); and ``ratio``, the value divided by that mean.
+
+    PNI is FedSim's index with ten random models. Label divergence is the mean Jensen-Shannon
+    divergence of a client's label distribution from the overall one; it needs label counts, so it
+    is left out if labels are private. Gradient dissimilarity is FedProx's B^2 at the initial model.
 
     Args:
         data: the clients' data.
-        model: what they train.
+        model: the model to train.
         seed: of models and splits.
         iid_splits: how many IID splits to compare with.
-        private_labels: whether to leave out what needs the clients' label counts.
+        private_labels: whether to skip measures that need the clients' label counts.
     """
     stream = Stream(seed, 0, "advise/differences")
     bare = replace(data, true_clusters=None, client_names=None)
@@ -91,7 +92,7 @@ def _measure(
 
 
 def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:
-    """B^2 at the initial model, of all clients, or of some at random where there are many."""
+    """B^2 at the initial model, of all clients or, if there are many, of a random subset."""
     clients = np.arange(world.total_clients)
     if len(clients) > _MAX_GRADIENTS:
         clients = np.sort(

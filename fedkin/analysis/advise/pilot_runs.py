@@ -1,4 +1,4 @@
-"""Pilot runs: the gain of clustered methods over FedAvg, on the same data and cohorts, from a few
+"""Pilot runs: gain of clustered methods over FedAvg on the same data and cohorts, with a few
 seeds."""
 
 from __future__ import annotations
@@ -52,27 +52,28 @@ def run_pilots(
     plan: PilotPlan,
     progress: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first. Means
-    over seeds, accuracies in per cent, gains over FedAvg in percentage points.
+    """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first.
 
-    Accuracies are on validation samples where the data have such a split, else on test samples.
+    Values are means over seeds: accuracies in per cent, gains over FedAvg in percentage points.
 
-    Cohorts are drawn round robin (``run.selection``): every client takes its turn once, in the
-    order of ids and so equally from every seed, and draws are uniform after that; so all have a
-    cluster as early as can be. An interval is for this one federation: seeds differ in initial
-    models, later cohorts and batches, not in clients or data.
+    Accuracies are on validation samples if the data have that split, else on test samples.
 
-    ``accuracy``, ``bottom_decile``: at the end, of the clients that have a cluster by then;
+    Cohorts are drawn round robin (``run.selection``): every client is selected once, in the order
+    of ids and identically for every seed, and later draws are uniform. So all clients get a cluster
+    as early as possible. Intervals are for this one federation: seeds differ in initial models,
+    later cohorts and batches, not in clients or data.
+
+    ``accuracy``, ``bottom_decile``: at the end, over the clients that have a cluster by then;
     ``gain``, ``low`` and ``high``: of ``accuracy``, paired by seeds, with Student's 95% interval;
     ``bytes``: download and upload per round and client, in the last round; ``bytes_once``: all
     other traffic per client (cold start, assigning clusters).
 
     Args:
         data: the clients' data.
-        model: what they train.
+        model: the model to train.
         local: local training.
-        clusters: of the clustered methods.
-        plan: how long the pilots are.
+        clusters: number of clusters of the clustered methods.
+        plan: rounds, clients per round and seeds.
         progress: called with a line about each seed.
 
     Raises:
@@ -129,7 +130,7 @@ def _row(
 
 
 def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
-    """An accuracy of the last round, per cent."""
+    """An accuracy of the last round by seed, in per cent."""
     last = [run.records[-1][name] for run in runs]
     return np.array([np.nan if value is None else _POINTS * value for value in last])
 

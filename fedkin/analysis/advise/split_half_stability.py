@@ -1,19 +1,19 @@
-"""The number of clusters of a federation's clients, by split-half stability.
+"""Estimates the number of clusters by split-half stability.
 
-Every client splits its data at random into halves and trains from the initial model on each half:
-two independent estimates of its direction. A number of clusters is stable if the clusters of one
-half are found again in the other (``clustering.cluster_count.split_half_stability``); the largest
-stable number is taken.
+Every client splits its data into random halves and trains from the initial model on each half. This
+gives two independent estimates of its update direction. A number of clusters is stable if the
+clusters of one half are found again in the other
+(``clustering.cluster_count.split_half_stability``). The largest stable number is used.
 
-* A pilot trains until the clients have learnt their halves: twice as long again, until the training
-  loss of the last epoch is ``LOSS_RATIO`` of the first's, or for ``MAX_EPOCHS``. A gradient, or a
-  short training, shows how many samples of each class a client has, which is noise where clusters
-  differ in what their data mean; a local solution shows what the client has learnt of them. Longer
-  training, or a model after some rounds of averaging, shows no more.
-* A number is stable where at least ``THRESHOLD`` of the clients of every cluster stay in it: half
-  way between the half of them that stay in the smaller part of a split of noise, and all of them.
-* It must also be more than at any number of clusters in any of several IID splits of the same data,
-  which guards against chance where clients are few.
+* A pilot trains until the clients have learnt their halves: the epochs are doubled until the
+  training loss of the last epoch is ``LOSS_RATIO`` times that of the first, or up to
+  ``MAX_EPOCHS``. A gradient or a short training mainly reflects a client's class counts, which are
+  noise if clusters differ in their concepts. A local solution reflects what the client has learnt.
+  Longer training, or starting from a model after some rounds of averaging, adds nothing.
+* A number is stable if at least ``THRESHOLD`` of the clients of every cluster stay in it. This is
+  half way between 1/2, the share that stays in the smaller part of a split of noise, and 1.
+* The stability must also exceed that of every number of clusters in several IID splits of the same
+  data. This guards against chance results with few clients.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.train import TrainingReply, train
 
 MIN_CLIENTS = 8
-MIN_SAMPLES = 8  # training samples of a client: a half of fewer than four says nothing
-MAX_CLIENTS = 200  # more do not change the result, and take longer
-# Epochs of a pilot: at the beginning, and at most.
+MIN_SAMPLES = 8  # training samples of a client: a half with fewer than four is uninformative
+MAX_CLIENTS = 200  # more clients do not change the result and take longer
+# Epochs of a pilot: initial and maximum number.
 EPOCHS = 10
 MAX_EPOCHS = 160
-LOSS_RATIO = 1 / 3  # to the loss in the first epoch
+LOSS_RATIO = 1 / 3  # relative to the loss of the first epoch
 THRESHOLD = 0.75
 Progress = Callable[[str], None]
 
@@ -54,13 +54,13 @@ class ClusterCount:
     """The number of clusters, and five criteria for it. Column K - 1 is K clusters.
 
     Attributes:
-        clusters: the largest stable number; 1 where none is.
-        clients: ids of the n clients that were compared, ascending.
-        stability: the least share of a cluster's clients that stay in it, median over splits and
-            directions.
-        chance: the largest stability in any IID split, at any number of clusters from 2 on.
+        clusters: the largest stable number; 1 if none is stable.
+        clients: ids of the n compared clients, ascending.
+        stability: the minimum over clusters of the share of clients that stay, median over splits
+            and directions.
+        chance: the largest stability in any IID split, over all numbers of clusters from 2.
         gap, silhouette, spectrum, heights: see ``clustering.cluster_count``.
-        points: the clients along the first principal components of their updates.
+        points: coordinates of the clients along the first principal components of their updates.
     """
 
     clusters: int
@@ -105,12 +105,12 @@ def estimate_cluster_count(
 
     Args:
         data: the clients' data.
-        model: what they train.
-        local: local training; a pilot trains ``EPOCHS`` epochs, and more where that is too little
-            to learn anything.
+        model: the model to train.
+        local: local training; a pilot trains ``EPOCHS`` epochs, and more if that is too little to
+            learn anything.
         seed: of splits and initial model.
         max_clusters: the largest number to try; no more than a quarter of the clients.
-        splits: how many times every client splits its data.
+        splits: number of random splits of every client's data.
         iid_splits: how many IID splits of the same data to compare with.
         progress: called with a line about each step.
 
@@ -132,7 +132,7 @@ def estimate_cluster_count(
     progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
     clients = usable_clients(data, stream)
-    # Halves are of training samples alone.
+    # Only training samples are split into halves.
     trained = dataclasses.replace(data.select(clients), validation=None)
     pilots = _HalfPilots(trained, model, _pilot_training(local), stream)
     pilots.choose_epochs(progress)
@@ -169,7 +169,7 @@ def estimate_cluster_count(
 
 
 def check_supported(data: FederatedData, model: AnyModel) -> None:
-    """Refuse data and models whose updates cannot be clustered."""
+    """Raise an error for data and models whose updates cannot be clustered."""
     if model.spec.detects:
         raise ModelError(
             "advice needs a model with a score for every class, got a detector; take "
@@ -182,8 +182,7 @@ def check_supported(data: FederatedData, model: AnyModel) -> None:
 
 
 def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
-    """The clients with enough samples to split, ``MAX_CLIENTS`` of them at random where there are
-    more."""
+    """The clients with enough samples to split; at most ``MAX_CLIENTS``, drawn at random."""
     enough = np.flatnonzero(data.train.sizes >= MIN_SAMPLES)
     if len(enough) < MIN_CLIENTS:
         raise DataError(
@@ -201,13 +200,12 @@ def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 
 def _pilot_training(local: LocalTraining | None) -> LocalTraining:
-    """Local training for as many epochs as a pilot begins with."""
+    """Local training with the initial number of epochs of a pilot."""
     return dataclasses.replace(local or SGD(lr=0.03), epochs=EPOCHS, steps=None)
 
 
 class _Halves(NamedTuple):
-    """The directions of all clients' updates on each half: rows of length 1, zero where there is no
-    update."""
+    """Updates of all clients on each half, as rows of length 1; zero if there is no update."""
 
     first: Float[np.ndarray, "n P"]
     second: Float[np.ndarray, "n P"]
@@ -215,7 +213,7 @@ class _Halves(NamedTuple):
 
 @dataclass
 class _HalfPilots:
-    """Training of clients on the halves of their data."""
+    """Trains clients on the halves of their data."""
 
     data: FederatedData
     model: AnyModel
@@ -226,7 +224,7 @@ class _HalfPilots:
         self.rng = self.stream.child("clustering").rng()
 
     def choose_epochs(self, progress: Progress) -> None:
-        """Double the epochs until clients have learnt their halves."""
+        """Double the epochs until the clients have learnt their halves."""
         while True:
             epochs = int(np.max(self.local.epochs))
             progress(f"a pilot of {epochs} epochs")
@@ -256,7 +254,7 @@ class _HalfPilots:
 
 
 def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """Every client as two: the first halves of all, then the second halves."""
+    """Each client split into two: the first halves of all clients, then the second halves."""
     shuffled = [rng.permutation(part[client]) for client in range(len(part))]
     first = [samples[: len(samples) // 2] for samples in shuffled]
     second = [samples[len(samples) // 2 :] for samples in shuffled]
@@ -264,7 +262,7 @@ def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 
 def _chance(pilots: _HalfPilots, number: int, limit: int) -> float:
-    """The largest stability in an IID split."""
+    """The largest stability in one IID split."""
     first, second = pilots.train(f"deal {number}", iid=True)
     complete = first.any(axis=1) & second.any(axis=1)
     limit = min(limit, int(complete.sum()) // 4)

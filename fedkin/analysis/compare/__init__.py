@@ -1,1 +1,1 @@
-"""Methods x data x scenarios x seeds: a grid of runs in one process, its results and tests."""
+"""Comparisons: a grid of methods x data x scenarios x seeds, with its results and tests."""

@@ -1,4 +1,4 @@
-"""A comparison's finished runs: tables of means and intervals, and significance of differences."""
+"""The finished runs of a comparison: tables of means and intervals, and significance tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fedkin.run.results import Run
 
 TABLE = "comparison.csv"
 DIFFERENCES = "differences.csv"
-# From three methods and five settings on.
+# From at least three methods and five settings.
 RANKS = "ranks.csv"
 RANK_TESTS = "rank_tests.csv"
 Key = tuple[str, str, int]  # setting, method, seed
@@ -41,13 +41,13 @@ Key = tuple[str, str, int]  # setting, method, seed
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The finished runs of a grid. S seeds.
+    """The finished runs of a grid with S seeds.
 
     Attributes:
         grid: settings, methods and seeds.
         finished: runs, by setting, method and seed.
-        failed: why others could not be run.
-        folder: where it is kept.
+        failed: reasons of runs that failed, by the same key.
+        folder: the comparison's folder.
     """
 
     grid: Grid
@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Labels of the settings; the empty one where there is only one."""
+        """Labels of the settings; an empty label if there is only one."""
         return tuple(setting.label for setting in self.grid.settings)
 
     @property
@@ -73,12 +73,12 @@ class Comparison:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, from which every method is run in every setting."""
+        """The seeds, used for every method in every setting."""
         return self.grid.seeds
 
     @property
     def missing(self) -> list[Key]:
-        """Runs that are not finished."""
+        """Keys of runs that are not finished."""
         return [
             key
             for s in self.settings
@@ -89,14 +89,13 @@ class Comparison:
 
     @property
     def not_run(self) -> list[str]:
-        """Which runs could not be run, and why: a line for all seeds of a cell that have the same
-        reason."""
+        """Lines about failed runs; one line for all seeds of a cell with the same reason."""
         return self._not_run_lines([(s, m) for s in self.settings for m in self.methods])
 
     @property
     def partly_not_run(self) -> list[str]:
-        """As ``not_run``, of cells of which some seeds have been run: tables show no reason in
-        their rows."""
+        """As ``not_run``, for cells with some finished seeds, because table rows show no reason for
+        these."""
         return self._not_run_lines(
             [(s, m) for s in self.settings for m in self.methods if self.runs(s, m)]
         )
@@ -110,7 +109,7 @@ class Comparison:
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:
-        """Why runs of a cell could not be run, and their seeds."""
+        """Reasons of a cell's failed runs, with their seeds."""
         reasons: dict[str, list[int]] = {}
         for seed in self.seeds:
             reason = self.failed.get((setting, method, seed))
@@ -119,14 +118,14 @@ class Comparison:
         return reasons
 
     def refused(self, setting: str, method: str) -> bool:
-        """Whether a cell has no run, and none of its seeds could be run."""
+        """Whether all seeds of a cell failed."""
         return not self.runs(setting, method) and all(
             (setting, method, seed) in self.failed for seed in self.seeds
         )
 
     @property
     def by(self) -> str:
-        """The measure by which methods are compared, where no other is given."""
+        """The default measure by which methods are compared."""
         return self.grid.by
 
     def runs(self, setting: str, method: str) -> list[Run]:
@@ -138,7 +137,7 @@ class Comparison:
         ]
 
     def values(self, setting: str, name: str) -> dict[str, Float[np.ndarray, "S"]]:
-        """A number of the runs' summaries by method, one per seed; NaN where there is none."""
+        """A summary value by method, one per seed; NaN if missing."""
         return {
             method: np.array([self._value((setting, method, seed), name) for seed in self.seeds])
             for method in self.methods
@@ -151,22 +150,25 @@ class Comparison:
     def curves(
         self, setting: str, column: str = "accuracy", partial: bool = False
     ) -> dict[str, Float[np.ndarray, "S R"]]:
-        """A column of the histories by method, one row per finished seed, NaN in rounds after a run
-        had stopped; a method without one is left out.
+        """A history column by method, one row per finished seed.
+
+        Rounds after a run stopped are NaN. Methods without a finished seed are left out.
 
         Args:
             setting: the setting's label.
             column: of the histories.
-            partial: whether accuracies of rounds in which clients have no cluster yet are there;
-                else they are NaN.
+            partial: whether to include accuracies of rounds in which some clients have no cluster
+                yet; else they are NaN.
         """
         return curves_of(
             {method: self.runs(setting, method) for method in self.methods}, column, partial
         )
 
     def target(self, setting: str) -> float | None:
-        """The accuracy of ``rounds_to_target``: ``run.target``, else that of the comparison's first
-        method in its last round (mean over the seeds), on the samples on which rounds are scored.
+        """The target accuracy of ``rounds_to_target``.
+
+        It is ``run.target`` if set; otherwise the accuracy of the comparison's first method in its
+        last round (mean over the seeds), on the samples used to score rounds.
         """
         targets = [run.config.target for m in self.methods for run in self.runs(setting, m)]
         if targets and targets[0] is not None:
@@ -176,16 +178,20 @@ class Comparison:
         return float(np.mean(measured)) if measured else None
 
     def table(self) -> pd.DataFrame:
-        """One row per cell: its finished seeds; the mean over them of the final accuracy, of that
-        over all clients, of the best accuracy and of the bottom 10% of clients, with its 95%
-        interval (Student's t; none below three seeds); where the data have a validation split, the
-        same of the best accuracy on it, by which options are chosen; where true clusters are known,
-        the same of the agreement with them at the end (``ari``, ``nmi``); where clients attack, the
-        same of honest clients' accuracy and agreement, and of the attackers' share that is alone;
-        clusters that have clients at the end (mean) and those configured; rounds to the target
-        (mean over the ``reached`` seeds; from round 1 on, because in round 0 methods do different
-        things to find their clusters); bytes and seconds per run; where runs could not be run, the
-        ``reason``."""
+        """Results with one row per cell.
+
+        Columns with a mean over the finished seeds and a 95% interval (Student's t; none below
+        three seeds): final accuracy, final accuracy over all clients, best accuracy, accuracy of
+        the bottom 10% of clients. With a validation split: best validation accuracy, which is used
+        to choose options. With known true clusters: final agreement with them (``ari``, ``nmi``).
+        With attacks: accuracy and agreement of honest clients, and the share of attackers that are
+        alone in a cluster.
+
+        Further columns are the number of finished seeds, the nonempty clusters at the end (mean)
+        and the configured clusters, the rounds to the target, bytes and seconds per run, and the
+        ``reason`` if runs failed. Rounds to the target are a mean over the ``reached`` seeds. They
+        are counted from round 1, because methods form their clusters differently in round 0.
+        """
         return pd.DataFrame(
             [self._row(setting, method) for setting in self.settings for method in self.methods]
         )
@@ -211,13 +217,11 @@ class Comparison:
         return row
 
     def differences(self, measure: str | None = None) -> pd.DataFrame:
-        """Every pair of methods in every setting, and whether they differ significantly
-        (``pairwise_tests.pairs``).
+        """Test every pair of methods in every setting (``pairwise_tests.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, that of the ``bottom`` 10% of clients, or the
-                best one on ``validation`` samples; the comparison's own (``by``) where nothing is
-                said.
+            measure: ``final`` or ``best`` accuracy, accuracy of the ``bottom`` 10% of clients, or
+                best accuracy on ``validation`` samples; default: the comparison's ``by``.
 
         Raises ConfigError for another measure.
         """
@@ -232,8 +236,7 @@ class Comparison:
         )
 
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
-        """The numbers by which methods are compared, one per seed, NaN where there is none
-        (``scores.score``)."""
+        """The compared values by method, one per seed; NaN if missing (``scores.score``)."""
         return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
 
     def _scores_and_reasons(
@@ -253,8 +256,9 @@ class Comparison:
         return pairs(values, None, reasons, measure.sign)
 
     def ranks(self, measure: str | None = None) -> Ranks:
-        """Average ranks of the methods over the settings in which no score is missing, and the
-        tests of Friedman, Nemenyi and Wilcoxon.
+        """Average ranks of the methods, with Friedman, Nemenyi and Wilcoxon tests.
+
+        Only settings without missing scores are used.
 
         Args:
             measure: as in ``differences``.
@@ -270,7 +274,7 @@ class Comparison:
         return rank(table, compared.sign)
 
     def _ranked_methods(self) -> list[str]:
-        """The methods, but those that could not be run in any setting."""
+        """The methods, except those that failed in every setting."""
         return [
             method
             for method in self.methods
@@ -278,7 +282,7 @@ class Comparison:
         ]
 
     def why_ranks_are_missing(self, measure: str | None = None) -> str | None:
-        """Why methods or settings have no ranks; None where all have them, or where there is one
+        """Why methods or settings have no ranks; None if all have ranks or there is only one
         setting.
 
         Args:
@@ -325,10 +329,11 @@ class Comparison:
         }
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
-        """Write comparison.csv, differences.csv, curves.csv and summary.json; ``fk.draw`` writes
-        tables and the figure.
+        """Write comparison.csv, differences.csv, curves.csv and summary.json.
 
-        Raises StorageError where they cannot be written.
+        ``fk.draw`` writes the formatted tables and the figure.
+
+        Raises StorageError if they cannot be written.
         """
         run_folder.make_folder(folder)
         write_atomic(folder / TABLE, self.table().to_csv(index=False))
@@ -342,7 +347,7 @@ class Comparison:
         return folder
 
     def _long_table(self) -> pd.DataFrame:
-        """Every accuracy, one row each: setting, method, seed, round."""
+        """All accuracies in long format: setting, method, seed, round."""
         parts = [
             pd.DataFrame(
                 {
@@ -365,7 +370,7 @@ class Comparison:
     def load(cls, path: str | Path) -> Comparison:
         """Read the finished runs of the comparison in a folder.
 
-        Raises CheckpointError where there is none, or where a finished run is damaged.
+        Raises CheckpointError if there is none or a finished run is damaged.
         """
         folder = user_path(path)
         grid = reopen(folder)
@@ -381,7 +386,7 @@ class Comparison:
 
 
 def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) -> list[str]:
-    """The measures of which a row has means: some always, the others where a run has them."""
+    """The measures averaged in a row: fixed ones, and others if a run has them."""
     names: list[str] = [*MEANS]
     if any("validation_accuracy" in summary for summary in summaries):
         names.append("validation_accuracy")
@@ -394,14 +399,14 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
 
 
 def _last_score(run: Run) -> float | None:
-    """The last accuracy on the samples on which its rounds are scored."""
+    """The last accuracy on the samples used to score rounds."""
     if run.scored_split == "test":
         return run.summary()["final_accuracy"]
     return run.records[-1]["accuracy"]
 
 
 def _first_round(run: Run, target: float | None) -> int | None:
-    """The first complete round from 1 on that reaches the target."""
+    """The first complete round, from round 1, that reaches the target."""
     accuracy = curve_of(run, "accuracy")[1:]
     reached = np.flatnonzero(accuracy >= target) if target is not None else []
     return int(reached[0]) + 1 if len(reached) else None

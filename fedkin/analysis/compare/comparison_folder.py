@@ -1,4 +1,4 @@
-"""A comparison's folder: comparison.toml holds the grid, and every run has a separate run folder.
+"""The folder of a comparison: comparison.toml holds the grid; every run has a separate run folder.
 
 comparison.toml                           the grid, spelled out
 cells/SETTING/METHOD/SEED/                a run folder, as ``fedkin run`` would have written it
@@ -67,9 +67,9 @@ class Cell:
 
 
 def create(path: Path, grid: Grid) -> list[Path]:
-    """Create a comparison's folder; returns the folders that were not there, innermost first.
+    """Create a comparison's folder. Returns the newly created folders, innermost first.
 
-    Raises StorageError where there is a comparison, this one or another, or a run.
+    Raises StorageError if the folder already has a comparison or a run.
     """
     if (path / COMPARISON).exists():
         other = _other_part(_read(path), grid)
@@ -88,7 +88,7 @@ def create(path: Path, grid: Grid) -> list[Path]:
 
 
 def abandon(path: Path, created: Sequence[Path]) -> None:
-    """Remove a comparison's folder again where no run is in it.
+    """Remove a comparison's folder if it has no run.
 
     ``created`` are the folders that ``create`` returned.
     """
@@ -100,7 +100,7 @@ def abandon(path: Path, created: Sequence[Path]) -> None:
 
 
 def reopen_same(path: Path, grid: Grid) -> None:
-    """Resume a comparison with a grid that may have more or fewer seeds; refuse any other grid.
+    """Resume a comparison; the grid may only differ in the number of seeds.
 
     Raises CheckpointError.
     """
@@ -111,8 +111,7 @@ def reopen_same(path: Path, grid: Grid) -> None:
 
 
 def _other_part(stored: dict[str, Any], grid: Grid) -> str:
-    """The part in which another comparison differs from a grid; empty for the same one, from
-    whatever seeds."""
+    """The part in which a stored comparison differs from a grid; empty if only seeds differ."""
     described = _plain(grid.description())
     plain_stored = _plain(stored)
     for part in ("methods", "settings"):
@@ -122,14 +121,14 @@ def _other_part(stored: dict[str, Any], grid: Grid) -> str:
 
 
 def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
-    """The grid of a comparison that is resumed.
+    """The grid of a resumed comparison.
 
     Args:
         path: the comparison's folder.
-        seeds: another number of seeds, if any.
-        by: another measure by which methods are compared, if any.
+        seeds: new number of seeds; None: unchanged.
+        by: new measure by which methods are compared; None: unchanged.
 
-    Raises CheckpointError where there is none.
+    Raises CheckpointError if there is no comparison.
     """
     if not (path / COMPARISON).exists():
         raise CheckpointError(f"{path} holds no comparison: there is no {COMPARISON} in it")
@@ -144,7 +143,8 @@ def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
 
 
 def cells_of(grid: Grid, out: Path) -> Iterator[Cell]:
-    """Setting by setting, seed by seed: whoever stops early has whole seeds to compare."""
+    """The cells, by setting and then by seed, so that an early stop leaves complete seeds to
+    compare."""
     for setting in grid.settings:
         for seed in grid.seeds:
             for method in grid.methods:
@@ -159,7 +159,7 @@ def cells_of(grid: Grid, out: Path) -> Iterator[Cell]:
 def finished_run(cell: Cell) -> Run | None:
     """A cell's run if it is finished.
 
-    Raises CheckpointError for another run in its folder, or a damaged one.
+    Raises CheckpointError if the folder has another run or a damaged one.
     """
     if not (cell.path / run_folder.SUMMARY).exists():
         return None
@@ -178,13 +178,13 @@ def finished_run(cell: Cell) -> Run | None:
 
 
 def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
-    """Which runs are missing, and why.
+    """A line about missing runs and the reason.
 
     Args:
-        setting: label; empty where there is only one.
+        setting: label; empty if there is only one.
         method: label.
         reason: why.
-        seeds: from which the runs are missing; empty: from all.
+        seeds: seeds of the missing runs; empty: all seeds.
     """
     numbers = ", ".join(map(str, seeds))
     from_seeds = f"seed{'s' * (len(seeds) > 1)} {numbers}" if seeds else ""
@@ -192,8 +192,7 @@ def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = 
 
 
 def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
-    """Write why runs could not be run, for later readers of the folder; no file where there are
-    none.
+    """Store the reasons of failed runs in the folder; no file is written if there are none.
 
     Args:
         path: the comparison's folder.
@@ -208,8 +207,7 @@ def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
 
 
 def read_failed(path: Path) -> dict[tuple[str, str, int], str]:
-    """Why runs could not be run, by setting, method and seed; empty where the file is missing or
-    damaged.
+    """Reasons of failed runs by setting, method and seed; empty if the file is missing or damaged.
 
     Args:
         path: the comparison's folder.
@@ -234,5 +232,5 @@ def _write(path: Path, grid: Grid) -> None:
 
 
 def _plain(described: dict[str, Any]) -> dict[str, Any]:
-    """A description as it is read from a file."""
+    """A description in the form in which it is read from a file."""
     return json.loads(json.dumps(described))

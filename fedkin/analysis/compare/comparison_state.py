@@ -1,5 +1,4 @@
-"""The state of a comparison's folder: which cells were not run, and whether its tables fit its
-runs."""
+"""The state of a comparison's folder: missing cells, and whether its tables match its runs."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ from fedkin.run.folder.run_folder import holds_run
 
 @dataclass
 class ComparisonState(FolderState):
-    """Of a comparison.
+    """The state of a comparison's folder.
 
     Attributes:
         cells: of its grid, each a run.
-        begun: cells that have a run, finished or not.
-        complete: cells whose run is finished.
+        begun: number of cells with a run, finished or not.
+        complete: number of cells with a finished run.
     """
 
     cells: int = 0
@@ -39,10 +38,10 @@ class ComparisonState(FolderState):
 
 
 def comparison_state(folder: Path) -> ComparisonState:
-    """The runs that are missing, and the files that are wrong.
+    """Find missing runs and wrong files.
 
-    Cells without a run are no damage. A table that is not what the finished runs give is: it was
-    edited or cut off, or the comparison was killed after more of them.
+    Cells without a run are not damage. A table that does not match the finished runs is: it was
+    edited or truncated, or the comparison was killed before it was updated.
 
     Args:
         folder: of the comparison.

@@ -1,5 +1,4 @@
-"""The experiments of a comparison's settings: what their methods refuse before the first run, and
-the runs."""
+"""The experiments of a comparison's settings: checks before the first run, and the runs."""
 
 from __future__ import annotations
 
@@ -26,15 +25,15 @@ Pair = tuple[str, str]  # labels of a setting and of a method
 
 
 def reason_of(error: Exception) -> str:
-    """Why there is no run; of an error that is not the library's, what it is as well."""
+    """The reason of a failed run; for errors from outside fedkin, prefixed with the type."""
     return str(error) if isinstance(error, FedkinError) else f"{type(error).__name__}: {error}"
 
 
 class Observer:
-    """A function that is called with every record, and the error that it raised."""
+    """Calls a function with every record, and stores the error that it raises."""
 
     def __init__(self, on_round: OnRound) -> None:
-        """Call a function with every record.
+        """Wrap the function.
 
         Args:
             on_round: the function.
@@ -43,7 +42,7 @@ class Observer:
         self.error: Exception | None = None
 
     def __call__(self, record: Record) -> Any:
-        """What the function returns."""
+        """Call the function with a record and return its result."""
         try:
             return self.on_round(record)
         except Exception as error:
@@ -52,45 +51,47 @@ class Observer:
 
 
 class Experiments:
-    """The experiments of settings. Settings with the same data share them; else one data set is in
-    memory at a time."""
+    """The experiments of all settings.
+
+    Settings with the same data share it. Otherwise only one data set is in memory at a time.
+    """
 
     def __init__(
         self, before: Mapping[tuple[str, str, int], Run], on_round: OnRound | None
     ) -> None:
-        """Experiments that are made when they are needed.
+        """Experiments are made on first use.
 
         Args:
-            before: runs that were finished before.
+            before: runs finished earlier.
             on_round: called with the record of every round.
         """
         self._before = before
         self._on_round = on_round
         self._described: Entry | None = None  # the configuration of the data
-        # Whose data the experiments that are kept share.
+        # Holds the data that the stored experiments share.
         self._worlds: SimulatedWorlds | None = None
         self._running: str | None = None  # label of the setting of the last run
         self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
 
     def refusals(self, cells: Sequence[Cell]) -> dict[Pair, str]:
-        """Why methods cannot be run in their settings, found without training.
+        """Reasons why methods cannot be run in their settings, found without training.
 
-        Settings whose runs are all finished are not looked at.
+        Settings with only finished runs are skipped.
 
         Args:
             cells: of the comparison.
 
-        Raises CheckpointError, StorageError: of a setting's data, that have changed.
+        Raises CheckpointError, StorageError: a setting's data have changed.
         """
         pairs = {cell.pair: cell for cell in cells if cell.key not in self._before}
         refused: dict[Pair, str] = {}
-        # The experiment of the first setting is then there for the first run.
+        # Check the first setting last, so that its experiment is ready for the first run.
         for cell in reversed(pairs.values()):
             try:
                 self._check(cell)
             except (CheckpointError, StorageError):
                 raise
-            # A method, model or task of the user's own may raise anything.
+            # A user's method, model or task may raise any exception.
             except Exception as error:
                 refused[cell.pair] = reason_of(error)
         return {pair: refused[pair] for pair in pairs if pair in refused}
@@ -100,7 +101,7 @@ class Experiments:
         config = cell.setting.config(cell.method)
         methods = _methods(config)
         if self._running is not None and self._running != cell.setting.label:
-            self._kept.pop(self._running, None)  # its compiled programs are not needed any more
+            self._kept.pop(self._running, None)  # its compiled programs are no longer needed
         self._running = cell.setting.label
         experiment, digests = self._experiment(cell.setting, config)
         return experiment.with_seed(cell.seed).side_by_side(
@@ -108,7 +109,7 @@ class Experiments:
         )
 
     def _check(self, cell: Cell) -> None:
-        """Refuse (FedkinError) a method that cannot be run in a setting."""
+        """Raise FedkinError if a method cannot be run in a setting."""
         config = cell.setting.config(cell.method)
         experiment, _ = self._experiment(cell.setting, config)
         experiment.with_seed(cell.seed).check(_methods(config))
@@ -119,7 +120,7 @@ class Experiments:
         """The experiment of a setting, and the digests of its data."""
         if setting.label in self._kept:
             return self._kept[setting.label]
-        if self._described != config.data:  # else two data sets are in memory at once
+        if self._described != config.data:  # otherwise two data sets would be in memory
             self._kept.clear()
             self._worlds = None
         data = None if self._worlds is None else self._worlds.data
@@ -132,7 +133,7 @@ class Experiments:
         return self._kept[setting.label]
 
     def _refuse_other_data(self, setting: Setting, digests: Digests) -> None:
-        """Refuse data that have changed since some runs of this setting were finished."""
+        """Raise an error if data have changed since earlier runs of this setting."""
         for (label, *_), run in self._before.items():
             if label == setting.label and fingerprint(run.config, *digests) != run.fingerprint:
                 raise CheckpointError(
@@ -143,6 +144,5 @@ class Experiments:
 
 
 def _methods(config: RunConfig) -> Methods:
-    # A method of the user's own may keep something in itself, so each run gets a new one, as in a
-    # process for each.
+    # A user's method object may keep state, so each run gets a new one, as with separate processes.
     return [(config.method.values, config.method.make())]

@@ -1,5 +1,5 @@
-"""Running a grid: one cell after another in one process, each in a separate folder, none of them
-twice."""
+"""Runs a grid cell by cell in one process, each in a separate folder; finished cells are
+skipped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fedkin.run.loop import OnRound
 from fedkin.run.results import Run
 
 _log = logging.getLogger("fedkin")
-OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it is finished already
+OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it was finished before
 OnRefused = Callable[[Cell], Any]  # a cell that is left out
 Outcomes = Generator[tuple[Cell, Run | Exception], None, None]
 
@@ -52,26 +52,27 @@ def compare(
     jobs: int | None = None,
     engine: str | None = None,
 ) -> Comparison:
-    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does;
-    ``fk.draw`` writes tables and figure.
+    """Compare methods on the same data, scenarios and seeds, as ``fedkin compare`` does.
+
+    ``fk.draw`` writes the tables and the figure.
 
     Args:
         study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see
-            ``config.comparison``); the demonstration where nothing is said.
+            ``config.comparison``); default: the demonstration.
         overrides: ``section.key=value``.
-        methods: in place of the file's: names, methods that were made (``fk.IFCA(clusters=4)``, or
-            your methods), or tables with a name and options; a dictionary has them by label.
-        seeds: how many, in place of the file's; 3 where nothing is said.
-        grid: ``{"local.lr": [0.01, 0.03]}``: each with each.
+        methods: replaces the file's methods: names, method objects (``fk.IFCA(clusters=4)``, or
+            your methods), or tables with a name and options; or a dictionary of these by label.
+        seeds: number of seeds, replaces the file's; default 3.
+        grid: such as ``{"local.lr": [0.01, 0.03]}``: all combinations.
         by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or
             ``validation``.
-        out: the folder that keeps it; with ``resume``, one that holds the same comparison already.
-        resume: whether to go on with the comparison in ``out``.
+        out: the comparison's folder; with ``resume``, an existing folder of the same comparison.
+        resume: whether to resume the comparison in ``out``.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
-        jobs: how many runs at a time, in processes of one core each; folders are the same but for
-            timings.
-        engine: where the processes run: on this machine, where nothing is said; ``ray``, or
-            ``ray:`` and the address of a cluster, by default one on each of its cores.
+        jobs: number of parallel runs, in processes of one core each; folders are the same except
+            for timings.
+        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and the address
+            of a cluster; by default one process on each of its cores.
 
     Raises:
         ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method
@@ -102,25 +103,24 @@ def run(
     engine: str | None = None,
     on_refused: OnRefused | None = None,
 ) -> Comparison:
-    """Run all cells that are not finished; one that cannot be run, for whatever error, is logged,
-    and the others go on.
+    """Run all unfinished cells. A cell that fails with any error is logged, and the others
+    continue.
 
-    What methods refuse is found before the first run: a method is left out of a setting that it
-    refuses, with one warning for all seeds.
+    Methods are checked before the first run. A method that does not support a setting is skipped
+    there, with one warning for all seeds.
 
     Data and compiled programs are set up once for all methods and seeds of a setting, and kept for
-    the next setting where its data are the same.
+    the next setting if its data are the same.
 
     Args:
         grid: settings, methods and seeds.
         out: the comparison's folder.
         on_cell: called before each cell; with ``jobs``, when it has ended.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
-        jobs: how many cells at a time, in processes of one core each.
+        jobs: number of parallel cells, in processes of one core each.
         engine: where these run.
-        created: folders that were created for a new comparison; they are removed where no cell can
-            be run.
-        on_refused: called before the first run with each cell that is left out.
+        created: folders created for a new comparison; removed if no cell can be run.
+        on_refused: called before the first run with each skipped cell.
 
     Raises:
         ConfigError: no cell could be run.
@@ -139,7 +139,7 @@ def run(
         _end_without_runs(failed, out, created)
     comparison_folder.keep_failed(out, failed)
     if parallel:
-        del experiments  # its data are not needed here: each process has its own
+        del experiments  # its data are not needed here, because each process loads them
         jobs_left = [_job(cell, before) for cell in left if cell.key not in before]
         outcomes = _at_once(
             cells=left,
@@ -169,14 +169,14 @@ def _left_out(
     before: Mapping[Key, Run],
     on_refused: OnRefused | None,
 ) -> dict[Key, str]:
-    """Why runs cannot be made, before the first one; a warning for each method and setting."""
+    """Reasons why cells cannot be run, checked in advance; warns once per method and setting."""
     refused = experiments.refusals(cells)
     failed = {
         cell.key: refused[cell.pair]
         for cell in cells
         if cell.pair in refused and cell.key not in before
     }
-    # Where nothing can be run, the error at the end says why.
+    # If nothing can be run, the final error says why.
     if len(failed) == len(cells):
         return failed
     for pair, reason in refused.items():
@@ -192,7 +192,7 @@ def _left_out(
 def _end_without_runs(
     failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None
 ) -> NoReturn:
-    """Remove the folder of a new comparison of which no cell can be run. Raises ConfigError."""
+    """Remove the folder of a new comparison without any runnable cell. Raises ConfigError."""
     comparison_folder.keep_failed(out, {})
     if created is not None:
         abandon(out, created)
@@ -202,15 +202,15 @@ def _end_without_runs(
 
 
 def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
-    """The runs as they end. A failure is added to ``failed``, and logged once for all seeds that
-    have it.
+    """Collect runs as they end. A failure is added to ``failed`` and logged once for all seeds that
+    share it.
 
     Raises CheckpointError, StorageError: of a cell's folder.
     """
     runs: dict[Key, Run] = {}
     warnings: list[str] = []
     logged: set[tuple[str, str, str]] = set()
-    # An error ends the processes now, and not only when its traceback is forgotten.
+    # On an error, end the processes now instead of when the traceback is freed.
     with closing(outcomes):
         for cell, result in outcomes:
             if isinstance(result, Run):
@@ -225,7 +225,7 @@ def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
                     warnings.append(
                         comparison_folder.missing_line(*cell.pair, seeds=[cell.seed], reason=reason)
                     )
-            # Where nothing can be run, the error at the end says it once.
+            # If nothing can be run, the final error says it once.
             while runs and warnings:
                 _log.warning("%s", warnings.pop(0))
     return runs
@@ -238,15 +238,16 @@ def _in_turn(
     observer: Observer | None,
     experiments: Experiments,
 ) -> Outcomes:
-    """Every cell's run, or why there is none, one after another in this process."""
+    """Run every cell in this process, one after another; yield its run or the reason of failure."""
     for cell in cells:
         if on_cell:
             on_cell(cell, cell.key in before)
         try:
             result: Run | Exception = before.get(cell.key) or experiments.run(cell)
-        # A method, model or task of the user may raise anything.
+        # A user's method, model or task may raise any exception.
         except Exception as error:
-            # An error of the caller's listener is no cell's, and ends the comparison.
+            # An error of the caller's listener ends the comparison; it is not a failure of the
+            # cell.
             if observer is not None and error is observer.error:
                 raise
             result = error
@@ -260,8 +261,11 @@ def _at_once(
     on_round: OnRound | None,
     side_by_side: Generator[Outcome, None, None],
 ) -> Outcomes:
-    """The run of every cell that other processes run, or why there is none, in the order in which
-    they end; cells that were finished before come first."""
+    """Run cells in other processes; yield runs or reasons of failure in the order in which they
+    end.
+
+    Cells that were finished before come first.
+    """
     by_key = {cell.key: cell for cell in cells}
     for key, run in before.items():
         if on_cell:

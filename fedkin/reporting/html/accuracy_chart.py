@@ -1,5 +1,4 @@
-"""The report's accuracy charts: curves over the rounds, per cluster, and the events that are marked
-in them.
+"""The report's accuracy charts: curves over the rounds, per cluster, with marked events.
 
 S seeds, R rounds, N clients.
 """
@@ -21,11 +20,12 @@ _LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # of units
 
 
 def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
-    """Accuracy of all clients and of their bottom 10%, and where the true clusters are known the
-    agreement with them (``ari``), and the measures of the runs that have no chart otherwise; over
-    several seeds the mean and its 95% interval.
+    """Curves over the rounds; for several seeds, the mean and its 95% interval.
 
-    Rounds in which some client had no cluster yet, or was away (in any seed), are in ``partial``
+    They are the accuracy of all clients and of the bottom 10%, the agreement with the true clusters
+    if these are known (``ari``), and extra measures without another chart.
+
+    Rounds in which some client had no cluster yet or was absent (in any seed) are in ``partial``
     instead of ``accuracy``.
     """
     length = min(len(run.records) for run in runs)
@@ -57,7 +57,8 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
 
 
 def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
-    """Accuracy of the clients of each of these clusters; those that never had one are left out."""
+    """Accuracy of the clients of each of these clusters; clusters without any recorded accuracy are
+    left out."""
     rounds = thinned(len(run.records))
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
     known = max(map(len, rows), default=0)
@@ -71,8 +72,10 @@ def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
 
 
 def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Rounds in which the data of more than a quarter of the clients shifted, and in which
-    newcomers got their first cluster; each only where it is rare (at most a quarter of the rounds).
+    """Rounds with data shifts, and rounds in which newcomers got their first cluster.
+
+    A shift counts if the data of more than a quarter of the clients changed. Each kind is shown
+    only if it is rare (at most a quarter of the rounds).
     """
     shifts = [
         r["round"] for r in run.records if 4 * (r.get("data_shifts") or 0) > len(run.assignment)
@@ -102,8 +105,10 @@ def _band(
     least: float = 0.0,
     most: float = 1.0,
 ) -> Band:
-    """Mean and interval in those of the rounds that all seeds have, cut to the values that are
-    possible, ``least`` to ``most``; the interval from 3 seeds on."""
+    """Mean and interval in the rounds that all seeds have, clipped to ``least`` .. ``most``.
+
+    There is an interval from 3 seeds on.
+    """
     known = rounds & np.isfinite(values).all(axis=0)
     band = interval(np.where(known, values, 0.0))
     mean, low, high = (np.where(known, curve, np.nan) for curve in (band.mean, band.low, band.high))

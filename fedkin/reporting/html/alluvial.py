@@ -1,5 +1,4 @@
-"""The report's alluvial chart: clusters as bands over the rounds, and between them the clients that
-migrated.
+"""The report's alluvial chart: clusters as bands over the rounds, and migrations between them.
 
 N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
 """
@@ -20,7 +19,7 @@ COLUMNS = 40  # at most: more cannot be distinguished on a screen
 BANDS = 10  # clusters with a separate band and colour
 OTHERS = -2
 _GAP = 0.012  # between bands, of all clients
-_FLOW_WIDTH = 0.02  # of the rounds, where there is room
+_FLOW_WIDTH = 0.02  # fraction of the rounds, if there is room
 _BUSIEST = 12  # rounds in the table of migrations
 
 Polygon = list[tuple[float, float]]
@@ -28,8 +27,10 @@ Polygon = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Flow:
-    """``count`` clients that go from band ``source`` in a column to band ``target`` in the next;
-    ``shape`` has the corners (round, height) of their way, from where the bands of the column end.
+    """A flow of ``count`` clients from band ``source`` in a column to band ``target`` in the next.
+
+    ``shape`` has the corners (round, height) of the flow, starting at the end of the column's
+    bands.
     """
 
     column: int
@@ -41,8 +42,8 @@ class Flow:
 
 @dataclass(frozen=True)
 class Alluvial:
-    """Bands from the bottom up: cluster numbers, OTHERS, UNASSIGNED; with ``sizes`` and ``base`` in
-    every column."""
+    """Bands from bottom to top (clusters, OTHERS, UNASSIGNED), with ``sizes`` and ``base`` per
+    column."""
 
     rounds: Int[np.ndarray, "c"]
     bands: list[int]
@@ -78,7 +79,7 @@ class Alluvial:
 
 
 class Migration(NamedTuple):
-    """So many clients that migrated from one cluster to another in a round."""
+    """The number of clients that migrated from one cluster to another in a round."""
 
     clients: int
     source: int
@@ -92,8 +93,8 @@ def alluvial(
 
     Args:
         assignments: the cluster of each client after rounds 0 .. T.
-        clusters: those with a separate band; all other clusters share one.
-        columns: how many rounds are drawn, at most.
+        clusters: clusters with a separate band; all others share one.
+        columns: maximum number of drawn rounds.
     """
     steps = zip(assignments, assignments[1:], strict=False)
     changes = np.array([0, *(int((before != after).sum()) for before, after in steps)])
@@ -129,8 +130,10 @@ def alluvial(
 
 
 def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Migration]]:
-    """Migrations by round, the largest first. Rounds without any are left out, and clients that had
-    no cluster before or have none after."""
+    """Migrations by round, the largest first.
+
+    Rounds without migrations are left out, as are clients without a cluster before or after.
+    """
     by_round = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
         if (moved := migrated(before, after)).any():
@@ -143,13 +146,12 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
 
 
 def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
-    """Clients whose cluster changed from one round to the next; not those without a cluster before
-    or after."""
+    """Clients whose cluster changed from one round to the next, with a cluster before and after."""
     return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
 def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """The number of migrations and of rounds with any, and [round, clients, from and to] of the
+    """Number of migrations and of rounds with migrations; [round, clients, from and to] of the
     busiest rounds."""
     by_round = migrations(assignments)
     counts = {round: sum(row.clients for row in rows) for round, rows in by_round.items()}
@@ -173,8 +175,11 @@ def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 
 def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c"]:
-    """Round 0 and the rounds with changes, ``limit`` at most; where there are more, those at which
-    equal shares of all changes are done, so that columns are close where much happens."""
+    """Round 0 and the rounds with changes, at most ``limit``.
+
+    If there are more, rounds are chosen at equal shares of the cumulative changes, so that columns
+    are dense where many clients migrate.
+    """
     busy = np.flatnonzero(changes)
     if len(busy) < limit:
         return np.unique(np.concatenate([[0], busy]))

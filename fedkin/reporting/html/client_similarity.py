@@ -1,10 +1,9 @@
-"""The similarity of a run's clients: cosines of their updates when all of them start from the same
-model.
+"""Similarity of a run's clients: cosines of their updates from the same start model.
 
-At most 200 clients, evenly spread over the ids, train one local epoch each from a new model: it is
-drawn as the run's was, but from other random numbers. Their updates show which clients are similar,
-whatever the method. The result is kept in the run's folder. n clients, P parameters, C classes, N
-all clients.
+At most 200 clients, evenly spread over the ids, train one local epoch each from a new model. It is
+initialised like the run's model, with a different seed. Their updates show which clients are
+similar, independent of the method. The result is stored in the run's folder. n clients, P
+parameters, C classes, N all clients.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ _ARRAYS = ("ids", "scores", "explained", "cosines", "label_counts")
 
 @dataclass(frozen=True, eq=False)
 class ClientSimilarity:
-    """How similar clients are, by their updates.
+    """The similarity of clients, measured by their updates.
 
     Attributes:
-        ids: the clients that were trained.
-        scores: of their updates on the first two principal components.
+        ids: ids of the trained clients.
+        scores: scores of their updates on the first two principal components.
         explained: the share of the variance that each of these two explains.
         cosines: of their updates.
         label_counts: training samples of every class, of all clients.
-        true_clusters: of all clients, where they are known.
-        names: of all clients, where they are known.
+        true_clusters: of all clients, if known.
+        names: of all clients, if known.
         note: a caveat for the reader; may be empty.
     """
 
@@ -69,24 +68,22 @@ class ClientSimilarity:
 
 
 def stored_similarity(run: Run) -> ClientSimilarity | None:
-    """The similarity of a run's clients that is kept in its folder; None where there is none of
-    this run."""
+    """The similarity stored in a run's folder; None if there is none for this run."""
     return None if run.folder is None else _load(run.folder / FILE, _key(run))
 
 
 def client_similarity(
     run: Run, data: FederatedData | None = None, model: AnyModel | None = None
 ) -> ClientSimilarity:
-    """The similarity of a run's clients: that in its folder; else clients are trained, and it is
-    kept there.
+    """The stored similarity of a run's clients; if there is none, train clients and store it.
 
     Args:
         run: the run, in memory or read from its folder.
-        data: the run's data; needed where it was started from Python.
-        model: the run's model; needed where it was started from Python.
+        data: the run's data; needed if it was started from Python.
+        model: the run's model; needed if it was started from Python.
 
     Raises:
-        DataError: no data to train on, or others than the run had.
+        DataError: no data to train on, or not the run's data.
         ModelError: a model without a single update for each client.
         FedkinError: the run's configuration cannot be set up again.
     """
@@ -95,7 +92,7 @@ def client_similarity(
         return stored
     similarity = _compute(run, data, model)
     if run.folder is not None:
-        # A folder that cannot be written can still be reported on.
+        # A read-only folder can still be reported on.
         with suppress(FedkinError):
             write_atomic(run.folder / FILE, _pack(similarity, _key(run)))
     return similarity
@@ -104,11 +101,11 @@ def client_similarity(
 def similarity_keys(
     runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None
 ) -> list[str]:
-    """A key for each run, the same for runs whose clients had the same data at the end and so share
-    one similarity.
+    """A key per run, equal for runs whose clients had the same final data and so share one
+    similarity.
 
-    Where data do not shift all seeds share it; where they do, seed and last round decide. Runs on
-    ``data`` and ``model`` and runs on others have different keys.
+    Without data shifts, all seeds share a key; with shifts, it depends on the seed and the last
+    round. Runs on ``data`` and ``model`` have other keys than the remaining runs.
 
     Args:
         runs: all runs of a report.
@@ -169,7 +166,7 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     note = ""
     if not _same(run, data, model):
         note = "Data, model or versions are not those the run was made with."
-    # The similarity is of the data as they are at the end.
+    # The similarity is computed on the final data.
     if shift is not None:
         world = SimulatedWorld(data, model, local, population=population, shift=shift)
         for round in range(run.records[-1]["round"] + 1):
@@ -183,7 +180,7 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
 def _train(
     data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
 ) -> ClientSimilarity:
-    """One local epoch of each client, from one model."""
+    """Train one local epoch of each client, from one model."""
     world = SimulatedWorld(data, model, local)
     stream = Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
@@ -224,7 +221,7 @@ def _local_training(settings: Description) -> LocalTraining:
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
-    """Whether data and model are the run's own, as far as that is known."""
+    """Whether data and model are those of the run, as far as known."""
     if not run.fingerprint:
         return True
     return fingerprint(run.config, data_digest(data), model_digest(model, data)) == run.fingerprint
@@ -249,7 +246,7 @@ def _pack(similarity: ClientSimilarity, key: str) -> bytes:
 
 
 def _load(path: Path, key: str) -> ClientSimilarity | None:
-    """The similarity in a file, if it is one and this run's."""
+    """The similarity in a file, if the file is valid and from this run."""
     try:
         header, arrays = decode(path.read_bytes())
         if header["key"] != key:

@@ -1,5 +1,4 @@
-"""What happened to the clusters, as a table: agreement with the true ones, migrations, and shifts
-of data."""
+"""Table of the clusters' history: agreement with true clusters, migrations, and data shifts."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _MEASURES = (
     "migration_precision",
     "migration_recall",
 )
-# Heads of the columns, and the measures whose numbers stand below them.
+# Heads of the columns, and their measures.
 _COLUMNS = {
     f"{MEASURES['ari'].head} at the end": MEASURES["ari"],
     **{measure.head: measure for measure in measures_of(_MEASURES)},
@@ -47,8 +46,7 @@ _NOTES = {
 
 
 def clustering_table(report: ReportInput) -> Json | None:
-    """Heading, heads, rows and notes; None where clusters never changed and nothing is known of the
-    true ones.
+    """Heading, heads, rows and notes; None if clusters never changed and true clusters are unknown.
 
     Args:
         report: the runs, by setting and method.
@@ -85,7 +83,7 @@ def clustering_table(report: ReportInput) -> Json | None:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    """The numbers of one run; ``data_shifts`` only where its data ever shifted."""
+    """The values of one run; ``data_shifts`` only if its data ever shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
     return {
         **clustering.summary(run.records),
@@ -95,7 +93,7 @@ def _numbers(run: Run) -> dict[str, Any]:
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Means over the runs that have a number."""
+    """Means over the runs with a value."""
     names = [measure.name for measure in _COLUMNS.values()]
     means: dict[str, float | None] = {}
     for name in names:

@@ -1,5 +1,4 @@
-"""The report's section on a comparison: its table with the best in bold, and the significance of
-all differences."""
+"""The report's section on a comparison: the table with the best in bold, and significance tests."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ from fedkin.reporting.html.json_values import Json
 
 
 class ComparisonSection(NamedTuple):
-    """Tables (heading, heads, rows, the places [row, column] in bold, notes), and findings."""
+    """Tables (heading, heads, rows, bold cells [row, column], notes), and findings."""
 
     tables: list[Json]
     findings: list[str]
 
 
 def comparison_section(comparison: Comparison | None) -> ComparisonSection:
-    """The section of a comparison; empty where there is none."""
+    """The section of a comparison; empty if there is none."""
     if comparison is None:
         return ComparisonSection([], [])
     measure = comparison.grid.measure()
@@ -78,12 +77,12 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
 
 
 def _setting(comparison: Comparison, cell: str) -> list[str]:
-    """A cell of the column of settings; none where there is one setting."""
+    """The setting cell of a row; none if there is only one setting."""
     return [cell] if len(comparison.settings) > 1 else []
 
 
 def _pair(row: Json, measure: Measure) -> list[str]:
-    """A difference of two methods; of shares, in percentage points."""
+    """A row about the difference of two methods; shares are in percentage points."""
     names = ("difference", "low", "high")
     gain, low, high = (
         None if row[name] is None else measure.gain_text(row[name]) for name in names

@@ -1,4 +1,4 @@
-"""Everything that a report shows, as plain JSON: page and paper figures are drawn from the same."""
+"""The contents of a report as plain JSON, used for the page and the paper figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from fedkin.run.folder import run_folder
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 
-# Characters of the large charts of single runs, so that a comparison's page stays below 4 MB.
+# Maximum characters of the large charts of single runs, so that a comparison's page stays below 4
+# MB.
 ROOM = 1_600_000
 
 
@@ -42,10 +43,10 @@ def contents(
     """A report's contents.
 
     Args:
-        report: the runs, and what they are runs of.
+        report: the runs and their kind.
         data: of runs started from Python, for their similarity.
         model: of runs started from Python, for their similarity.
-        similarity: whether clients are trained for similarities that are in no run's folder.
+        similarity: whether to train clients for similarities that are not stored.
 
     Returns:
         Keys: title, subtitle, verdict (sentences and how to read them), overview (what ran), notes
@@ -118,14 +119,14 @@ def _subtitle(report: ReportInput) -> str:
 
 
 def _firsts(runs: Sequence[ReportedRun]) -> list[int]:
-    """The first run of each method in each setting."""
+    """Indices of the first run of each method in each setting."""
     first = {(one.setting, one.method): i for i, one in reversed(list(enumerate(runs)))}
     return sorted(first.values())
 
 
 def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
-    """Leave out the large charts of runs for which the page has no room, in this order;
-    ``left_out`` says so."""
+    """Drop the large charts of runs that exceed the page's size, in this order; sets
+    ``left_out``."""
     room = ROOM
     for i in dict.fromkeys(order):
         size = len(
@@ -146,13 +147,13 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
 
 
 def _only_real(report: ReportInput) -> bool:
-    """Whether the clients of all runs were real ones, which a report cannot train."""
+    """Whether all runs had real clients, which a report cannot train."""
     return all(is_deployed(one.run) for one in report.runs)
 
 
 def _opening(runs: Sequence[ReportedRun]) -> int:
-    """The run that is shown first: of the best clustered method, in the first setting; else the
-    first."""
+    """Index of the run shown first: of the best clustered method in the first setting, else the
+    first run."""
     clustered = [
         (i, final)
         for i, one in enumerate(runs)
@@ -185,7 +186,7 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
 
 
 def _measure_chart(measure: Measure) -> Json:
-    """What a chart says of a measure that has no place in others."""
+    """The description of a measure that has a separate chart."""
     better = "" if measure.direction == "neither" else f" Better is {measure.direction}."
     return {
         "name": measure.name,
@@ -226,14 +227,14 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
 
 
 def _largest_clusters(run: Run, rows: Sequence[Int[np.ndarray, "N"]]) -> list[int]:
-    """The clusters that have a separate colour: the largest ones, counted over all rounds."""
+    """The clusters with a separate colour: the largest ones, counted over all rounds."""
     every = np.concatenate(rows) if rows else run.assignment
     clusters, clients = np.unique(every[every != UNASSIGNED], return_counts=True)
     return sorted(clusters[np.argsort(-clients, kind="stable")[:BANDS]].tolist())
 
 
 def _versions(run: Run) -> dict[str, str]:
-    """The run's environment.json, flat; empty where there is none."""
+    """The run's environment.json, flattened; empty if there is none."""
     if run.folder is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The order of the clients in the similarity matrix, and the tree on its left. n clients."""
+"""Order of the clients in the similarity matrix, and the tree at its left. n clients."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """``order`` is the row at each place; lines are (height, place), and ``kind`` says what a
-    height is: the dissimilarity at which two parts merge ("dendrogram"), or the round of a split
-    ("splits")."""
+    """A drawn tree: ``order`` is the row at each position; lines are (height, position).
+
+    ``kind`` defines the height: the dissimilarity at which two parts merge ("dendrogram"), or the
+    round of a split ("splits").
+    """
 
     kind: str
     order: Int[np.ndarray, "n"]
@@ -36,11 +38,11 @@ class Tree:
 
 
 def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n"]) -> Tree:
-    """Average linkage inside every cluster, and then of the clusters: each stays together, in the
-    order of the tree.
+    """Average linkage within every cluster, then of the clusters, so that each cluster stays
+    together.
 
-    Clusters may be nearer to each other than their own parts are; a merge is then drawn at the
-    height of those.
+    Two clusters may be closer to each other than their parts are. Their merge is then drawn at the
+    height of the parts.
     """
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     between = np.array([[distances[np.ix_(a, b)].mean() for b in members] for a in members])
@@ -83,7 +85,7 @@ def _draw_merges(
 
 
 def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
-    """The splits by which one cluster became many; None where clusters came about otherwise."""
+    """The splits by which one cluster became many; None if clusters were formed differently."""
     if not len(assignments):
         return None
     clusters = _clusters_of(assignments[0])
@@ -101,7 +103,7 @@ def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
             parents.append(int(np.bincount(origins).argmax()))
             history.append(Split(round, parents[-1], new))
             clusters.add(new)
-        # A cluster that became more than two at once has no place in a binary tree.
+        # A split into more than two clusters at once does not fit a binary tree.
         if len(set(parents)) < len(parents):
             return None
     return history or None
@@ -118,19 +120,19 @@ def split_tree(
     distances: Float[np.ndarray, "n n"],
     last: int,
 ) -> Tree:
-    """The splits of a run as a tree; clients stand in the order of their clusters in it.
+    """The splits of a run as a tree; clients are in the order of their clusters.
 
     Args:
         splits: in the order of their rounds.
         clusters: of each client at the end.
-        distances: of the clients, which order them inside a cluster.
+        distances: of the clients, used to order them within a cluster.
         last: the last round, at which the leaves are drawn.
     """
     row = [splits[0].parent]
-    # A new cluster stands next to its parent.
+    # A new cluster is next to its parent.
     for _, parent, new in splits:
         row.insert(row.index(parent) + 1, new)
-    # Clients without a cluster, and the like, come last.
+    # Clients outside these clusters come last.
     row += [k for k in np.unique(clusters).tolist() if k not in row]
     orders = []
     for k in row:

@@ -1,5 +1,5 @@
-"""The live page of a run: its state now, and its report, which is made again when the run has come
-further."""
+"""The live page of a run: its current state, and its report, which is rebuilt as the run
+progresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.run.federation_state import read_state, server_state_file
 from fedkin.run.folder import run_folder
 from fedkin.run.metrics.partial_rounds import partial_text
 
-_PAUSE = 10.0  # seconds that a report is shown at least, while a run goes on
+_PAUSE = 10.0  # minimum seconds that a report is shown during a run
 _LOG_LINES = 15
 _SHARES = measures_of(("accuracy", "bottom_decile"))
 HEADS = (
@@ -37,15 +37,14 @@ HEADS = (
 
 
 class DeploymentLines(NamedTuple):
-    """What a deployment adds to the page of its run.
+    """Entries that a deployment adds to its run's page.
 
     Attributes:
         parts: its programs on this machine: name, state, detail.
         log: the last lines of its server.
-        problems: a line for each site that is refused or has failed, and for a run that is not
-            there.
-        run_is_up: whether the run's process is there; a server that was killed still says that it
-            waits.
+        problems: a line for each site that is refused or has failed, and for a missing run.
+        run_is_up: whether the run's process exists, because the state of a killed server may still
+            say that it waits.
     """
 
     parts: list[tuple[str, str, str]]
@@ -55,17 +54,17 @@ class DeploymentLines(NamedTuple):
 
 
 def no_deployment() -> DeploymentLines:
-    """A run by itself."""
+    """The lines of a run without a deployment."""
     return DeploymentLines([], [])
 
 
 @dataclass
 class LivePage:
-    """What the live page of a run's folder shows. Nothing in the folder is changed.
+    """The live page of a run's folder; it never changes the folder.
 
     Attributes:
-        folder: of the run; it may not be there yet.
-        deployment: asked for the parts of a deployment and its log at every request.
+        folder: of the run; it may not exist yet.
+        deployment: called at every request for the parts and the log of a deployment.
         clock: seconds.
     """
 
@@ -73,10 +72,10 @@ class LivePage:
     deployment: Callable[[], DeploymentLines] = no_deployment
     clock: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _report: tuple[str, float, bytes] | None = None  # version, when it was made, the page
+    _report: tuple[str, float, bytes] | None = None  # version, creation time, page
 
     def status(self) -> dict[str, Any]:
-        """What the page shows above the report, as plain JSON."""
+        """The content above the report, as plain JSON."""
         deployment = self.deployment()
         server = read_state(server_state_file(self.folder))
         folders = self._folders()
@@ -103,7 +102,7 @@ class LivePage:
         }
 
     def report(self) -> bytes:
-        """The report as it is shown now. Raises CheckpointError where there is nothing to show."""
+        """The current report. Raises CheckpointError if there is nothing to show."""
         with self._lock:
             now = self._version()
             if self._report is None or (
@@ -115,12 +114,12 @@ class LivePage:
             return self._report[2]
 
     def _folders(self) -> list[Path]:
-        """Folders of the run, and of other methods that are run with it."""
+        """Folders of the run and of the methods that are run with it."""
         inner = sorted((self.folder / run_folder.AGAINST).glob("*"))
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
     def _version(self) -> str:
-        """Changes when a run has come further."""
+        """A version that changes when a run progresses."""
         files = [
             folder / name
             for folder in self._folders()
@@ -129,14 +128,13 @@ class LivePage:
         return "-".join(str(file.stat().st_size) for file in files if file.exists())
 
     def _shown_version(self) -> str:
-        """Version of the report that would be sent now: a young one is kept for a while."""
+        """Version of the report that would be sent now; a recent report is kept for a while."""
         young = self._report is not None and self.clock() - self._report[1] < _PAUSE
         return self._report[0] if self._report is not None and young else self._version()
 
 
 def _row(folder: Path) -> list[str]:
-    """A run's last record as cells; none where it has no record yet, or one that is just being
-    written."""
+    """A run's last record as cells; none if there is no complete record yet."""
     try:
         config = run_folder.read_config(folder)
         records = run_folder.read_records(folder)
@@ -169,7 +167,7 @@ def _row(folder: Path) -> list[str]:
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:
-    """The measures of the runs that have no place among the columns of every run."""
+    """The runs' extra measures without a fixed column."""
     try:
         return run_folder.read_config(folders[0]).measures if folders else ()
     except FedkinError:

@@ -1,4 +1,4 @@
-"""Serves a live page: to who knows its address only, and to read only."""
+"""Serves a live page, read-only, to those who know its secret address."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _HEADERS = {
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server of one page. Its address has a random word in it that other users of the machine
-    cannot guess.
+    """A server of one page. Its address has a random word that other users of the machine cannot
+    guess.
 
     Args:
-        page: the page that it serves.
+        page: the page to serve.
         host: where it listens.
-        port: where it listens; 0 for any that is free.
+        port: where it listens; 0 for any free port.
 
     Raises:
-        ConfigError: the port is in use, or the host is none of this machine.
+        ConfigError: the port is in use, or the host is not an address of this machine.
     """
 
     daemon_threads = True
@@ -53,12 +53,12 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """To open in a browser."""
+        """The address to open in a browser."""
         host, port = self.server_address[:2]
         return f"http://{host}:{port}/{self.word}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that leaves in the middle of a page is no error."""
+        """Ignore browsers that disconnect in the middle of a page."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, kind, content)
 
     def _content(self, name: str) -> tuple[str, bytes]:
-        """Type and content of a page. Raises KeyError for one that there is not."""
+        """Type and content of a page. Raises KeyError if it does not exist."""
         match name:
             case "":
                 file = resources.files("fedkin.reporting.html") / "live.html"
@@ -104,4 +104,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the address is a secret."""
+        """Log nothing, because the address is secret."""

@@ -21,8 +21,10 @@ _SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom
 
 
 def methods_table(report: ReportInput) -> Json:
-    """Heads and rows, as texts; means have half their 95% interval from 3 seeds on. Accuracies of
-    unfinished runs that have none on test samples yet say so."""
+    """Heads and rows as text; means have half their 95% interval from 3 seeds on.
+
+    Accuracies of unfinished runs without test results are marked.
+    """
     several = len(report.settings) > 1
     best, final, bottom = measures_of(_SCORES.values())
     attacked = any("attackers" in one.run.final for one in report.runs)
@@ -45,11 +47,11 @@ def methods_table(report: ReportInput) -> Json:
 
 
 def scores(run: Run, finished: bool = True) -> Json:
-    """The numbers of one run: accuracies of its summary, or where it has none, of its records.
+    """The scores of one run: accuracies from its summary or, if it has none, from its records.
 
     Args:
         run: finished or not.
-        finished: False: its records', although it may have a summary.
+        finished: False: use the records even if there is a summary.
     """
     last = run.records[-1]
     return {
@@ -80,14 +82,14 @@ def _is_complete(record: Json) -> bool:
 
 
 def last_scored(run: Run) -> Json:
-    """The last record that has an accuracy; empty where none has."""
+    """The last record with an accuracy; empty if there is none."""
     return next(
         (record for record in reversed(run.records) if record.get(SCORE.name) is not None), {}
     )
 
 
 def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
-    """Cells of measures without a fixed column; of unfinished runs from the last scored round."""
+    """Cells of measures without a fixed column; for unfinished runs, from the last scored round."""
     finished = all(map(has_summary, runs))
     rows = [run.summary() if finished else last_scored(run) for run in runs]
     return [
@@ -112,12 +114,12 @@ def _row(runs: Sequence[Run]) -> list[str]:
 
 
 def _honest(runs: Sequence[Run]) -> list[str]:
-    """What honest clients of runs under attack reach, and the share of attackers alone; dashes of
-    other runs."""
+    """Cells of runs under attack: results of honest clients and share of attackers alone; else
+    dashes."""
     texts = []
     for measure in measures_of(HONEST):
         values = [run.final.get(measure.name) for run in runs]
-        # The agreement has no interval here.
+        # The agreement is shown without an interval.
         mean = mean_and_interval(measure.name, values)[measure.name]
         texts.append(
             mean_with_unit(measure, values) if measure.unit == "share" else measure.text(mean)
@@ -126,7 +128,7 @@ def _honest(runs: Sequence[Run]) -> list[str]:
 
 
 def mean_with_unit(measure: Measure, values: Sequence[float | int | None]) -> str:
-    """``81.2%``, or with an interval ``81.2 ± 0.6%``; ``-`` where a seed has no number."""
+    """``81.2%``, or with an interval ``81.2 ± 0.6%``; ``-`` if a seed has no value."""
     name = measure.name
     row = mean_and_interval(name, [None if value is None else float(value) for value in values])
     return measure.mean_with_unit(row[name], row[f"{name}_high"])

@@ -1,5 +1,4 @@
-"""The report's table of single migrations: in which round which client went from which cluster to
-which."""
+"""The report's table of single migrations: round, client, former and new cluster."""
 
 from __future__ import annotations
 
@@ -12,17 +11,16 @@ from fedkin.reporting.html.alluvial import migrated
 from fedkin.reporting.html.json_values import Json, cluster_name
 from fedkin.run.results import Run
 
-LIMIT = 50  # rows: more is a file's matter
+LIMIT = 50  # maximum rows; larger tables belong in files
 _HEADS = ("round", "client", "from and to")
 
 
 def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Heads, rows and a note: the migrations of single clients, the latest first, at most LIMIT of
-    them.
+    """Heads, rows and a note: the migrations of single clients, latest first, at most LIMIT.
 
     Args:
-        run: for the names of its clients; one without a name has its number.
-        assignments: the cluster of each client after rounds 0 .. T; empty where they are not known.
+        run: provides the names of clients; a client without a name is shown by its number.
+        assignments: the cluster of each client after rounds 0 .. T; empty if unknown.
     """
     has_names = {"client", "name"} <= set(run.clients)
     names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if has_names else {}

@@ -14,14 +14,14 @@ from fedkin.reporting.progress import privacy_in_words, secret_in_words
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
 
-_SHOWN = 3  # different values of a line
+_SHOWN = 3  # maximum different values in a line
 _IN_WORDS = ("epochs", "steps", "batch_size", "optimizer", "lr")  # options of local training
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(LocalTraining)}
-_PLAIN = ("seed", "tested", "augment")  # options of data that say little
+_PLAIN = ("seed", "tested", "augment")  # options of data that are of little interest
 
 
 def overview(report: ReportInput) -> list[tuple[str, str]]:
-    """Terms and what they are in these runs; where settings differ, all of their values."""
+    """Pairs of a term and its value in these runs; if settings differ, all their values."""
     runs = [reported.run for reported in report.runs]
     lines: list[tuple[str, Callable[[Run], str]]] = [
         ("Data", lambda run: _options(run.config.data, _PLAIN)),
@@ -49,7 +49,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
 
 
 def clients(run: Run) -> str:
-    """How many clients there are, and are selected in a round; of real sites, how many took
+    """Number of clients and of selected clients per round; for real sites, the number that took
     part."""
     cohort = run.config.cohort
     a_round = f"{cohort:,} selected a round" if isinstance(cohort, int) else ""
@@ -74,16 +74,15 @@ def _secret_sums(run: Run) -> str:
 
 
 def is_deployed(run: Run) -> bool:
-    """Whether the clients were real ones."""
+    """Whether the clients were real sites."""
     return run.config.of_federation
 
 
 def participants(run: Run) -> int:
-    """How many clients were ever accepted; where no record says so, the most that were reached in
-    one round.
+    """Number of clients ever accepted; if not recorded, the maximum reached in one round.
 
-    An assignment does not say it: with one model it has an entry for every client that there can
-    be.
+    It cannot be read from an assignment: with one model that has an entry for every possible
+    client.
     """
     known = [record["members"] for record in run.records if record.get("members") is not None]
     reached = [sum(record.get("cluster_sizes") or []) for record in run.records]
@@ -91,8 +90,7 @@ def participants(run: Run) -> int:
 
 
 def _local(run: Run) -> str:
-    """Local training in a line: the usual options in words, the others by name where they are not
-    their defaults."""
+    """Local training as a line: common options in words, others by name if not default."""
     local = run.config.local
     parts = []
     if local.get("epochs"):
@@ -113,7 +111,7 @@ def _local(run: Run) -> str:
 
 
 def _scenario(run: Run) -> str:
-    """The shares of clients that drop out or straggle, and how many arrive and depart."""
+    """The shares of clients that drop out or straggle, and the numbers that arrive and depart."""
     shares = {name: value for name, value in run.config.scenario.items() if value}
     moves = {name: shares.pop(name) for name in ("arrivals", "departures") if name in shares}
     counts = (
@@ -125,7 +123,7 @@ def _scenario(run: Run) -> str:
 
 
 def _value(value: Any) -> str:
-    """An option's value in a line; a schedule's options side by side."""
+    """An option's value as text; a schedule as its options in one line."""
     if not isinstance(value, Mapping):
         return str(value)
     return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"
@@ -150,7 +148,7 @@ def _method(label: str, run: Run) -> str:
 
 
 def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
-    """A section's name, and those of its options that are set."""
+    """A section's name and the options that are set."""
     options = [
         f"{key} {value}"
         for key, value in section.items()
@@ -163,7 +161,7 @@ def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """Different texts, once each."""
+    """The distinct texts, joined."""
     different = list(dict.fromkeys(text for text in texts if text))
     text = "; ".join(different[:_SHOWN])
     if len(different) > _SHOWN:

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else. Every text from files is escaped."""
+"""A report as one self-contained HTML file. Every text from files is escaped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
-# An alluvial chart has up to ten bands, so three colours of Paul Tol's come on top.
+# An alluvial chart has up to ten bands, so three colours by Paul Tol are added.
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")
-# The npm package plotly.js-cartesian-dist-min, a third of the whole plotly.js; MIT, plotly/LICENSE.
+# The npm package plotly.js-cartesian-dist-min, a third of plotly.js; MIT, plotly/LICENSE.
 PLOTLY = "4.1.1"
 _ACCURACY_FIGURES = (  # of a setting
     ("accuracy", "Accuracy over rounds", "wide", "tall"),
@@ -97,14 +97,14 @@ def _run_figures(contents: Json) -> list[tuple[str, str, str, str]]:
 
 
 def in_script(value: Any) -> str:
-    """JSON that can stand inside a script element whatever it holds."""
-    # The text is ASCII, so that U+2028 is spelled out.
+    """JSON that is safe inside a script element for any value."""
+    # The text is ASCII, so U+2028 is escaped.
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _verdict(verdict: Json) -> str:
-    """The sentences, and how to read them."""
+    """The sentences of the verdict, and how to read them."""
     note = f'<p class="small">{escape(verdict["note"])}</p>' if verdict["note"] else ""
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict["sentences"]) + note
 
@@ -126,7 +126,7 @@ def _navigation(contents: Json) -> str:
 
 
 def _overview(lines: Sequence[Sequence[str]]) -> str:
-    """Terms and what they are."""
+    """Terms and their values."""
     return "".join(
         f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in lines
     )
@@ -147,8 +147,8 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _tables(contents: Json) -> str:
-    """The table of all methods, or the tables of a comparison and its findings; and what happened
-    to the clusters."""
+    """The table of all methods, or a comparison's tables and findings; then the table of
+    clusters."""
     methods = [{"heading": "Methods", **contents["table"]}]
     parts = [_section(**table) for table in contents["comparison"] or methods]
     items = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
@@ -182,8 +182,10 @@ def _table(
     rows: Sequence[Sequence[str]],
     bold: Sequence[Sequence[int]] = (),
 ) -> str:
-    """A table whose cells [row, column] in ``bold`` are. Cells name their column, for where a table
-    becomes a list."""
+    """A table with bold cells [row, column].
+
+    Cells name their column, because a narrow page shows the table as a list.
+    """
     places = {tuple(place) for place in bold}
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
     body = ""
@@ -202,7 +204,7 @@ def _table(
 
 
 def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) -> str:
-    """A list to choose from; empty where there is only one."""
+    """A drop-down list; empty if there is only one choice."""
     if len(choices) < 2:
         return ""
     options = "".join(
@@ -240,8 +242,8 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 def _details(
     name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
 ) -> str:
-    """A closed table of clients, of the run that is shown first; the page fills it again for a run
-    that is chosen."""
+    """A collapsed table of clients for the run shown first; the page refills it for a selected
+    run."""
     hidden = "" if rows else " hidden"
     return (
         f'<details id="{name}" class="wide clients"{hidden}><summary>{title}</summary>'

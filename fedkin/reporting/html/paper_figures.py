@@ -44,12 +44,14 @@ _KINDS = ("pdf", "svg", "png")
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all figures into a folder: ``accuracy``, ``bottom`` (the bottom 10% of clients),
-    ``clients`` (their own accuracies) and ``ari``, one per setting; and of the run that the page
-    opens on ``clusters``, ``alluvial``, ``communication``, ``map``, ``similarity`` and ``labels``,
-    where they are known. The same run gives the same bytes.
+    """Write all figures into a folder.
 
-    Raises StorageError where they cannot be written.
+    Per setting: ``accuracy``, ``bottom`` (bottom 10% of clients), ``clients`` (accuracy of each
+    client) and ``ari``. For the run shown first on the page: ``clusters``, ``alluvial``,
+    ``communication``, ``map``, ``similarity`` and ``labels``, if known. The same run gives the same
+    bytes.
+
+    Raises StorageError if they cannot be written.
     """
     figures = list(_figures(contents))
     for name, kind in itertools.product([figure.name for figure in figures], _KINDS):
@@ -64,7 +66,7 @@ def save(contents: Json, target: Path) -> list[Path]:
             if run:
                 figure.suptitle(run, fontsize=7, x=0.01, ha="left")
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # laid out once, and not again for every kind of file
+            figure.set_layout_engine("none")  # computed once, not again for every file format
             for kind in _KINDS:
                 content = io.BytesIO()
                 figure.savefig(content, format=kind, dpi=300, metadata=figure_metadata(kind))
@@ -74,8 +76,8 @@ def save(contents: Json, target: Path) -> list[Path]:
 
 
 class _PaperFigure(NamedTuple):
-    """A file's name, the figure's height in inches, the function that draws it, and the run whose
-    figure it is, where it is of one."""
+    """File name, height in inches, drawing function, and the run of the figure, if it shows one
+    run."""
 
     name: str
     height: float
@@ -129,7 +131,7 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or ``ari`` where it is
+    """Curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or ``ari`` if
     known."""
     label = {
         "accuracy": "{} accuracy",
@@ -144,7 +146,7 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
 
 
 def _measure(figure: Figure, chart: Json, measure: Json) -> None:
-    """Curves of a measure that has no figure otherwise."""
+    """Curves of a measure without another figure."""
     axes = _over_rounds(figure, chart["events"], measure["head"])
     if measure["unit"] != "share":
         axes.yaxis.set_major_formatter(ScalarFormatter())
@@ -170,7 +172,7 @@ def _curves(axes: Axes, chart: Json, name: str) -> None:
 
 
 def _clients(figure: Figure, chart: Json) -> None:
-    """The clients' own accuracies, lowest first."""
+    """The accuracy of each client, lowest first."""
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.axvspan(0, 0.1, color="#E4E4E4", lw=0, zorder=0)
@@ -321,7 +323,7 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
     off_diagonal = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(off_diagonal, [0.02, 0.98])
-    # With this aspect the matrix is as high as the tree on its left.
+    # With this aspect, the matrix is as high as the tree at its left.
     image = right.imshow(
         matrix,
         aspect="auto",
@@ -336,7 +338,7 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
-    """Lines between the clusters of a matrix, and their names, where they are few."""
+    """Lines between the clusters of a matrix, and their names if there are few."""
     n = len(clusters)
     edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
     axes.set_xticks([])
@@ -354,7 +356,7 @@ def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
 
 
 def _tree(axes: Axes, tree: Json, n: int) -> None:
-    """The tree of n clients, whose places are those of the matrix's rows."""
+    """The tree of n clients, aligned with the rows of the matrix."""
     lines = [np.array(line) for line in tree["lines"]]
     axes.add_collection(LineCollection(lines, colors="#222222", lw=0.5))
     heights = [height for line in tree["lines"] for height, _ in line] or [0, 1]
@@ -416,7 +418,7 @@ def _legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
 
 
 def _hue(run: Json, cluster: int) -> int:
-    """The index of a cluster's colour: its number, or where numbers are large, its place among the
+    """The colour index of a cluster: its number or, if numbers are large, its rank among the
     largest clusters."""
     largest = run["largest_clusters"]
     if all(k < len(PALETTE) for k in largest):

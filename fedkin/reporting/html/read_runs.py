@@ -1,5 +1,4 @@
-"""The runs of a report: a run, several seeds or a comparison, finished or not, as far as they can
-be read."""
+"""Reads the runs of a report: a run, several seeds or a comparison, finished or not."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class ReportedRun:
     setting: str
     method: str
     run: Run
-    complete: bool = True  # of a comparison: whether it is finished, and counts in the means
+    complete: bool = True  # in a comparison: whether it is finished and counts in the means
 
     @property
     def seed(self) -> int:
@@ -43,7 +42,7 @@ class ReportedRun:
 
     @property
     def label(self) -> str:
-        """How a reader selects it."""
+        """The label by which a reader selects the run."""
         state = "" if self.complete else "incomplete"
         parts = (self.setting, self.method, f"seed {self.seed}", state)
         return ", ".join(part for part in parts if part)
@@ -51,8 +50,8 @@ class ReportedRun:
 
 @dataclass(frozen=True, eq=False)
 class ReportInput:
-    """All runs of a report. ``notes`` say what is missing and why; ``comparison`` is set if it is
-    one."""
+    """All runs of a report. ``notes`` say what is missing and why; ``comparison`` is set for a
+    comparison."""
 
     kind: str  # run, seeds or comparison
     runs: tuple[ReportedRun, ...]
@@ -72,22 +71,21 @@ class ReportInput:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that stand in every table and have a chart, behind those that have a place
-        there."""
+        """Extra measures, which have a chart and a column in every table after the fixed ones."""
         return self.runs[0].run.measures
 
     def runs_of(self, setting: str, method: str) -> list[Run]:
-        """The runs of one method in one setting, a seed each; incomplete ones only where there is
-        no other."""
+        """The runs of one method in one setting, one per seed; incomplete ones only if there are no
+        others."""
         runs = [one for one in self.runs if (one.setting, one.method) == (setting, method)]
         return [one.run for one in runs if one.complete] or [one.run for one in runs]
 
 
 def read_runs(source: Any) -> ReportInput:
-    """The runs of a report: from a run, several seeds or a comparison, or from the folder of one.
+    """Read the runs of a report from a run, several seeds, a comparison, or the folder of one of
+    them.
 
-    Raises CheckpointError for a folder in which nothing can be shown, ConfigError for something
-    else.
+    Raises CheckpointError for a folder without anything to show, ConfigError for other sources.
     """
     if isinstance(source, Run):
         return ReportInput("run", _with_others(source), folder=source.folder)
@@ -104,8 +102,8 @@ def read_runs(source: Any) -> ReportInput:
 
 
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty where it is not known, or where the migrations do not
-    fit the run."""
+    """The assignment after each round; empty if unknown or if the migrations do not match the
+    run."""
     if not run.migrations:
         return []
     return replayed(run.migrations, len(run.assignment), run.records, run.state.clusters)
@@ -152,7 +150,7 @@ def _read_seeds(path: Path, config: Description) -> ReportInput:
 
 
 def _read_comparison(path: Path) -> ReportInput:
-    """The finished runs of a comparison, and the unfinished ones as far as they can be read."""
+    """Read the finished runs of a comparison, and the readable part of unfinished ones."""
     grid = comparison_folder.reopen(path)
     finished: dict[Key, Run] = {}
     incomplete: dict[Key, Run] = {}
@@ -169,7 +167,7 @@ def _read_comparison(path: Path) -> ReportInput:
 
 
 class _CellRun(NamedTuple):
-    """A cell's run, if any can be shown; whether it is finished and intact; and remarks on it."""
+    """A cell's run, if it can be shown; whether it is finished and intact; and remarks."""
 
     run: Run | None
     complete: bool
@@ -177,7 +175,7 @@ class _CellRun(NamedTuple):
 
 
 def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
-    """A cell's run, finished or as far as it can be read."""
+    """Read a cell's run, finished or as far as possible."""
     problem = ""
     try:
         run = comparison_folder.finished_run(cell)
@@ -185,7 +183,7 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
             return _CellRun(run, True, [])
     except FedkinError as error:
         problem = f"{error}."
-    # A line or a table that is something else makes its reader raise one of these.
+    # A line or table of a wrong form makes its reader raise one of these.
     except (KeyError, TypeError, ValueError, AttributeError):
         problem = f"{cell.path} is damaged."
     if not run_folder.holds_run(cell.path):
@@ -200,7 +198,7 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
                 False,
                 [f"{cell.path} holds another run than this comparison's, and is left out."],
             )
-    except (CheckpointError, AttributeError, TypeError):  # the grid says what it is
+    except (CheckpointError, AttributeError, TypeError):  # the grid defines it
         run, remarks = read_run(cell.path)
         return _CellRun(
             dataclasses.replace(run, config=expected) if run and expected else run, False, remarks
@@ -214,7 +212,7 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
 
 
 def _expected_config(cell: comparison_folder.Cell) -> Description | None:
-    """The configuration of a cell's run as its file has it; None where it is no longer accepted."""
+    """The configuration that a cell's run should have; None if it is no longer accepted."""
     try:
         description = cell.setting.config(cell.method).description()
     except FedkinError:
@@ -266,7 +264,7 @@ def _of_comparison(
         runs=tuple(runs),
         notes=[*notes, *remarks],
         folder=path,
-        # Without a finished run the tables of the comparison are empty.
+        # Without a finished run, the comparison's tables are empty.
         comparison=comparison if comparison.finished else None,
     )
 

@@ -1,5 +1,4 @@
-"""Reading a run folder that is unfinished or damaged, as far as possible; remarks say what is
-missing."""
+"""Reads unfinished or damaged run folders as far as possible; remarks say what is missing."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ _UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 def read_run(path: Path) -> tuple[Run | None, list[str]]:
-    """The run in a folder as far as it can be read, and remarks on it; None where no round can be
-    shown."""
+    """The readable part of a run folder, and remarks; None if no round can be shown."""
     remarks: list[str] = []
     config = read_config(path, remarks)
     records = _intact_records(path, remarks)
@@ -101,8 +99,10 @@ def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether a run has all its rounds, or has stopped early; where rounds were scored on
-    validation samples, also its test results."""
+    """Whether a run has all its rounds or stopped early.
+
+    If rounds were scored on validation samples, it must also have test results.
+    """
     rounds = run.config.rounds
     final = run.final
     ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
@@ -110,12 +110,12 @@ def is_finished(run: Run) -> bool:
 
 
 def has_summary(run: Run) -> bool:
-    """Whether a run is finished and intact, so that its summary is its result."""
+    """Whether a run is finished and intact, so that its summary is valid."""
     return is_finished(run) and is_intact(run)
 
 
 def is_intact(run: Run) -> bool:
-    """Whether a run has all its records, and all of them are plausible."""
+    """Whether a run has all its records and all are plausible."""
     for round, record in enumerate(run.records):
         if not isinstance(record, dict) or record.get("round") != round or not plausible(record):
             return False
@@ -129,13 +129,13 @@ def is_intact(run: Run) -> bool:
 def replayed(
     migrations: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
 ) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty where migrations do not fit the run.
+    """The assignment after each round; empty if migrations do not match the run.
 
     Args:
         migrations: the run's migrations.
-        clients: how many clients it has.
+        clients: number of clients.
         records: of its rounds.
-        clusters: how many it has at its end; 0 where that is not known.
+        clusters: final number of clusters; 0 if unknown.
     """
     try:
         rows = list(replay(migrations, clients, records[-1]["round"]))
@@ -150,7 +150,7 @@ def replayed(
 
 
 def read_config(path: Path, remarks: list[str]) -> Description:
-    """The configuration, with blanks for entries that this run lacks."""
+    """The configuration, with blanks for missing entries."""
     config = Description({})
     try:
         config = run_folder.read_config(path)
@@ -168,7 +168,7 @@ def read_config(path: Path, remarks: list[str]) -> Description:
 
 
 def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
-    """The records of rounds 0, 1, ... up to the first that is damaged or missing."""
+    """The records of rounds 0, 1, ... before the first damaged or missing one."""
     records: list[Record] = []
     for line in complete_lines(path / run_folder.METRICS):
         try:
@@ -190,7 +190,7 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
 
 
 def plausible(record: Record) -> bool:
-    """Whether a record's values that are drawn have the right types."""
+    """Whether the displayed values of a record have the right types."""
     numbers = all(_number(record.get(name)) for name in _DRAWN)
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
@@ -208,7 +208,7 @@ def _number(value: object) -> bool:
 
 
 def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
-    """The summary of a finished run; empty where there is none, or none that can be read."""
+    """The summary of a finished run; empty if it is missing or unreadable."""
     file = path / run_folder.SUMMARY
     try:
         summary = json.loads(file.read_text())
@@ -251,7 +251,7 @@ def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
 
 
 def _changed(path: Path, newest: checkpoint.Checkpoint) -> list[str]:
-    """A remark for each file that has changed since the run wrote it."""
+    """A remark for each file that changed after the run wrote it."""
     try:
         changed = integrity.changed_files(path, newest)
     except FedkinError as error:
@@ -267,7 +267,7 @@ def _last_known_state(
     newest: tuple[checkpoint.Checkpoint, str] | None,
     records: list[Record],
 ) -> State:
-    """The last assignment that is known, with models of no parameters."""
+    """The last known assignment, with models without parameters."""
     clients = _count(migrations, newest)
     last = newest[0].state.assignment if newest else np.full(clients, -1)
     if migrations:
@@ -278,7 +278,7 @@ def _last_known_state(
 def _count(
     migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None
 ) -> int:
-    """The number of clients, as far as that is known."""
+    """The number of clients, as far as known."""
     highest = max((int(migrants(one)[0].max(initial=-1)) + 1 for one in migrations), default=0)
     return max(highest, len(newest[0].state.assignment) if newest else 0)
 
@@ -286,7 +286,7 @@ def _count(
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
     try:
         return pd.read_parquet(io.BytesIO((path / run_folder.CLIENTS).read_bytes()))
-    except Exception as error:  # a damaged file makes its reader raise whatever it may
+    except Exception as error:  # readers of damaged files may raise any exception
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")
         return pd.DataFrame()

@@ -1,7 +1,7 @@
-"""``fedkin report``: a run, its seeds or a comparison as one page, and as figures for a paper.
+"""``fedkin report``: a run, several seeds or a comparison as one page and as paper figures.
 
-``read_runs`` reads what there is, ``contents`` turns it into plain JSON, and ``page`` and
-``paper_figures`` draw that.
+``read_runs`` reads the runs, ``contents`` converts them to plain JSON, and ``page`` and
+``paper_figures`` draw it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ def report(
     data: FederatedData | None = None,
     model: AnyModel | None = None,
 ) -> Path:
-    """Write a report: one HTML file that opens anywhere and needs no network.
+    """Write a report: one self-contained HTML file that needs no network.
 
     Args:
         result: a run, several seeds or a comparison, or the folder of one, finished or not.
-        out: the file; ``report.html`` in the folder where nothing is said.
-        figures: a folder for the same charts as PDF, SVG and PNG, as wide as a paper's column.
+        out: the file; default: ``report.html`` in the result's folder.
+        figures: a folder for the same charts as PDF, SVG and PNG, one paper column wide.
         similarity: whether to add the map of the clients, their similarity matrix and labels by
-            cluster. At most 200 clients train one local epoch for them, once; the result is kept in
-            the run's folder (``similarity.safetensors``), and later reports show it by themselves.
-        data: for ``similarity`` of a run started from Python: its data; a run from a configuration
+            cluster. For this, at most 200 clients train one local epoch, once. The result is stored
+            in the run's folder (``similarity.safetensors``), and later reports include it
+            automatically.
+        data: for ``similarity`` of a run started from Python: its data. A run from a configuration
             needs none.
         model: for ``similarity`` of a run started from Python: its model.
 
@@ -51,10 +52,10 @@ def report(
         Path of the file.
 
     Raises:
-        CheckpointError: a folder in which nothing can be shown.
-        ConfigError: no ``out`` for what has no folder; data without a model, or the reverse, or
-            without ``similarity``; what is no run.
-        StorageError: a file that cannot be written.
+        CheckpointError: the folder has nothing to show.
+        ConfigError: no ``out`` for a result without a folder; data without a model, or the reverse,
+            or without ``similarity``; a result that is not a run.
+        StorageError: a file cannot be written.
     """
     if (data is None) != (model is None):
         raise ConfigError("data and model belong together: give both, or neither")
@@ -69,7 +70,7 @@ def report(
     if out is not None and target != Path(str(runs.folder)) / FILE:
         check_output(target)
     charts = contents(runs, data, model, similarity)
-    if figures is not None:  # before the page, so that a refused figure leaves nothing
+    if figures is not None:  # before the page, so that a failing figure leaves nothing behind
         from fedkin.reporting.html.paper_figures import save
 
         save(charts, user_path(figures))

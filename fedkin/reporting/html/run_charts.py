@@ -1,5 +1,4 @@
-"""The report's small charts of a run: soft membership, bytes of each operation, accuracy of each
-client."""
+"""Small charts of a run: soft membership, bytes by operation, accuracy of each client."""
 
 from __future__ import annotations
 
@@ -17,12 +16,11 @@ _NOT_COUNTED = {"scoring.": "not counted", "servers.": "between servers"}  # pre
 
 
 def membership_chart(run: Run) -> Json | None:
-    """Clients with a cluster, ordered by cluster and by falling share of it; None where membership
-    is hard.
+    """Membership of clients with a cluster, ordered by cluster and descending share; None if hard.
 
-    ``clients`` are their names (numbers, where they have none), ``total`` is their count before
-    they are thinned, ``shares`` [K] [r] what they have of each cluster, ``clear`` the part of them
-    with more than half of one cluster.
+    ``clients`` are their names (or numbers), ``total`` is their count before thinning, ``shares``
+    [K] [r] are their shares of each cluster, and ``clear`` is the fraction of clients with more
+    than half of one cluster.
 
     Args:
         run: finished, or not.
@@ -46,8 +44,10 @@ def membership_chart(run: Run) -> Json | None:
 
 
 def communication(run: Run) -> list[Json]:
-    """Bytes of each operation so far, the method's own first; ``kind`` says what of others is not
-    counted as its."""
+    """Bytes by operation so far, the method's operations first.
+
+    ``kind`` marks operations that are not counted as the method's.
+    """
     by_operation = run.records[-1].get("bytes_by_operation") or {}
     rows = [_row(operation, int(down), int(up)) for operation, (down, up) in by_operation.items()]
     return sorted(rows, key=lambda row: (row["kind"] != "", -row["download"] - row["upload"]))
@@ -66,11 +66,10 @@ def _row(operation: str, download: int, upload: int) -> Json:
 
 
 def client_accuracy(runs: Sequence[Run]) -> Json | None:
-    """Accuracies of the clients of one method, lowest first, those of all seeds together; None
-    where no run has them.
+    """Client accuracies of one method, ascending, pooled over all seeds; None if no run has them.
 
-    ``shares`` are their places from 0 (lowest) to 1; ``bottom`` is the mean of the bottom 10%,
-    ``spread`` the standard deviation, ``quartiles`` are at 25, 50 and 75%.
+    ``shares`` are their relative ranks from 0 (lowest) to 1; ``bottom`` is the mean of the bottom
+    10%, ``spread`` the standard deviation, ``quartiles`` are at 25, 50 and 75%.
     """
     by_run = [
         run.clients["accuracy"].to_numpy(np.float64) for run in runs if "accuracy" in run.clients

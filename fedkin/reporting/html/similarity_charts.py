@@ -1,5 +1,4 @@
-"""The report's charts of client similarity: the map of the clients, the similarity matrix and
-labels by cluster."""
+"""Charts of client similarity: map of the clients, similarity matrix, and labels by cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from fedkin.reporting.html.read_runs import ReportedRun
 from fedkin.run.results import Run
 from fedkin.simulation.workers import AnyModel
 
-# Similarities at most, where settings do not ask for more: each has up to 200 x 200 cosines.
+# Maximum number of similarities, unless there are more settings: each has up to 200 x 200 cosines.
 LIMIT = 24
 HINT = (
     "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR "
@@ -37,14 +36,14 @@ _MISSING = "No client map, similarity matrix and labels"
 
 
 class Similarities(NamedTuple):
-    """Similarities by key, and notes on those that are missing."""
+    """Similarities by key, and notes on missing ones."""
 
     by_key: dict[str, ClientSimilarity]
     notes: list[str]
 
 
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> Similarities:
-    """The similarities that are in the runs' folders already."""
+    """The similarities stored in the runs' folders."""
     stored = {}
     for reported, key in zip(runs, keys, strict=True):
         similarity = stored_similarity(reported.run)
@@ -59,12 +58,12 @@ def compute_similarities(
     data: FederatedData | None,
     model: AnyModel | None,
 ) -> Similarities:
-    """One similarity of every setting, and LIMIT at most beyond that; clients are trained where
-    none is stored.
+    """One similarity per setting, and further ones up to LIMIT; clients are trained if none is
+    stored.
 
     Args:
         runs: all runs of the report.
-        keys: of each run; runs with the same one share a similarity.
+        keys: of each run; runs with the same key share a similarity.
         data: of runs started from Python.
         model: of runs started from Python.
     """
@@ -91,8 +90,10 @@ def compute_similarities(
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:
-    """The part of the charts that all runs with this similarity share; cosines as bytes, from the
-    least (0) to the largest (255)."""
+    """The part of the charts shared by all runs with this similarity.
+
+    Cosines are bytes, from the smallest (0) to the largest (255).
+    """
     cosines = similarity.cosines
     low = float(cosines.min())
     high = float(cosines.max())
@@ -118,13 +119,12 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
 def run_charts(
     run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]
 ) -> Json:
-    """A run's part of the charts: clusters of the clients, order and tree of the matrix, labels by
-    cluster.
+    """A run's part of the charts: clusters, order and tree of the matrix, labels by cluster.
 
     Args:
         run: the run.
         similarity: of its clients.
-        assignments: after each of its rounds; empty where they are not known.
+        assignments: after each of its rounds; empty if unknown.
     """
     clusters = run.assignment[similarity.ids]
     tree = _tree(run, similarity, clusters, assignments)
@@ -166,7 +166,7 @@ def _tree(
     clusters: Int[np.ndarray, "n"],
     assignments: Sequence[Int[np.ndarray, "N"]],
 ) -> Tree:
-    """The splits, where the method splits clusters in two; else a dendrogram."""
+    """The tree of splits, if the method splits clusters in two; else a dendrogram."""
     distances = (1 - similarity.cosines.astype(np.float64)) / 2
     history = splits(assignments) if assignments else None
     if history:

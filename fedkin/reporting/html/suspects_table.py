@@ -1,5 +1,5 @@
-"""The table of clients that a robust rule suspects: how much their updates counted, and whether
-they attack."""
+"""Table of clients that a robust rule suspects: weight of their updates, and whether they
+attack."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from fedkin.reporting.html.json_values import Json, cluster_name
 from fedkin.run.display import SUSPECT
 from fedkin.run.results import Run
 
-LIMIT = 50  # rows: more is a file's matter
+LIMIT = 50  # maximum rows; larger tables belong in files
 _HEADS = ("client", "cluster", "weight")
 
 
 def suspects_table(run: Run) -> Json:
-    """Heads, rows and a note: the clients whose updates counted less than half of a mean's, the
-    least first; in a simulated attack with who attacks.
+    """Heads, rows and a note: clients whose updates had less than half the weight of a mean,
+    smallest first.
+
+    For a simulated attack, the table also says which clients attack.
 
     Args:
-        run: with a robust rule; any other has no rows.
+        run: a run with a robust rule; other runs have no rows.
     """
     weights = run.final.get("rule_weights") or []
     attackers = run.final.get("attackers")

@@ -1,5 +1,4 @@
-"""The report's first sentence: which method was better, by how much, how sure that is, and what it
-cost.
+"""The report's headline: which method is better, by how much, its significance, and the cost.
 
 S seeds.
 """
@@ -26,7 +25,7 @@ from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.results import Run
 
 BASELINE = "fedavg"
-SETTINGS = 8  # of a comparison: so many have a sentence
+SETTINGS = 8  # maximum settings with a sentence
 _POINTS = "Differences are in percentage points. "
 _TESTS = "Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: Student's t."
 _SIGN_TEST = (
@@ -36,13 +35,13 @@ _SIGN_TEST = (
 
 
 class Verdict(NamedTuple):
-    """A sentence per setting, and how to read its numbers (empty where nothing was tested)."""
+    """A sentence per setting, and how to read its numbers (empty if nothing was tested)."""
 
     sentences: list[str]
     note: str
 
     def to_json(self) -> Json:
-        """As the page's contents hold it."""
+        """The verdict as JSON for the page's contents."""
         return self._asdict()
 
 
@@ -72,16 +71,15 @@ def main_method(
     first: str | None,
     sign: int = 1,
 ) -> str:
-    """The method that a report is about: of a run the one that was asked for (``first``), else the
-    best one.
+    """The main method of a report: for a run the requested one (``first``), else the best one.
 
-    Other methods go before FedAvg, which is what they are measured against.
+    Other methods take precedence over FedAvg, which is the baseline.
 
     Args:
         runs: of each method.
-        means: the score of each method, None where it has none.
-        first: the main method of a run or of several seeds; None of a comparison.
-        sign: 1 where higher scores are better, -1 where lower ones are.
+        means: the score of each method; None if missing.
+        first: the main method of a run or of several seeds; None for a comparison.
+        sign: 1 if higher scores are better, -1 if lower scores are.
     """
     others = [name for name in runs if not _is_baseline(runs[name])]
     if first is not None and (first in others or not others):
@@ -93,9 +91,11 @@ def main_method(
 
 
 class _Setting(NamedTuple):
-    """The scores of all methods in one setting. Finished runs are compared by their results, as the
-    tables have them; where one is unfinished, all are compared in ``last``, the round that all have
-    reached."""
+    """The scores of all methods in one setting.
+
+    Finished runs are compared by their results, as in the tables. If one is unfinished, all are
+    compared in ``last``, the last round that all have reached.
+    """
 
     label: str
     measure: Measure
@@ -147,7 +147,7 @@ class _Setting(NamedTuple):
         )
 
     def sentence(self) -> str:
-        """The verdict."""
+        """The verdict as a sentence."""
         if self.means[self.main] is None:
             return self._so_far + self._without_score()
         others = sorted((name for name in self.runs if name != self.main), key=self._rank)
@@ -164,7 +164,7 @@ class _Setting(NamedTuple):
 
     @property
     def _when(self) -> str:
-        """After how many rounds; nothing where runs have stopped after different ones."""
+        """The number of rounds as text; empty if runs stopped after different numbers."""
         lengths = {
             _records(run, self.last)[-1]["round"]
             for several in self.runs.values()
@@ -177,12 +177,12 @@ class _Setting(NamedTuple):
 
     @property
     def _words(self) -> str:
-        """What is compared, and on which samples."""
+        """The compared measure and its samples, as text."""
         split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
         return self.measure.phrase.format(split=split)
 
     def _rank(self, name: str) -> tuple[bool, bool, float]:
-        """FedAvg first, then methods with one model, then the others; the best of them first."""
+        """Sort key: FedAvg first, then methods with one model, then the others, each best first."""
         clustered = any(run.state.clusters > 1 for run in self.runs[name])
         return (
             not _is_baseline(self.runs[name]),
@@ -191,8 +191,7 @@ class _Setting(NamedTuple):
         )
 
     def _without_score(self) -> str:
-        """The sentence of a main method that cannot be compared: its number, and why it is not
-        compared."""
+        """The sentence for a main method without a score: its value and why it is not compared."""
         reason = self.reasons.get(self.main, "no client was tested")
         reached = [_reading(run, self.measure, self.last) for run in self.runs[self.main]]
         known = [value for value in reached if value is not None]
@@ -204,7 +203,7 @@ class _Setting(NamedTuple):
         )
 
     def _single(self, others: Sequence[str]) -> str:
-        """The sentence of a method that is compared with nothing."""
+        """The sentence for a single method."""
         values = _present(
             np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]])
         )
@@ -221,7 +220,7 @@ class _Setting(NamedTuple):
         return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
-        """The sentence of a method that is compared: with the baseline, then with the best other
+        """The sentence that compares the main method with the baseline, then with the best other
         method."""
         measure = self.measure
         row = self._test(baseline)
@@ -237,7 +236,7 @@ class _Setting(NamedTuple):
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
     def _test(self, other: str) -> dict[str, Any]:
-        """The test of the main method against another; positive where the main one is higher."""
+        """The test of the main method against another; positive if the main method is higher."""
         pair = {self.main, other}
         row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
         if row["method"] == self.main or row["difference"] is None:
@@ -256,8 +255,8 @@ class _Setting(NamedTuple):
         return ", at as many bytes" if ratio == "1.00" else f", at {ratio} times the bytes"
 
     def _unassigned(self) -> str:
-        """Which methods left clients without a cluster in the last round, or did not score all, and
-        which have no score."""
+        """Notes on methods with unassigned or unscored clients in the last round, and methods
+        without a score."""
         last = {
             name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
@@ -284,7 +283,7 @@ class _Setting(NamedTuple):
 
 
 def _away(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many clients were scored, where clients were away in the last round of some seed."""
+    """How many clients were scored, if clients were absent in the last round of some seed."""
     return next((text for record in records if (text := scored_text(record))), "")
 
 
@@ -293,7 +292,7 @@ def _is_baseline(runs: Sequence[Run]) -> bool:
 
 
 def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
-    """A number a seed for each method; NaN where a seed has none."""
+    """A score per seed for each method; NaN if missing."""
     seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
     nothing = Score(float("nan"))
     return {
@@ -303,7 +302,7 @@ def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.nd
 
 
 def _reason(scores: Iterable[Score]) -> str:
-    """Why a method has no score, where it has none from any seed."""
+    """Why a method has no score, if it has none for any seed."""
     several = list(scores)
     return "" if any(np.isfinite(one.value) for one in several) else several[0].reason
 
@@ -322,14 +321,13 @@ def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
 
 
 def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
-    """The last record up to a round that has an accuracy; else the last."""
+    """The last record up to a round that has an accuracy; if there is none, the last record."""
     records = _records(run, last)
     return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
 
 
 def _score(run: Run, measure: Measure, last: int | None) -> Score:
-    """What a run is compared by: its result, as tables have it; where there is a round, what it had
-    in that."""
+    """A run's score: its result as in the tables or, given a round, its value in that round."""
     if last is None:
         return score(run, measure)
     value = _reading(run, measure, last)
@@ -337,8 +335,10 @@ def _score(run: Run, measure: Measure, last: int | None) -> Score:
 
 
 def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
-    """What a run's summary or, up to a round, its records have; in partial rounds that is of the
-    clients with a cluster."""
+    """A measure from a run's summary or, up to a round, from its records.
+
+    In partial rounds it covers only the clients with a cluster.
+    """
     if last is None:
         return run.summary().get(measure.name)
     if measure.moment == "best":
@@ -348,13 +348,13 @@ def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
 
 
 def _traffic(runs: Sequence[Run], last: int | None) -> float:
-    """Bytes down and up to a round, mean over the seeds."""
+    """Downloaded and uploaded bytes until a round, mean over the seeds."""
     records = [_records(run, last)[-1] for run in runs]
     return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
 
 
 def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
-    """The ends of the interval of a mean; those of a share are cut to what is possible."""
+    """The ends of a mean's interval as text; those of a share are clipped to [0, 1]."""
     low = interval["mean_low"] or 0.0
     high = interval["mean_high"] or 0.0
     if measure.unit == "share":
@@ -368,7 +368,7 @@ def _gain(row: Mapping[str, Any], measure: Measure) -> str:
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:
-    """The difference; zero where it is printed as zero, which has no minus."""
+    """The difference; exactly zero if it is printed as zero, to avoid a minus sign."""
     printed = measure.text(row["difference"])
     return 0.0 if not printed.strip("-0.,") else float(row["difference"])
 
@@ -384,7 +384,7 @@ def _over(row: Mapping[str, Any], measure: Measure) -> str:
 
 
 def _evidence(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
-    """Interval and p; where there are too few seeds, that nothing was tested."""
+    """Interval and p as text; with too few seeds, a statement that nothing was tested."""
     seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
     if row["p"] is None:
         return f"{seeds}: not tested"

@@ -232,7 +232,7 @@ def _load(loaded: list, load: Callable[[Path], ServerConfig | ClientConfig], pat
 
 
 def _writable(name: str, folder: Path) -> CheckResult:
-    """Whether a folder is writable; if it does not exist, whether its parent is."""
+    """Whether a folder is writable, or the nearest existing parent if it does not exist."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         tempfile.TemporaryFile(dir=existing).close()

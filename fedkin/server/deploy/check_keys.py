@@ -33,7 +33,7 @@ def check_server_keys(
 
     Args:
         folder: of the deployment.
-        host: at which sites reach the server.
+        host: the host name at which sites reach the server.
         now: time of the check; None: the current time.
     """
     ca = folder / CA

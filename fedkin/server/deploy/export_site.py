@@ -79,8 +79,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
-    """The site's feature columns in training order; None if the data are no table or their file is
-    absent."""
+    """The site's feature columns in training order; None if the data are not a table or absent."""
     data = config.data_values
     if config.samples.features:
         return tuple(config.samples.features)

@@ -106,7 +106,7 @@ def _run_command(server: str | None) -> list[str]:
 def _register(folder: str) -> None:
     """Register a site's key under the site's name, unless this was done before.
 
-    Raises CommandError where Flower refuses the key, or knows it under another name.
+    Raises CommandError if Flower refuses the key, or knows it under another name.
     """
     name = site_name(Path(folder) / files.CLIENT) or folder
     key = Path(folder).absolute() / files.NODE_PUBLIC

@@ -140,10 +140,10 @@ def _commands(folder: Path) -> str:
 
 
 def _is_copy(folder: Path, original: Path) -> bool:
-    """Whether a deployment was copied from another folder, in which its original still is.
+    """Whether a deployment is a copy of the one in another folder.
 
-    Both have one authority then. Without keys they have the same settings, of the server or of a
-    site.
+    A copy has the same authority as its original. Without keys, it has the same settings of the
+    server or of a site.
     """
     if _same(folder, original) or not (original / files.SERVER).exists():
         return False
