@@ -92,6 +92,11 @@ def new_file(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array mapped to a new npy file.
 
     An array without elements cannot be mapped, so its file is written at once.
+
+    Args:
+        path: of the file.
+        shape: of the array.
+        dtype: of its numbers.
     """
     if not np.prod(shape):
         np.save(path, np.empty(shape, dtype))

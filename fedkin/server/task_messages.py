@@ -192,7 +192,7 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 
 
 def known_rows(task: Task) -> set[str]:
-    """Arrays by row that the server knows when it requests means: sample counts and model
+    """Arrays by row that the server knows when it requests means: numbers of samples, model
     choices."""
     if not task.up.of("model"):
         return set()

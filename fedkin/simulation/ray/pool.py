@@ -38,7 +38,7 @@ LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process
 # machines.
 _TRIES = 5
 # Enough for an actor that reads much data.
-_START_SECONDS = 300
+_START_SECONDS = 300.0
 _LESS_MEMORY = (
     "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
 )
