@@ -38,7 +38,7 @@ LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process
 # machines.
 _TRIES = 5
 # Enough for an actor that reads much data.
-_START_SECONDS = 300.0
+_START_SECONDS = 300
 _LESS_MEMORY = (
     "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
 )
@@ -187,7 +187,7 @@ class ActorPool:
             )
             raise WorkerError(f"no actor of Ray could be started: {why}")
 
-    def _started(self, seconds: float) -> list[Any]:
+    def _started(self, seconds: float | int) -> list[Any]:
         """Futures of actors that are ready, after waiting so long for a first one."""
         if not self._starting:
             return []
