@@ -90,7 +90,7 @@ class FEROMA:
         leaves="its model; moments of outputs, every round",
     )
 
-    accuracy: float = 0.8  # most rounds with one model
+    accuracy: float = 0.8  # mixing starts at this training accuracy (CIFAR-10 in the paper: 0.5)
     latest: int = 20  # largest number of rounds with one model
 
     def __post_init__(self) -> None:
