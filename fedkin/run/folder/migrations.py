@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Round, clients, and the new cluster of each of them (-1: none). Changed in place.
 Migrations = dict[str, Any]
-# of clients with consecutive ids and one cluster, only the first and the last id are stored, if
+# For clients with consecutive ids and one cluster, only the first and the last id are stored, if
 # that saves most of them.
 _FEW = 1000  # clients up to this number are always listed individually
 _MOST = 10**8  # most clients in a line: a damaged line could fill all memory
