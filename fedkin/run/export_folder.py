@@ -32,7 +32,6 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     Raises:
         ConfigError: an unfinished run without ``last_checkpoint``; a run whose model must be
             given.
-            to be given.
         CheckpointError: no run, or data that have changed since.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
