@@ -1,5 +1,4 @@
-"""The configuration of a comparison: which methods, on which data and scenarios, with which
-settings, from which seeds.
+"""The configuration of a comparison: methods, data and scenarios, settings, and seeds.
 
 A file for ``fedkin run`` with one more section::
 
@@ -16,8 +15,8 @@ A file for ``fedkin run`` with one more section::
     label = "a third is slow"
     scenario = {stragglers = 0.3}
 
-A setting is a choice from all of these but the methods and the seeds; a cell is a method in a
-setting, from all seeds.
+A setting is a choice from all of these except methods and seeds. A cell is a method in a setting,
+with all seeds.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ SEEDS = 3  # the default: the least that can be tested
 
 
 class CompareSection(Section):
-    """[compare], where a file has it."""
+    """[compare], if a file has it."""
 
     methods: list[str | Values] | None = None
     seeds: Positive | None = None
@@ -62,8 +61,7 @@ class CompareSection(Section):
 
 
 class Layer(NamedTuple):
-    """Sections that are laid over those of the file, and what they are called in the label of a
-    setting."""
+    """Sections that replace values of the file, and their name in a setting's label."""
 
     label: str
     sections: dict[str, Values]
@@ -80,17 +78,17 @@ def load(
     """Read a comparison's file, or the demonstration's settings.
 
     Args:
-        path: of the file; None: the demonstration.
+        path: the file; None: the demonstration.
         overrides: ``section.key=value``, on top of the file.
-        methods: that replace those of the file, by name, as tables or as instances, possibly by
+        methods: methods that replace the file's, by name, as tables or as instances, possibly by
             label; None: the file's.
-        seeds: how many, in place of the file's number; None: the file's.
-        sweeps: ``section.key=value,value``, which join the file's grid, and replace its values of
+        seeds: number of seeds, instead of the file's; None: the file's.
+        sweeps: ``section.key=value,value``, added to the file's grid. They replace its values of
             the same key.
-        axes: values by ``section.key``, the same.
+        axes: values by ``section.key``, treated in the same way.
 
     Raises:
-        ConfigError: as ``config.run.load`` does, and for a grid without a cell.
+        ConfigError: as in ``config.run.load``, and for a grid without a cell.
     """
     raw, place = read(path, overrides, demo_for(overrides))
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
@@ -141,8 +139,8 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
-    """The methods, each with the options that the file gives it: in [method], in run.against or in
-    the list itself."""
+    """The methods, each with its options from the file: from [method], run.against or the list
+    itself."""
     main = _main(raw)
     against = [
         {"name": one} if isinstance(one, str) else one
@@ -221,8 +219,8 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
-    """Sections laid over others, key by key. Of one with another name, options are left behind, but
-    for those of a server optimiser that the named one has, too."""
+    """Merge sections key by key. If a section names another entry, the old options are dropped,
+    except those of a server optimiser that the new one has too."""
     out = dict(raw)
     for name, values in sections.items():
         before = raw.get(name, {})
@@ -249,7 +247,7 @@ def _applicable(options: Values, name: str) -> Values:
 
 @cache
 def _say_left_out(text: str) -> None:
-    """Once in a process."""
+    """Log once per process."""
     _log.warning(
         "from [server_optimizer], left out where the named one has no such option: %s", text
     )

@@ -1,4 +1,4 @@
-"""What a run is, as its config.toml says: read by name, not by the keys of a dictionary."""
+"""The description of a run, as in its config.toml, with named properties."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from fedkin.options.with_options import ORDER
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a run: a configuration, what a program has given to ``simulate``, or a
-    server's file.
+    """The description of a run: a configuration, the arguments of ``simulate``, or a server's file.
 
-    A folder may have been written by a program with other sections, so what is absent is None or
-    empty.
+    A folder may have been written by a program with other sections. Missing values are therefore
+    None or empty.
 
     Attributes:
-        sections: everything by section and key, as TOML holds it.
+        sections: everything by section and key, in the form of TOML.
     """
 
     sections: dict[str, Any]
 
     def section(self, name: str) -> Values:
-        """A section by its name, such as ``local``; empty where there is none."""
+        """A section by its name, such as ``local``; empty if missing."""
         return self.sections.get(name) or {}
 
     @property
@@ -39,19 +38,19 @@ class Description:
 
     @property
     def method_name(self) -> str:
-        """What a configuration calls the method."""
+        """The method's name in configurations."""
         return self.method["name"]
 
     @property
     def method_with_options(self) -> str:
-        """The name of the method in records and tables, with the options that have a title."""
+        """The method's name in records and tables, with the titles of its options."""
         named = [section for section in ORDER if section in SECTIONS and SECTIONS[section].titles]
         options = [self.section(section)["name"] for section in named if self.section(section)]
         return "+".join([self.method_name, *options])
 
     @property
     def clusters(self) -> int | None:
-        """K, where the method has a number of clusters to configure."""
+        """K, if the method has a configurable number of clusters."""
         return configured_clusters(self.method)
 
     @property
@@ -61,7 +60,7 @@ class Description:
 
     @property
     def data_name(self) -> str:
-        """What a configuration calls the data set."""
+        """The data set's name in configurations."""
         return self.data["name"]
 
     @property
@@ -71,7 +70,7 @@ class Description:
 
     @property
     def model_name(self) -> str:
-        """What a configuration calls the model."""
+        """The model's name in configurations."""
         return self.model["name"]
 
     @property
@@ -81,12 +80,12 @@ class Description:
 
     @property
     def scenario(self) -> Values:
-        """What clients do besides training: drop out, arrive late, leave."""
+        """Participation of clients: drop-outs, late arrival, leaving."""
         return self.section("scenario")
 
     @property
     def shift(self) -> Values:
-        """How the data shift; empty where they do not."""
+        """The shift of the data; empty if there is none."""
         return self.section("shift")
 
     @property
@@ -101,17 +100,17 @@ class Description:
 
     @property
     def seeds(self) -> int | None:
-        """From how many seeds the run is repeated; None for a single run."""
+        """Number of seeds for which the run is repeated; None for a single run."""
         return self.run.get("seeds")
 
     @property
     def rounds(self) -> int | None:
-        """T as it was configured."""
+        """Configured T."""
         return self.run.get("rounds")
 
     @property
     def cohort(self) -> int | None:
-        """n as it was configured."""
+        """Configured n."""
         return self.run.get("cohort")
 
     @property
@@ -121,17 +120,17 @@ class Description:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that stand in every table of the run, after those that have a place there."""
+        """Measures that are in every table of the run, after the built-in ones."""
         return measures_in(self.sections)
 
     @property
     def from_python(self) -> bool:
-        """Whether a program has started the run: its data and model are in no file."""
+        """Whether a program has started the run, so that its data and model are in no file."""
         return "python" in self.sections
 
     @property
     def of_federation(self) -> bool:
-        """Whether the run's clients are real: their data are elsewhere."""
+        """Whether the run's clients are real, so that their data are elsewhere."""
         return "federation" in self.sections
 
     def with_run(self, **settings: Any) -> Description:

@@ -1,4 +1,4 @@
-"""How every configuration file is read: TOML, ``section.key=value`` on top, and errors that begin
+"""Reading of all configuration files: TOML, ``section.key=value`` on top, and errors that begin
 with their place."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sections:
     """The sections of a configuration. ``place`` turns ``section.key`` into where it was read:
     ``file: section.key``.
 
-    Raises ConfigError for a section that is not known, or is no table.
+    Raises ConfigError for an unknown section, or one that is not a table.
     """
 
     def __init__(self, raw: Mapping[str, Any], known: Iterable[str], place: Place = str) -> None:
@@ -86,7 +86,7 @@ class Sections:
 
 
 def check_table(values: object, place: str) -> None:
-    """Refuse (ConfigError) what is no table of TOML."""
+    """Raise ConfigError for what is not a TOML table."""
     if not isinstance(values, dict):
         raise ConfigError(f"{place}: expected a section, got {values!r}")
 
@@ -130,9 +130,9 @@ def read(
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a dictionary. A byte-order mark at its beginning is skipped.
+    """A TOML file as a dictionary. A leading byte-order mark is skipped.
 
-    Raises ConfigError: it is not there, cannot be read, or is not TOML.
+    Raises ConfigError: it is missing, cannot be read, or is not TOML.
     """
     path = user_path(path)
     try:

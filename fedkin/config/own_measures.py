@@ -1,5 +1,4 @@
-"""Measures of the user's own: given as values, or named by where they are imported from,
-``package.module:Measure``."""
+"""A user's measures: given as values, or named by their import path, ``package.module:Measure``."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ def resolved(
         place: where they were read, for messages.
 
     Raises:
-        ConfigError: what does not import, what is no measure, a name that is taken, and the same
-            measure twice.
+        ConfigError: an import that fails, a value that is not a measure, a name that is taken, or a
+            repeated measure.
     """
     described: list[Values] = []
     measures: list[Measure] = []
@@ -74,7 +73,7 @@ def _origin(measure: Measure) -> str:
 
 
 def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
-    """Refuse (ConfigError) a measure without a function, and one whose name another has."""
+    """Raise ConfigError for a measure without a function, or with the name of another one."""
     name = measure.name
     if measure.of is None:
         raise ConfigError(

@@ -1,8 +1,7 @@
-"""Methods of the user's own: named by where they are imported from, ``package.module:Class``, or
-given as instances.
+"""A user's methods: named by their import path, ``package.module:Class``, or given as instances.
 
-A class of a script, a notebook or a function has such a name too, and can be found by it in its own
-process only.
+A class defined in a script, a notebook or a function has such a name too, but only its own process
+can find it.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from fedkin.core.plain import plain
 from fedkin.options.base import Option
 
 STEPS = ("init", "round", "place")
-_OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by their names
+_OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by name
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is that of a user's own method, not one of the library's."""
+    """Whether a name belongs to a user's method, not to one of the library's."""
     return ":" in name
 
 
@@ -47,8 +46,8 @@ def only_here(name: str) -> bool:
 
 
 def resume_note(names: Iterable[str]) -> str:
-    """What the folder of a comparison says of methods that its own process alone can find; empty
-    without such."""
+    """The note in a comparison's folder about methods that only its own process can find; empty
+    without such methods."""
     local = [name for name in names if only_here(name)]
     return (
         f"{', '.join(local)}: defined in a script, a notebook or a function; go on from there with "
@@ -59,10 +58,10 @@ def resume_note(names: Iterable[str]) -> str:
 
 
 def imported(name: str) -> type:
-    """The method that ``package.module:Class`` names, searched for as ``python -m`` does, from the
-    current folder.
+    """The method named ``package.module:Class``, searched for as by ``python -m``, from the current
+    folder.
 
-    Raises ConfigError: there is none, importing it failed, or it is no method.
+    Raises ConfigError: there is none, importing it failed, or it is not a method.
     """
     if name in _OF_THIS_PROCESS:
         return _OF_THIS_PROCESS[name]
@@ -72,9 +71,9 @@ def imported(name: str) -> type:
 
 
 def imported_option(name: str) -> type[Option]:
-    """The option that ``package.module:Class`` names, searched for as ``imported`` does.
+    """The option named ``package.module:Class``, searched for as by ``imported``.
 
-    Raises ConfigError: there is none, importing it failed, or it is no option.
+    Raises ConfigError: there is none, importing it failed, or it is not an option.
     """
     candidate = found(name)
     if not (
@@ -90,7 +89,7 @@ def imported_option(name: str) -> type[Option]:
 
 
 def found(name: str) -> Any:
-    """What ``package.module:Name`` names, searched for as ``python -m`` does, from the current
+    """The object named ``package.module:Name``, searched for as by ``python -m``, from the current
     folder.
 
     Raises ConfigError: there is none, or importing it failed.
@@ -131,7 +130,7 @@ def _module(module: str, name: str) -> Any:
 
 
 def _check(candidate: Any, name: str) -> None:
-    """Refuse (ConfigError) what is no class of methods, with what it lacks."""
+    """Raise ConfigError for what is not a method class, and say what it lacks."""
     if not isinstance(candidate, type):
         raise ConfigError(
             f"{name!r}: expected the class of a method, got {type(candidate).__name__}"
@@ -149,15 +148,15 @@ def _check(candidate: Any, name: str) -> None:
 
 
 def entry_of(method: Any, names: dict[type, str]) -> Values:
-    """A method that was made, as a configuration names it: where its class is imported from, and
-    all its fields.
+    """The configuration entry of a method instance: the import path of its class, and all its
+    fields.
 
     Args:
         method: an instance.
-        names: of the library's own classes.
+        names: names of the library's classes.
 
     Raises:
-        ConfigError: it is no method, or a field holds what TOML cannot.
+        ConfigError: not a method, or a field has a value that TOML cannot hold.
     """
     kind = type(method)
     if isinstance(method, type):

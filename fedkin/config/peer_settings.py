@@ -1,5 +1,4 @@
-"""The settings of a peer: its own, how it reaches others, and whether it keeps step with them.
-Values, not files."""
+"""The settings of a peer: identity, network and lockstep. Values, not files."""
 
 from __future__ import annotations
 
@@ -30,16 +29,16 @@ Address = Annotated[str, AfterValidator(_address)]
 
 @settings("peer")
 class PeerSettings:
-    """[peer]: which client of which federation it is, and for how many rounds."""
+    """[peer]: which client of which federation it is, and its number of rounds."""
 
     name: Name
     federation: Name = "trial"
-    client: NotNegative = 0  # of the data set
+    client: NotNegative = 0  # index of its client in the data set
     seed: NotNegative = 0
-    folder: str = "."  # of its model on disk
+    folder: str = "."  # folder of its model on disk
     rounds: Positive | None = None  # None: until it is stopped
     pause: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # seconds between rounds
-    save_every: Positive = 1  # rounds
+    save_every: Positive = 1  # rounds from one save to the next
 
 
 @settings("network.tls")
@@ -53,7 +52,7 @@ class TlsSettings:
 
 @settings("network")
 class NetworkSettings:
-    """[network]: where this peer listens, and one or two others through which it finds the rest."""
+    """[network]: the address of this peer, and one or two peers through which it finds the rest."""
 
     # Such as tcp/127.0.0.1:7450; empty: any free port.
     listen: list[Address] = field(default_factory=list)
@@ -77,8 +76,8 @@ class NetworkSettings:
 
 @settings("lockstep")
 class LockstepSettings:
-    """[lockstep]: all of these do round t before any does t + 1. Their order is that of the data
-    set's clients."""
+    """[lockstep]: all listed peers do round t before any does t + 1. They are in the order of the
+    data set's clients."""
 
     peers: Annotated[list[Name], AfterValidator(_different)]
-    deadline: Seconds = 60.0  # for one that is behind, or offline
+    deadline: Seconds = 60.0  # for a peer that is behind, or offline

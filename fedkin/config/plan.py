@@ -1,4 +1,4 @@
-"""The settings of a run, each declared once: its plan, how it is scored, and what computes it."""
+"""The settings of a run, each declared once: its plan, evaluation and compute resources."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class Cohort:
 
 @settings("scoring", kw_only=True)
 class Scoring:
-    """How often a run is scored and kept, what is measured, and what ends it early.
+    """Intervals of evaluation and checkpoints, metrics, and early stopping.
 
-    The last round is always scored and kept.
+    The last round is always evaluated and saved.
 
     Args:
         evaluate_every: rounds from one evaluation to the next. 0: only after the last.
         checkpoint_every: rounds from one checkpoint to the next.
         target: accuracy for ``rounds_to_target`` in the summary.
-        global_model: whether the mean of the cluster models is scored, too
+        global_model: whether to evaluate the mean of the cluster models too
             (``run.metrics.accuracy.global_record`` says what is recorded).
-        patience: the run stops after so many rounds without a better score on validation samples.
+        patience: the run stops after this many rounds without a better score on validation samples.
             The data must have a validation split (``data.with_validation(0.1)``).
         until: the run stops at the first round that reaches this score and in which every reachable
             client has a cluster.
-        evaluate_clients: how many clients are scored in a round before the last: a sample drawn by
-            cluster, with the 95% interval of the accuracy that it shows
+        evaluate_clients: number of clients evaluated in a round before the last. They are a sample
+            stratified by cluster, which gives a 95% interval of the accuracy
             (``run.metrics.evaluation_sample``). None: all.
-        sample_at_end: whether the last round scores no more than these, either. The final accuracy
-            is an estimate then.
-        measures: the user's own (``fk.Measure(...)``, or ``"module:Measure"``), of the rounds that
-            are scored.
+        sample_at_end: whether the last round is also limited to this sample. The final accuracy is
+            then an estimate.
+        measures: the user's measures for evaluated rounds (``fk.Measure(...)``, or
+            ``"module:Measure"``).
     """
 
     evaluate_every: NotNegative = 1
@@ -72,7 +72,7 @@ class Scoring:
     @field_validator("measures", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """One measure, or several, as a tuple: a generator could be read once only."""
+        """One measure, or several, as a tuple, since a generator can be read only once."""
         if isinstance(value, (str, Measure)):
             return (value,)
         if isinstance(value, type) or not isinstance(value, Iterable):
@@ -82,19 +82,18 @@ class Scoring:
 
 @settings("compute", kw_only=True)
 class Compute:
-    """What computes the clients of a simulation. No number depends on it, but for the last bits
-    where it says so.
+    """Compute resources of a simulation. They change no numbers, except the last bits where noted.
 
     Args:
-        devices: how many to use. None: all.
-        clients_per_batch: how many clients a device computes at once. None: 1 on a CPU, the fastest
-            number elsewhere.
-        engine: ``ray``, or ``ray:`` and the address of a cluster: the actors of Ray compute the
-            clients. None: this process does.
-        actors: how many actors of Ray. None: one on each machine, or one on each core where there
-            is one machine.
+        devices: number of devices. None: all.
+        clients_per_batch: number of clients that a device trains at once. None: 1 on a CPU, the
+            fastest number elsewhere.
+        engine: ``ray``, or ``ray:`` and the address of a cluster, to use Ray actors. None: this
+            process.
+        actors: number of Ray actors. None: one on each machine, or one on each core of a single
+            machine.
         sum_by_actor: whether each actor sends the sum of its clients' updates instead of every
-            update. There is less traffic, and last bits differ.
+            update. This reduces traffic, and changes the last bits.
     """
 
     devices: Positive | None = None
@@ -119,12 +118,12 @@ class Compute:
 
 @settings("run")
 class Plan(Scoring):
-    """How long a run is, with how many clients, from which seed, and how it is scored.
+    """Length of a run, cohort, seed and evaluation.
 
     Args:
         rounds: T, communication rounds.
         cohort: n, clients per round.
-        seed: of all randomness but that of the data, of privacy and of masks.
+        seed: of all randomness except that of the data, of privacy and of masks.
         selection: how cohorts are drawn (``Cohort``).
     """
 
@@ -140,31 +139,31 @@ class Plan(Scoring):
         return self.evaluate_every > 0 and round % self.evaluate_every == 0
 
     def sample(self, last: bool) -> tuple[int, Stream] | None:
-        """How many clients are scored at most, and the stream of the draw; None for all.
+        """The largest number of evaluated clients, and the stream of the draw; None for all.
 
         Args:
-            last: after the last round, when all are scored, unless ``sample_at_end``.
+            last: whether this is the last round, which evaluates all unless ``sample_at_end``.
         """
         if self.evaluate_clients is None or (last and not self.sample_at_end):
             return None
         return self.evaluate_clients, Stream(self.seed, 0, "evaluation/sample")
 
     def checkpoints(self, round: int) -> bool:
-        """Whether a checkpoint is kept after this round."""
+        """Whether a checkpoint is written after this round."""
         return round % self.checkpoint_every == 0 or round == self.rounds
 
 
 @settings("run", kw_only=True)
 class RunSettings(Plan, Compute):
-    """[run] of a configuration: the plan, what computes it, how many seeds, and against which other
-    methods.
+    """[run] of a configuration: the plan, compute resources, number of seeds, and compared methods.
 
     Args:
         rounds: T, communication rounds.
         cohort: n, clients per round.
-        seeds: the run is repeated from so many seeds, from ``seed`` on, and compared statistically.
+        seeds: number of seeds, from ``seed`` on, for which the run is repeated and compared
+            statistically.
         against: other methods, by name or as tables.
-        measures: the user's own: "module:Measure".
+        measures: the user's measures: "module:Measure".
     """
 
     rounds: Positive = 50
@@ -197,11 +196,11 @@ class RunSettings(Plan, Compute):
 
         Args:
             rounds: T.
-            cohort: how many clients take part in a round, and how they are drawn.
-            seed: of the run.
-            scoring: how the run is scored.
-            compute: what computes it.
-            measures: the entries of the user's own measures.
+            cohort: size and selection of cohorts.
+            seed: the run's seed.
+            scoring: evaluation settings.
+            compute: compute resources.
+            measures: entries of the user's measures.
         """
         values = _fields(scoring) | _fields(compute)
         values["measures"] = list(measures) or None
@@ -212,14 +211,14 @@ class RunSettings(Plan, Compute):
 
     @property
     def values(self) -> Values:
-        """The settings as TOML holds them: first those that a reader looks for first."""
+        """The settings in the form of TOML, the most important ones first."""
         values = toml_values(self)
         first = ("rounds", "cohort", "selection", "seed", "against")
         return {key: values[key] for key in first if key in values} | values
 
     @property
     def compute(self) -> Compute:
-        """What computes the clients."""
+        """The compute resources."""
         return Compute(
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(Compute)}
         )
@@ -231,8 +230,8 @@ def _fields(settings: Scoring | Compute) -> dict[str, Any]:
 
 
 def check_engine(engine: str | None) -> None:
-    """Refuse (ConfigError) what is no engine: None for this process, ``ray``, or ``ray:`` and an
-    address."""
+    """Raise ConfigError for an invalid engine. Valid: None for this process, ``ray``, or ``ray:``
+    and an address."""
     if not _is_engine(engine):
         raise ConfigError(f"{_ENGINES}, got {engine!r}")
 

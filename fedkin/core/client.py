@@ -1,4 +1,4 @@
-"""What a task finds on the clients' side: one client (``Client``), or all rows of a simulated call
+"""Clients as a task sees them: one client (``Client``), or all rows of a simulated call
 (``ClientRows``).
 
 Shapes: n rows of a call, r of a portion, N clients, K models, P parameters, C classes, s samples of
@@ -32,9 +32,9 @@ class Client:
 
     Attributes:
         id: its number in streams and messages.
-        steps: epochs (or steps) of local training that it completes; a straggler fewer than it was
-            asked for.
-        memory: what it keeps, by name; only what the task declares can be stored.
+        steps: epochs (or steps) of local training that it completes. A straggler completes fewer
+            than requested.
+        memory: arrays that it keeps between rounds, by name. Only declared arrays can be stored.
     """
 
     id: int
@@ -42,14 +42,14 @@ class Client:
     memory: OwnMemory
     _rows: ClientRows
     _row: int
-    _asked: int  # epochs (or steps) that the task asks for; 0 where it has no field ``work``
+    _asked: int  # epochs (or steps) that the task requests; 0 if it has no field ``work``
 
     def __str__(self) -> str:
         return f"client {self._rows.name(int(self._position[0]))}"
 
     @property
     def identity(self) -> Any:
-        """By which it signs (``secret.signed_keys.Identity``); None where it has none, as in a
+        """Its signing key (``secret.signed_keys.Identity``); None without one, as in a
         simulation."""
         return self._rows.identity
 
@@ -59,31 +59,31 @@ class Client:
         return self._rows.data.classes
 
     def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-        """Its features [s ...] and labels [s]; ``split`` is ``train``, ``test``, or ``validation``
-        where the data have one."""
+        """Its features [s ...] and labels [s]. ``split`` is ``train``, ``test``, or ``validation``
+        if the data have one."""
         data = self._rows.data
         positions = data.part(split)[int(self._position[0])]
         return data.x[positions], data.y[positions]
 
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:
-        """How many training samples it has of each class."""
+        """Number of training samples of each class."""
         return self._rows.data.label_counts(clients=self._position)[0]
 
     @property
     def first_label_counts(self) -> Int[np.ndarray, "C"]:
-        """The same before any shift of its data, where that is known; a real client knows its
-        present samples only."""
+        """Label counts before any shift of its data, if known. A real client knows its present
+        samples only."""
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
 
     @property
     def stale_counts(self) -> bool:
-        """Whether it compares with its label counts before any shift, not with those when it was
-        placed."""
+        """Whether it compares with its label counts before any shift. Otherwise it compares with
+        those when it was placed."""
         return self._rows.samples.stale_counts
 
     def rng(self) -> np.random.Generator:
-        """Its random numbers of this call, the same in every world. Raises TaskError without a
+        """Its random generator for this call, the same in every world. Raises TaskError without a
         stream."""
         return self._rows.drawn().client(self.id)
 
@@ -98,18 +98,18 @@ class Client:
     ) -> LocalUpdates:
         """Local training from a model.
 
-        A client that runs out of time in the work that the task asks for runs out of it in the same
-        share of any other.
+        A client that completes only a fraction of the requested work completes the same fraction of
+        any other training.
 
         Args:
-            model: where it starts.
-            work: its settings.
+            model: initial parameters.
+            work: training settings.
             gradient: whether to return the full gradient at the start too.
             options: other optional fields of ``TrainCall``, for one row.
 
         Returns:
-            update [P], loss, first_loss, and gradient [P] of the full training loss at the start if
-            it is requested.
+            update [P], loss, first_loss, and, if requested, gradient [P] of the full training loss
+            at the start.
         """
         work = work.select(_FIRST)
         call = TrainCall(
@@ -129,7 +129,7 @@ class Client:
         return self._rows.trainer.gradients(model[None], self._position, _FIRST)[0]
 
     def losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K"]:
-        """Mean training loss of every model, with the penalty of training."""
+        """Mean training loss of each model, with the regularisation used in training."""
         return self._rows.scorer.losses(models, self._position)[0]
 
     def score(
@@ -138,8 +138,8 @@ class Client:
         model_index: Int[np.ndarray, "..."],
         split: str = "test",
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples, of one model or of detectors of
-        all classes."""
+        """Number of correct predictions, summed loss and number of samples. ``model`` is one model,
+        or the detectors of all classes."""
         sums = self._rows.scorer.score(models, self._position, model_index[None], split)
         return ScoreSums(*(part[0] for part in sums))
 
@@ -154,19 +154,19 @@ class Client:
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
 
     def sample_losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K s"]:
-        """The loss of every model on each of its training samples, without a penalty."""
+        """The loss of each model on each of its training samples, without regularisation."""
         return self._rows.scorer.sample_losses(models, self._position)
 
     def scores(
         self, model: Float[np.ndarray, "P"], split: str = "train"
     ) -> Float[np.ndarray, "s C"]:
-        """All scores that a model gives its samples."""
+        """All outputs of a model on its samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
     def with_samples(self, own: Int[np.ndarray, "_"]) -> Client:
-        """The same client, with only these of its training samples, by position among them.
+        """The same client with a subset of its training samples, given by position.
 
-        Raises TaskError for none, and for positions that it does not have.
+        Raises TaskError for an empty subset, and for positions out of range.
         """
         return replace(self, _rows=self._rows.with_samples(np.array([self._row]), [own]), _row=0)
 
@@ -180,8 +180,8 @@ def _shortened(count: int, done: int, asked: int) -> int:
 
     Args:
         count: epochs (or steps) of this training.
-        done: epochs (or steps) that the client completes of those that its task asks for.
-        asked: epochs (or steps) that its task asks for.
+        done: epochs (or steps) that the client completes of those requested by its task.
+        asked: epochs (or steps) requested by its task.
     """
     if done >= asked:
         return count
@@ -199,8 +199,8 @@ class ClientSamples:
         ids: the clients' numbers in streams.
         data: their samples now (``FederatedData``).
         first_data: their samples before any shift.
-        stale_counts: whether clients compare with their label counts before any shift, not with
-            those when they were placed.
+        stale_counts: whether clients compare with their label counts before any shift. Otherwise
+            they compare with those when they were placed.
     """
 
     ids: Int[np.ndarray, "N"]
@@ -211,15 +211,15 @@ class ClientSamples:
 
 @dataclass(frozen=True)
 class ClientEngine:
-    """What computes with the model on the samples of all clients.
+    """Model computations on the samples of all clients.
 
     Attributes:
         scorer: scores models.
         trainer: trains them.
         together: whether all rows of one client stay in one portion.
-        limited: makes samples and engine of clients that have a part of their training samples,
-            from clients and positions of samples, one client for each; None where clients have a
-            part already.
+        limited: from clients and sample positions, makes the samples and the engine of clients
+            restricted to those training samples, one client for each entry. None if clients are
+            restricted already.
     """
 
     scorer: Scorer
@@ -236,19 +236,19 @@ Limited = Callable[
 
 @dataclass(frozen=True)
 class ClientRows:
-    """All rows of a simulated call, for the compiled form of a task.
+    """All rows of a simulated call, for a task's compiled form.
 
     Attributes:
         task: its name, for messages.
         clients: the client of each row, a position in the data.
         active: rows whose client does the work; the others' results are not used.
         steps: epochs (or steps) of local training that each row completes.
-        samples: of all N clients.
-        engine: computes with the model.
-        memory: of all N clients.
-        declared: what the task declares of it.
-        stream: random numbers of the call; None where it was given none.
-        identity: by which a real site signs; None in a simulation.
+        samples: samples of all N clients.
+        engine: model computations.
+        memory: memory of all N clients.
+        declared: the arrays of it that the task declares.
+        stream: random numbers of the call; None if it has none.
+        identity: signing key of a real site; None in a simulation.
     """
 
     task: str
@@ -288,7 +288,7 @@ class ClientRows:
         return slice(None)
 
     def name(self, client: int) -> str:
-        """The name of a client in messages, by its position; its number where it has none."""
+        """The name of a client, given by position, for messages; its number if it has no name."""
         return client_name(client, getattr(self.data, "client_names", None), self.ids)
 
     def drawn(self) -> Stream:
@@ -316,7 +316,7 @@ class ClientRows:
         work: LocalTraining,
         **options: Any,
     ) -> TrainCall:
-        """The training of all rows, for the trainer; of a portion by its ``select``.
+        """The training call of all rows. Its ``select`` gives the call of a portion.
 
         Args:
             models: where training starts.
@@ -335,10 +335,10 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """The active rows, ordered by client, in portions of bounded memory.
+        """The active rows, ordered by client, in portions that fit in bounded memory.
 
         Args:
-            numbers: float32 numbers that a row needs besides its client's samples.
+            numbers: float32 numbers that a row needs, without its client's samples.
         """
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
@@ -353,14 +353,14 @@ class ClientRows:
     def with_samples(
         self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]
     ) -> ClientRows:
-        """Some of the rows, each a client with a part of its training samples and without memory.
+        """Selected rows whose clients have a subset of their training samples and no memory.
 
         Args:
-            some: rows.
-            own: for each of them positions among its client's training samples.
+            some: the rows.
+            own: for each of them, positions among its client's training samples.
 
         Raises:
-            TaskError: none, or positions that the client does not have.
+            TaskError: an empty subset, or positions out of range.
         """
         clients = self.clients[some]
         sizes = self.data.train.sizes[clients]
@@ -382,8 +382,8 @@ class ClientRows:
         )
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
-        """Let the clients of some active rows keep arrays [r ...]. Raises TaskError for one that is
-        not declared."""
+        """Store arrays [r ...] in the memory of the clients of active rows. Raises TaskError for an
+        undeclared name."""
         if name not in self.declared:
             raise TaskError(
                 f"task {self.task}, memory {name}: the task's `memory` does not declare it"
@@ -400,7 +400,7 @@ class ClientRows:
         """The replies of a task's ``compute``, one client after another.
 
         Raises:
-            TaskError: no dictionary of arrays.
+            TaskError: ``compute`` did not return a dictionary of arrays.
         """
         for row in np.flatnonzero(self.active):
             index = np.array([row])
@@ -424,7 +424,7 @@ class ClientRows:
             yield index, {name: self._entry(name, value, who) for name, value in arrays.items()}
 
     def _entry(self, name: str, value: Any, client: Client) -> np.ndarray:
-        """One client's array, with the row's axis."""
+        """One client's array with a row axis."""
         try:
             return np.asarray(value)[None]
         except ValueError as error:
@@ -435,8 +435,8 @@ def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.nda
     """Sums over the consecutive samples of each row; 0 for a row without samples.
 
     Args:
-        values: [t], of the samples of all rows, end to end.
-        sizes: samples of each row.
+        values: [t], the samples of all rows, concatenated.
+        sizes: number of samples of each row.
     """
     sums = np.zeros(len(sizes))
     full = sizes > 0

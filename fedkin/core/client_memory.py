@@ -1,6 +1,7 @@
-"""What clients keep between rounds: named arrays, as columns with a row for each client.
+"""Client memory: named arrays that clients keep between rounds, stored as columns with one row
+per client.
 
-A simulated client's memory is in the checkpoint of its run, a real client's on its own disk.
+A simulated client's memory is part of the run's checkpoint, a real client's is on its own disk.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from fedkin.core.schema import Memory
 LIMIT = 2**26  # bytes that one client may keep
 _ABSENT = 0
 _LIFETIMES = {"run": 1, "assignment": 2}
-_PREFIX = "clients/"  # in front of a column's name in a checkpoint
-_STATE = ".kept"  # behind it: the lifetime of each client's row, 0 where it keeps nothing
+_PREFIX = "clients/"  # prefix of a column's name in a checkpoint
+_STATE = ".kept"  # suffix: the lifetime of each client's row, 0 if it keeps nothing
 
 
 def client_name(client: int, names: Sequence[str] | None, ids: Int[np.ndarray, "K"]) -> str:
-    """A client as messages name it: by its name, or by its number where clients have no names.
+    """A client's name for messages: its name, or its number if clients have no names.
 
     Args:
         client: its position.
-        names: of all clients, by position.
-        ids: the numbers of all clients, by position.
+        names: names of all clients, by position.
+        ids: numbers of all clients, by position.
     """
     return names[client] if names else str(ids[client])
 
@@ -37,9 +38,9 @@ class ClientMemory:
 
     Args:
         clients: N.
-        limit: bytes that each client may keep, of all its arrays together.
-        ids: numbers of the clients in messages; None for 0 .. N-1.
-        names: of the clients, in place of the numbers.
+        limit: bytes that each client may keep, over all its arrays.
+        ids: client numbers for messages; None for 0 .. N-1.
+        names: client names, used instead of the numbers.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ClientMemory:
         return np.zeros(len(clients), bool) if kept is None else kept[clients] != _ABSENT
 
     def read(self, name: str, clients: Int[np.ndarray, "n"], default: np.ndarray) -> np.ndarray:
-        """The arrays of some clients [n ...]; ``default`` [n ...] of those that keep none."""
+        """The arrays of these clients [n ...]; ``default`` [n ...] for those that keep none."""
         if name not in self._columns:
             return default
         values = self._columns[name][clients]
@@ -72,11 +73,11 @@ class ClientMemory:
         return values
 
     def kept(self, name: str, client: int) -> np.ndarray:
-        """A copy of the array that one client keeps."""
+        """A copy of the array of one client."""
         return np.array(self._columns[name][client])
 
     def bytes(self) -> Int[np.ndarray, "N"]:
-        """How many bytes each client keeps, of all its arrays together."""
+        """Bytes kept by each client, over all its arrays."""
         return self._bytes(list(self._columns), np.arange(self._clients))
 
     def _bytes(self, names: list[str], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
@@ -93,18 +94,18 @@ class ClientMemory:
         clients: Int[np.ndarray, "n"],
         values: np.ndarray,
     ) -> None:
-        """Let clients keep arrays, in place of those of this name that they kept before.
+        """Store arrays of clients. They replace earlier arrays of the same name.
 
         Args:
-            task: that stores them, for the message.
-            name: of the array.
+            task: the storing task, for the message.
+            name: the array's name.
             memory: its declaration.
-            clients: their positions, each once.
+            clients: their positions, without repeats.
             values: [n ...].
 
         Raises:
-            TaskError: another type or shape than declared or kept by others, values that are not
-                finite, or more than the limit.
+            TaskError: the type or shape differs from the declared or stored one, values are not
+                finite, or the limit is exceeded.
         """
         if not len(clients):
             return
@@ -130,7 +131,7 @@ class ClientMemory:
         self.changes += 1
 
     def _check_form(self, who: str, name: str, memory: Memory, values: np.ndarray) -> None:
-        """Refuse (TaskError) arrays of another type or shape than declared, or than is kept."""
+        """Raise TaskError if the type or shape differs from the declared or stored one."""
         is_numeric = values.dtype.kind in "fiub"
         if not is_numeric or not np.can_cast(values.dtype, memory.dtype, "same_kind"):
             raise TaskError(
@@ -146,7 +147,7 @@ class ClientMemory:
             )
 
     def _check_limit(self, task: str, name: str, clients: Int[np.ndarray, "n"], size: int) -> None:
-        """Refuse (TaskError) an array of ``size`` bytes with which a client would keep too much."""
+        """Raise TaskError if an array of ``size`` bytes would exceed a client's limit."""
         other_names = [column for column in self._columns if column != name]
         total = size + self._bytes(other_names, clients)
         if np.max(total) > self._limit:
@@ -158,37 +159,37 @@ class ClientMemory:
             )
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:
-        """Task, client and memory, for messages; the client is a position."""
+        """Task, client (given by position) and memory, for messages."""
         return (
             f"task {task}, client {client_name(int(client), self._names, self._ids)}, memory {name}"
         )
 
     def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
-        """Forget what clients keep: all of it, as they have left for good, or arrays of one
-        lifetime."""
+        """Delete the memory of clients: all of it when they leave for good, or only the arrays of
+        one lifetime."""
         for name, kept in self._kept.items():
             ended = kept[clients] == _LIFETIMES[lifetime] if lifetime else kept[clients] != _ABSENT
             if ended.any():
                 self._columns[name][clients[ended]] = 0
                 kept[clients[ended]] = _ABSENT
                 self.changes += 1
-        # A column without entries goes, so that an array of another shape may follow.
+        # Delete an empty column, so that an array of another shape can follow.
         for name in [name for name, kept in self._kept.items() if not kept.any()]:
             del self._columns[name], self._kept[name]
 
     def copy(self) -> ClientMemory:
-        """The same memory, apart from this one."""
+        """An independent copy."""
         other = ClientMemory(self._clients, self._limit, self._ids, self._names)
         other.restore(self.arrays())
         return other
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All of it, for a checkpoint."""
+        """All arrays, for a checkpoint."""
         states = {_PREFIX + name + _STATE: kept.copy() for name, kept in self._kept.items()}
         return {_PREFIX + name: column.copy() for name, column in self._columns.items()} | states
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from what ``arrays`` returned; other names are ignored."""
+        """Restore what ``arrays`` returned; other names are ignored."""
         names = [
             name.removesuffix(_STATE).removeprefix(_PREFIX)
             for name in arrays
@@ -199,21 +200,21 @@ class ClientMemory:
 
 
 def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
-    """Whether a shape has these axes, and the size of those that are numbers."""
+    """Whether a shape has these axes. Axes that are numbers must match in size."""
     return len(axes) == len(shape) and all(
         not axis.isdigit() or int(axis) == size for axis, size in zip(axes, shape, strict=True)
     )
 
 
 class OwnMemory:
-    """The memory of one client, as its task sees it: like a dictionary of the arrays that the task
+    """The memory of one client, as its task sees it: a mapping of the arrays that the task
     declares.
 
     Args:
-        memory: of all clients.
+        memory: memory of all clients.
         client: its position there.
-        task: that sees it, for messages.
-        declared: what the task declares.
+        task: the task, for messages.
+        declared: the task's declarations.
     """
 
     def __init__(
@@ -250,7 +251,7 @@ class OwnMemory:
         )
 
     def _check(self, name: str) -> None:
-        """Refuse (TaskError) an array that the task does not declare."""
+        """Raise TaskError for an array that the task does not declare."""
         if name not in self._declared:
             declared = ", ".join(self._declared) or "nothing"
             raise TaskError(

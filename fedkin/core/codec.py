@@ -1,9 +1,8 @@
-"""The one format in which arrays and plain values are stored and sent: safetensors with a JSON
+"""The format in which arrays and plain values are stored and sent: safetensors with a JSON
 header. No pickle.
 
-Checkpoints, the disks of clients and peers, and the messages of both federations are made of it.
-Readers check the header's contents; this module only guarantees that bytes are what ``encode``
-makes, or are refused.
+Checkpoints, the files of clients and peers, and all network messages use it. This module only
+guarantees that bytes come from ``encode``, or are refused. Readers check the header's contents.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-_KEY = "fedkin"  # of the header among safetensors' own metadata
-_LENGTH = 8  # bytes in front that hold the length of safetensors' own header
+_KEY = "fedkin"  # key of the header in safetensors' metadata
+_LENGTH = 8  # leading bytes: the length of safetensors' header
 _HEADER_LIMIT = 100_000_000  # bytes of it, safetensors' own limit
 
 
@@ -30,11 +29,11 @@ class Archive(NamedTuple):
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Bytes of plain values and named arrays; equal contents give equal bytes.
+    """Bytes of plain values and named arrays. Equal contents give equal bytes.
 
     Args:
         header: plain JSON values; NaN is refused (ValueError).
-        arrays: by name, of any shape and of a number type or bool.
+        arrays: by name, of any shape, with a number type or bool.
     """
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return save(
@@ -43,10 +42,10 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes
 
 
 def decode(data: bytes) -> Archive:
-    """What ``encode`` made.
+    """Decode bytes that ``encode`` made.
 
     Raises:
-        ValueError: anything else, such as a torn or damaged file, or another program's.
+        ValueError: any other bytes, such as a truncated or damaged file, or another program's.
     """
     try:
         length = int.from_bytes(data[:_LENGTH], "little")
@@ -62,14 +61,14 @@ def decode(data: bytes) -> Archive:
 
 
 def digest(value: Mapping[str, Any] | list[Any]) -> str:
-    """A short digest of plain values; the order of keys does not matter."""
+    """A short digest of plain values, independent of the order of keys."""
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def content_digest(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of plain values and arrays, with the types and shapes of these; the order of names
-    does not matter."""
+    """SHA-256 of plain values and arrays, including array types and shapes, independent of the
+    order of names."""
     content = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         content.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape};".encode())

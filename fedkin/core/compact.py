@@ -1,4 +1,4 @@
-"""Large arrays of whole numbers, such as a cluster for each of a million clients, in few bytes."""
+"""Compression of large integer arrays, such as the cluster of each of a million clients."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-LEAST = 2**20  # bytes of an array that is worth it
-_LEVEL = 1  # most entries are equal: higher levels take longer for little
+LEAST = 2**20  # smallest array, in bytes, that is compressed
+_LEVEL = 1  # most entries are equal: higher levels are slower and gain little
 
 
 def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays with the large ones of integers and booleans deflated (zlib), and what these were.
+    """Compress large integer and boolean arrays with zlib.
 
     Args:
         arrays: by name.
 
     Returns:
-        The arrays to store, of uint8 where deflated; and type and shape of those, by name, as plain
-        values.
+        The arrays to store, uint8 if compressed; and the type and shape of each compressed array,
+        by name, as plain values.
     """
     stored = dict(arrays)
     shapes: dict[str, Any] = {}
@@ -34,14 +34,14 @@ def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], di
 
 
 def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of which ``compact`` made these.
+    """Decompress what ``compact`` returned.
 
     Args:
-        stored: the arrays as they are stored.
-        shapes: type and shape of those that are deflated.
+        stored: the arrays as stored.
+        shapes: type and shape of the compressed ones.
 
     Raises:
-        ValueError: they are not what ``compact`` makes. Never more is inflated than the shapes say.
+        ValueError: not the result of ``compact``. Decompression never exceeds the given shapes.
     """
     arrays = dict(stored)
     for name, (kind, shape) in shapes.items():
@@ -54,6 +54,6 @@ def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[
             raise ValueError(f"array {name} cannot be inflated: {error}") from error
         if len(content) != size or not inflating.eof or inflating.unused_data:
             raise ValueError(f"array {name} has not the {size} bytes of its shape {shape}")
-        # A bytearray makes an array that may be written to.
+        # An array from a bytearray is writable.
         arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return arrays

@@ -1,4 +1,4 @@
-"""How an object shows itself: a few lines of text, and a small table in a notebook."""
+"""Text and HTML representations of objects, and phrases for messages."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import SupportsInt
 
-MOST_CLIENTS = 20  # that a message names
+MOST_CLIENTS = 20  # most clients that a message names
 LISTED = 4  # names that are listed; further ones are counted
 
 
 def shell_command(*words: object) -> str:
-    """A command as it is typed into a shell: words with spaces and the like are quoted."""
+    """A command as typed into a shell: words with special characters are quoted."""
     return shlex.join(str(word) for word in words)
 
 
 def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = ()) -> str:
-    """A small table as HTML; what stands in it is escaped.
+    """A small HTML table; its contents are escaped.
 
     Args:
-        title: stands above it.
-        rows: by their names, a value each, or a tuple of values.
-        columns: their heads, without that of the names; none for no line of heads.
+        title: the caption.
+        rows: by row name, a value or a tuple of values.
+        columns: column headers, without the one of the row names; empty: no header line.
     """
     head = _row("th", ["", *columns]) if columns else ""
     body = "".join(
@@ -43,8 +43,8 @@ def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
     """A model in three lines.
 
     Args:
-        kind: its class.
-        name: its name.
+        kind: the model's class.
+        name: the model's name.
         facts: ``ModelSpec.facts``.
     """
     return (
@@ -58,9 +58,9 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     """A number and its noun: ``1 client``, ``1,000 clients``.
 
     Args:
-        number: how many.
-        noun: of one.
-        plural: of any other number; None for the noun with an s.
+        number: the number.
+        noun: the singular.
+        plural: None: the singular and an s.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
@@ -74,11 +74,11 @@ def listed(names: Iterable[object]) -> str:
 
 
 def client_list(clients: Iterable[SupportsInt], names: Sequence[str] | None = None) -> str:
-    """Clients as messages name them: by their names where they have some, else by their positions.
+    """Clients for messages: their names if they have any, otherwise their positions.
 
     Args:
         clients: their positions.
-        names: of all clients; None, or too few, where they have none.
+        names: names of all clients; None, or too few, if they have none.
     """
     positions = [int(client) for client in clients]
     shown = [

@@ -1,17 +1,17 @@
 """Every error fedkin raises on purpose.
 
 FedkinError
-├── ConfigError        a key, a value or a combination in a configuration that cannot be
-├── DataError          data that are missing, damaged, or not what was promised
-│   └── ChecksumError  a file whose bytes are not the published ones
+├── ConfigError        a wrong key, value or combination in a configuration
+├── DataError          missing, damaged or unexpected data
+│   └── ChecksumError  a file whose checksum differs from the published one
 ├── ModelError         a model that does not fit its data or its description
 ├── MethodError        impossible settings (more clusters than clients, ...)
-├── TaskError          a task whose declaration, reply or memory cannot be
+├── TaskError          an invalid declaration, reply or memory of a task
 ├── CheckpointError    a run folder that cannot be resumed
 ├── StorageError       a folder or a disk that cannot be written
 └── MissingExtra       an optional dependency that is not installed
 
-A message has what was expected, what was received, where, and what to do about it.
+A message says what was expected, what was received, where, and how to fix it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class FedkinError(Exception):
 
 
 class ConfigError(FedkinError, ValueError):
-    """A key, a value or a combination in a configuration that cannot be."""
+    """A wrong key, value or combination in a configuration."""
 
 
 class DataError(FedkinError, ValueError):
-    """Data that are missing, damaged, or not what was promised."""
+    """Missing, damaged or unexpected data."""
 
 
 class ChecksumError(DataError):
-    """A file whose bytes are not the published ones."""
+    """A file whose checksum differs from the published one."""
 
 
 class ModelError(FedkinError, ValueError):
@@ -45,7 +45,7 @@ class MethodError(FedkinError, ValueError):
 
 
 class TaskError(FedkinError, ValueError):
-    """A task whose declaration, reply or memory cannot be, or that a world cannot run."""
+    """An invalid declaration, reply or memory of a task, or a task that a world cannot run."""
 
 
 class CheckpointError(FedkinError):
@@ -57,7 +57,7 @@ class StorageError(FedkinError, OSError):
 
 
 class WorkerError(FedkinError, RuntimeError):
-    """Processes that compute for a run have failed, again and again."""
+    """Worker processes of a run have failed repeatedly."""
 
 
 class MissingExtra(FedkinError, ImportError):
@@ -65,12 +65,12 @@ class MissingExtra(FedkinError, ImportError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Message about an unknown name, with the nearest known one, or all of them.
+    """Message about an unknown name, with the nearest known one, or all known ones.
 
     Args:
-        kind: what is named, such as "method".
-        name: the unknown one.
-        known: all that there are.
+        kind: the kind of thing, such as "method".
+        name: the unknown name.
+        known: all known names.
     """
     names = sorted(known)
     near = nearest(name, names)
@@ -79,12 +79,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that an unknown one probably means; None where none is similar.
+    """The known name that is most similar to an unknown one; None if none is similar.
 
     Args:
-        name: the unknown one. Capitals and blanks at its ends count only where a name with the same
-            ones is similar.
-        known: all that there are.
+        name: the unknown name. Case and surrounding blanks are ignored, unless a known name with
+            the same ones is similar.
+        known: all known names.
     """
     names = list(known)
     exact = difflib.get_close_matches(name, names, n=1)

@@ -1,4 +1,4 @@
-"""The layers of a model in its flat vector, whatever library the model is written in."""
+"""Layout of a model's layers in its flat parameter vector, independent of the library."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ BYTES_PER_NUMBER = 4  # models and updates travel as float32
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model without its code: its size, and which slice of the flat vector is which layer."""
+    """A model without its code: its size, and the slice of the flat vector that each layer has."""
 
     parameters: int
-    # "layer.weight" -> slice, in order of the vector.
+    # "layer.weight" -> slice, in the order of the vector.
     slices: Mapping[str, slice] = field(default_factory=dict)
-    head: slice | None = None  # last layer, weight and bias; None where it is not known
-    head_bias: slice | None = None  # bias of the last layer, a number for each score
-    detects: bool = False  # one score per sample: whether it is of one class
+    head: slice | None = None  # last layer, weight and bias; None if unknown
+    head_bias: slice | None = None  # bias of the last layer, one number per output
+    detects: bool = False  # one score per sample: whether it belongs to one class
     # Parameters that gradients do not change: running statistics and frozen parameters.
     untrained: tuple[slice, ...] = ()
 
     def facts(self) -> dict[str, str]:
-        """The size of the model, its arrays and its last layer, as texts by name."""
+        """Model size, arrays and last layer, as texts by name."""
         shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]
         head = "not known"
         if self.head is not None:
@@ -43,11 +43,11 @@ class ModelSpec:
 
 @runtime_checkable
 class Samples(Protocol):
-    """What a model needs of its data, which may be elsewhere."""
+    """The properties of a data set that a model depends on. The samples may be elsewhere."""
 
     @property
     def name(self) -> str:
-        """Of the data set, for messages."""
+        """The data set's name, for messages."""
         ...
 
     @property
@@ -62,11 +62,11 @@ class Samples(Protocol):
 
 
 def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
-    """The spec of a model whose arrays, by name, lie end to end in this order, each in row-major
-    order.
+    """The spec of a model from the shapes of its arrays, concatenated in this order, each in
+    row-major order.
 
-    The head is the last two of them, where they look like a kernel [out, in] (or [in, out]) and its
-    bias [out].
+    The last two arrays are the head if their shapes look like a kernel [out, in] (or [in, out]) and
+    its bias [out].
     """
     slices: dict[str, slice] = {}
     start = 0
@@ -88,18 +88,18 @@ def _is_last_layer(kernel: tuple[int, ...], bias: tuple[int, ...]) -> bool:
 def spec_for_data(
     spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]
 ) -> ModelSpec:
-    """The spec of a model for some data, whose scores of one sample are known: without a head where
-    the last bias is not that of the scores (arrays come in the order of their declaration).
+    """The spec of a model for given data. It has no head if the last bias does not match the number
+    of scores (arrays come in the order of their declaration).
 
     Args:
         spec: from the shapes alone.
-        name: of the model, for the message.
-        data: name of the data, for the message.
-        classes: of the data.
-        scores: shape of the scores of one sample.
+        name: the model's name, for the message.
+        data: the data set's name, for the message.
+        classes: number of classes of the data.
+        scores: output shape for one sample.
 
     Raises:
-        ModelError: another shape than [1 C], or [1 1] of a detector.
+        ModelError: the shape is neither [1 C], nor [1 1] for a detector.
     """
     expected = (1, 1 if spec.detects else classes)
     if scores != expected:

@@ -1,4 +1,4 @@
-"""How many bytes travel between server and clients."""
+"""Accounting of the bytes sent between server and clients."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 
 class Ledger:
-    """Bytes downloaded and uploaded by clients, by task: of the arrays that tasks declare, in every
-    world alike.
+    """Bytes downloaded and uploaded by clients, by task. It counts the arrays that tasks declare,
+    the same in every world.
 
-    Two kinds of traffic have separate accounts, outside the total: evaluation (``scoring.*``), and
+    Two kinds of traffic are counted separately, outside the total: evaluation (``scoring.*``), and
     messages between the servers of different clusters (``servers.*``).
     """
 
@@ -22,8 +22,8 @@ class Ledger:
         self._scoring = False
 
     def measure(self, operation: str, down: int, up: int) -> None:
-        """Count the bytes of messages that were sent, including names, settings and the few numbers
-        that are not in arrays."""
+        """Count the bytes of sent messages, including names, settings and the few numbers that are
+        not in arrays."""
         _add(self.measured_down, self._account(operation), down)
         _add(self.measured_up, self._account(operation), up)
 
@@ -37,7 +37,7 @@ class Ledger:
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
-        """Context of evaluation: its traffic is not the method's."""
+        """Context of evaluation, whose traffic is counted separately."""
         before = self._scoring
         self._scoring = True
         try:
@@ -46,7 +46,7 @@ class Ledger:
             self._scoring = before
 
     def between_servers(self, operation: str, count: int) -> None:
-        """Count bytes that cross between the servers of clusters, where every cluster has one."""
+        """Count bytes sent between the servers of clusters, if every cluster has its own server."""
         self.add(f"servers.{operation}", 0, count)
 
     def total(self) -> tuple[int, int]:

@@ -1,5 +1,5 @@
-"""What a method is: three steps on an immutable state. Shapes: N clients, K models, P parameters, D
-detectors."""
+"""The interface of a method: three steps on an immutable state. Shapes: N clients, K models, P
+parameters, D detectors."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ UNASSIGNED = -1  # the assignment of a client that has no cluster
 
 @dataclass(frozen=True)
 class AssignedModels:
-    """The models that some clients use, one per client; or, where models are detectors, one per
-    client and class.
+    """The models that clients use, one per client. If models are detectors, one per client and
+    class.
 
     Attributes:
         models: one per row.
-        model_index: the client's model; of detectors [n C], one for each class (-1: none).
-        positive: the class that each detector learned to separate from all others; None of other
-            models.
-        cluster: the cluster in which each detector was trained; None of other models.
+        model_index: the client's model. For detectors [n C], one for each class (-1: none).
+        positive: the class that each detector separates from all others; None for other models.
+        cluster: the cluster in which each detector was trained; None for other models.
     """
 
     models: Float[np.ndarray, "D P"]
@@ -41,10 +40,10 @@ class AssignedModels:
 
 @dataclass(frozen=True)
 class State:
-    """The arrays that every method keeps from round to round; a method's subclass adds arrays.
+    """The arrays that every method keeps from round to round. A method's subclass adds arrays.
 
-    All fields are NumPy arrays, or ``SharedRows`` where a round changes few of N rows: a checkpoint
-    is the state as arrays, and nothing else.
+    All fields are NumPy arrays, or ``SharedRows`` if a round changes few of N rows. A checkpoint
+    stores exactly these arrays.
     """
 
     models: Float[np.ndarray, "K P"]
@@ -55,17 +54,17 @@ class State:
 
     @property
     def clusters(self) -> int:
-        """K, where a cluster has one model."""
+        """K, if each cluster has one model."""
         return len(self.models)
 
     def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
-        """The models that these clients, each with a cluster, use and are tested with."""
+        """The models that these clients use and are evaluated with. Each client has a cluster."""
         return AssignedModels(self.models, self.assignment[clients])
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-        """The task by which these clients, each with a cluster, are tested, for models of which a
-        part is on the client. It replies with ``correct``, ``examples`` and ``loss``; None: the
-        usual one, with ``models_for``."""
+        """The evaluation task of these clients, for models that are partly on the client. Each
+        client has a cluster. The task replies with ``correct``, ``examples`` and ``loss``. None:
+        the usual evaluation, with ``models_for``."""
         return None
 
     def aggregated_into(
@@ -84,10 +83,10 @@ class State:
 
 @runtime_checkable
 class Method(Protocol):
-    """A frozen dataclass of hyper-parameters with three steps. The state's type is the method's own
-    business.
+    """A frozen dataclass of hyper-parameters with three steps. Each method chooses the type of its
+    state.
 
-    It may have ``requirements``, too: see ``requirements.requirements_of``.
+    It may also have ``requirements``: see ``requirements.requirements_of``.
     """
 
     def init(self, world: World, stream: Stream) -> Any:
@@ -95,24 +94,24 @@ class Method(Protocol):
         ...
 
     def round(self, world: World, state: Any, cohort: Int[np.ndarray, "n"], stream: Stream) -> Any:
-        """One communication round with a cohort (ascending client ids). One that ``place`` could
-        not place is still unassigned, and the method may leave it out."""
+        """One communication round with a cohort (ascending client ids). A client that ``place``
+        could not place is still unassigned, and the method may leave it out."""
         ...
 
     def place(
         self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> Any:
-        """Give every newcomer (ascending client ids) a cluster; one that does not reply stays
-        unassigned. A method that assigns clients anew in every round may leave that to ``round``.
+        """Assign every newcomer (ascending client ids) to a cluster. A newcomer that does not reply
+        stays unassigned. A method that reassigns clients in every round may leave it to ``round``.
         """
         ...
 
 
 class ClientRemark(str):
-    """A warning about some clients, which ``with_names`` says with their names.
+    """A warning about some clients; ``with_names`` inserts their names.
 
     Args:
-        text: with ``{}`` where the clients stand.
+        text: with ``{}`` in place of the clients.
         clients: their positions.
     """
 
@@ -127,24 +126,24 @@ class ClientRemark(str):
         return remark
 
     def with_names(self, names: Sequence[str] | None) -> str:
-        """The warning, with the clients' names where they have some.
+        """The warning, with the clients' names if they have any.
 
         Args:
-            names: of all clients.
+            names: names of all clients.
         """
         return self.text.format(client_list(self.clients, names))
 
 
 @runtime_checkable
 class Checking(Protocol):
-    """A method that refuses some runs for reasons that its requirements do not say."""
+    """A method that checks a run for conditions beyond its requirements."""
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Refuse (MethodError) a run before it begins.
+        """Raise MethodError for an impossible run, before it starts.
 
         Args:
-            spec: of the model.
-            clients: how many there are.
+            spec: the model's spec.
+            clients: number of clients.
             work: local training of the clients.
         """
         ...
@@ -155,5 +154,5 @@ class Remarking(Protocol):
     """A method that has warnings about its clusters."""
 
     def remarks(self, state: Any) -> tuple[str, ...]:
-        """Warnings about the state that ``init`` made."""
+        """Warnings about the state returned by ``init``."""
         ...

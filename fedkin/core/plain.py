@@ -1,5 +1,5 @@
-"""NumPy's numbers as Python's, so that an option decides, prints and is stored alike wherever it
-comes from."""
+"""Conversion of NumPy numbers to Python numbers, so that an option behaves, prints and is stored
+the same whatever its source."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
-_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}  # of NumPy's types that options have
+_KINDS = {"b": bool, "i": int, "u": int, "f": float, "U": str}  # NumPy types of options
 
 
 def plain(value: Any) -> Any:
-    """A number or text of NumPy, JAX or PyTorch as Python's, also within lists, tuples and
+    """Convert a number or text of NumPy, JAX or PyTorch to Python's, also within lists, tuples and
     dictionaries.
 
-    Arrays without an axis are numbers. Everything else stays as it is: longer arrays, and masked
+    0-dimensional arrays are numbers. Other values stay unchanged: longer arrays, and masked
     numbers, which have no value.
     """
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
@@ -45,7 +45,7 @@ def _plain_scalar(value: Any) -> Any:
 
 
 def plain_lists(value: Any) -> Any:
-    """As ``plain``; arrays become lists, as TOML and JSON have them."""
+    """As ``plain``, and arrays become lists, as in TOML and JSON."""
     if isinstance(value, (list, tuple)):
         return [plain_lists(entry) for entry in value]
     if isinstance(value, dict):
@@ -58,10 +58,11 @@ def plain_lists(value: Any) -> Any:
 
 
 def plain_options(cls: type[T]) -> type[T]:
-    """A decorator of a dataclass of options: NumPy's numbers in the arguments become Python's when
-    it is made.
+    """Decorator of a dataclass of options: converts NumPy numbers in its arguments to Python
+    numbers.
 
-    An array or a range becomes a tuple where the field is annotated as one; other arrays stay.
+    An array or a range becomes a tuple if the field is annotated as one. Other arrays stay as they
+    are.
     """
     init: Callable[..., None] = cls.__init__
     fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
@@ -81,9 +82,9 @@ def plain_options(cls: type[T]) -> type[T]:
 
 
 def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """A decorator of a function: NumPy's numbers in its arguments become Python's.
+    """Decorator of a function: converts NumPy numbers in its arguments to Python numbers.
 
-    A list, an array or a range becomes a tuple where the argument is annotated as one.
+    A list, an array or a range becomes a tuple if the argument is annotated as one.
     """
 
     untyped: Any = call

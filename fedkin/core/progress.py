@@ -1,5 +1,5 @@
-"""Progress of runs that are started from Python. A run knows no display; the package as a whole
-provides one."""
+"""Progress display of runs started from Python. A run knows no display; the package provides
+one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fedkin.core.records import Record
 
 @dataclass(frozen=True)
 class Progress:
-    """A callback that says whether a run shows how far it is.
+    """Callback that switches the progress display of a run on or off.
 
     Args:
-        show: whether there are bars, or plain lines where there is no terminal. Without this
-            callback they are shown on a terminal and in a notebook.
+        show: whether to show progress bars (plain lines without a terminal). Without this callback,
+            progress is shown on a terminal and in a notebook.
     """
 
     show: bool = True
@@ -30,12 +30,12 @@ class Progress:
 
 
 Listener = Callable[[Record], Any]
-Display = Callable[[int], AbstractContextManager[Listener]]  # from the number of rounds
+Display = Callable[[int], AbstractContextManager[Listener]]  # argument: number of rounds
 _provided: list[Display] = []
 
 
 def provide(display: Display) -> None:
-    """Let this display show runs from now on."""
+    """Use this display for all later runs."""
     _provided[:] = [display]
 
 
@@ -43,13 +43,13 @@ def provide(display: Display) -> None:
 def shown(
     progress: bool | None, rounds: int, on_round: Listener | None
 ) -> Iterator[Listener | None]:
-    """The listener that a run calls with the record of every round: the display, if it is wanted,
-    and the user's listener.
+    """The listener that a run calls with the record of every round. It combines the display, if
+    wanted, and the user's listener.
 
     Args:
-        progress: whether to show it; None: on a terminal and in a notebook.
-        rounds: of each method.
-        on_round: the user's listener, whose reply counts.
+        progress: whether to show progress; None: on a terminal and in a notebook.
+        rounds: number of rounds of each method.
+        on_round: the user's listener, whose return value is used.
     """
     wanted = is_watched() if progress is None else progress
     if not (wanted and _provided):
@@ -65,11 +65,11 @@ def shown(
 
 
 def is_watched() -> bool:
-    """Whether progress can be seen: standard error is a terminal, or this is a notebook."""
+    """Whether progress is visible: standard error is a terminal, or this is a notebook."""
     return in_notebook() or bool(sys.stderr and sys.stderr.isatty())
 
 
 def in_notebook() -> bool:
-    """Whether this is a notebook's process."""
+    """Whether this process belongs to a notebook."""
     python = sys.modules.get("IPython")
     return getattr(python and python.get_ipython(), "kernel", None) is not None

@@ -1,8 +1,8 @@
-"""All random numbers of a run come from here, each from its own named stream.
+"""The source of all random numbers of a run: named, independent streams.
 
-A stream is a name (seed, round, purpose), not a position in a sequence: nothing that is drawn in
-one place can move what is drawn in another. So a run may be resumed at any round, its clients
-trained in any order and on any number of devices, and still draw the same numbers.
+A stream is identified by (seed, round, purpose), not by a position in a sequence. Draws in one
+place therefore never change draws in another. A run can be resumed at any round, with clients
+trained in any order and on any number of devices, and still draws the same numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stream:
         return replace(self, round=round)
 
     def rng(self) -> np.random.Generator:
-        """A generator for the server, always from the start of the stream."""
+        """A generator for the server. Each call starts at the beginning of the stream."""
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._entropy())))
 
     def client(self, client: int) -> np.random.Generator:
@@ -49,7 +49,7 @@ class Stream:
         )
 
     def words(self, client: int | None = None) -> np.ndarray:
-        """Two uint32 words that seed a device's own generator (dropout, initial weights)."""
+        """Two uint32 words that seed a device's random generator (dropout, initial weights)."""
         entropy = self._entropy() if client is None else [*self._entropy(), 1 + int(client)]
         return np.random.SeedSequence(entropy).generate_state(2, np.uint32)
 
@@ -59,11 +59,11 @@ class Stream:
 
 
 def uniform_of(words: UInt64[np.ndarray, "c"]) -> Float[np.ndarray, "c"]:
-    """Numbers above 0 and below 1, of random bits: never 0 or 1, whose normal quantiles are
-    infinite.
+    """Numbers strictly between 0 and 1 from random bits. 0 and 1 are excluded, as their normal
+    quantiles are infinite.
 
     Args:
-        words: 64 bits for each number, which has the first 52 of them: with 53 the largest would be
-            rounded to 1.
+        words: 64 random bits for each number. The first 52 are used; with 53 the largest number
+            would be rounded to 1.
     """
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

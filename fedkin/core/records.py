@@ -1,7 +1,7 @@
-"""What is measured in a round, as it stands in metrics.jsonl."""
+"""The type of a round's measurements, as stored in metrics.jsonl."""
 
 from __future__ import annotations
 
 from typing import Any
 
-Record = dict[str, Any]  # plain JSON values by name; None where a value is not known
+Record = dict[str, Any]  # plain JSON values by name; None for an unknown value

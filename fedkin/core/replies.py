@@ -1,6 +1,6 @@
-"""The reply to a task, put together from those of its clients and checked against the task's
-schema: the one place where numbers from elsewhere become arrays of ours. Shapes: n rows of a call,
-r of a portion, K models.
+"""Assembles the reply to a task from its clients' replies and checks it against the task's schema.
+
+All numbers that come from clients enter here. Shapes: n rows of a call, r of a portion, K models.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fedkin.core.task_registry import check_names
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a task: its arrays, also as attributes (``reply.cosine``), and which rows they
-    are of.
+    """The result of a task: its arrays, also as attributes (``reply.cosine``), and the rows that
+    they cover.
 
     Attributes:
-        arrays: [n ...] by row, [K ...] by model, or of all clients, as the task's schema says.
-        arrived: rows whose client's reply is used.
-        nonfinite: rows whose client's reply came and is left out: not finite, out of bounds, or not
-            what was agreed.
-        weight: examples behind each model's means, where the schema has means.
-        faults: rows that are left out, by the array that was wrong.
-        outliers: rows among ``nonfinite`` that are left out as their vector is far longer than
-            others.
+        arrays: [n ...] by row, [K ...] by model, or over all clients, as the task's schema says.
+        arrived: rows whose reply is used.
+        nonfinite: rows whose reply arrived but is excluded: not finite, out of bounds, or not as
+            agreed.
+        weight: examples behind each model's mean, if the schema has means.
+        faults: excluded rows, by the name of the faulty array.
+        outliers: rows among ``nonfinite`` that are excluded because their vector is much longer
+            than the others.
     """
 
     arrays: dict[str, np.ndarray]
@@ -50,8 +50,8 @@ class Reply:
 
 
 class PartialReply(NamedTuple):
-    """What some rows of a call make of a reply: that of a builder of these rows alone, to be merged
-    into one of all."""
+    """The partial reply of some rows of a call, made by a builder of these rows. It is merged into
+    the reply of all rows."""
 
     arrays: dict[str, np.ndarray]  # [r ...] by row
     sums: dict[str, np.ndarray]  # of all clients
@@ -62,12 +62,12 @@ class PartialReply(NamedTuple):
 
 
 class ReplyBuilder:
-    """A reply that is filled portion by portion.
+    """Builds a reply from portions of rows.
 
     Args:
-        task: what was run.
+        task: the task.
         rows: n.
-        sizes: by name, of the schema's axes.
+        sizes: sizes of the schema's axes, by name.
     """
 
     def __init__(self, task: Task, rows: int, sizes: Mapping[str, int]) -> None:
@@ -97,14 +97,14 @@ class ReplyBuilder:
         self.faults: dict[str, list[int]] = {}
 
     def add(self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take what the clients of some rows replied.
+        """Add the replies of some rows.
 
         Args:
             rows: their indices, or a slice of all.
-            arrays: [r ...] each, whatever the reply has an entry for in the end.
+            arrays: [r ...] each, also those that are summed or averaged later.
 
         Raises:
-            TaskError: they do not fit the schema.
+            TaskError: the arrays do not fit the schema.
         """
         count = len(self.arrived[rows])
         checked = check_arrays(
@@ -138,7 +138,7 @@ class ReplyBuilder:
             total.add(values, checked[WEIGHT][sound], checked[INDEX][sound])
 
     def partial(self) -> PartialReply:
-        """The replies that were added, for another builder."""
+        """The added replies, for merging into another builder."""
         return PartialReply(
             arrays=self.arrays,
             sums=self.sums,
@@ -149,13 +149,13 @@ class ReplyBuilder:
         )
 
     def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
-        """Take the replies of a builder of some of the rows.
+        """Merge the partial reply of some rows.
 
-        Sums of sums may have other last bits than sums over rows.
+        Sums of partial sums may differ from sums over rows in the last bits.
 
         Args:
             rows: their indices.
-            part: theirs.
+            part: their partial reply.
         """
         self.arrived[rows] = part.arrived
         self.nonfinite[rows] = part.nonfinite
@@ -171,8 +171,8 @@ class ReplyBuilder:
     def _find_faults(
         self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]
     ) -> Bool[np.ndarray, "r"] | None:
-        """Rows with floating-point numbers that are not finite, where they must be, or out of
-        bounds; None: no row."""
+        """Rows with floating-point numbers that must be finite and are not, or that are out of
+        bounds; None: no such row."""
         faults = None
         for name, array in self.task.up.excluding.items():
             sound = sound_rows(array, arrays[name])
@@ -207,18 +207,18 @@ def check_arrays(
     rows: int | None,
     sizes: Mapping[str, int],
 ) -> dict[str, np.ndarray]:
-    """Arrays as the schema has them.
+    """Check arrays against a schema, and convert them to its types.
 
     Args:
         task: for messages.
-        arrays: what came.
-        known: the schema's arrays of which they should be.
-        rows: entries of each; None where they have no such axis.
-        sizes: of the axes.
+        arrays: the received arrays.
+        known: the schema's arrays that are expected.
+        rows: number of entries of each; None if they have no row axis.
+        sizes: sizes of the axes.
 
     Raises:
-        TaskError: one is missing or not known, has another shape or type, or values that are not
-            possible.
+        TaskError: an array is missing or unknown, has another shape or type, or has impossible
+            values.
     """
     if arrays.keys() != known.keys():
         missing = sorted(known.keys() - arrays.keys())
@@ -262,13 +262,13 @@ def _checked(
         )
     if value.dtype == array.dtype:
         return value
-    # A number that float32 cannot hold becomes infinite, and its row is left out later.
+    # A number too large for float32 becomes infinite, and its row is excluded later.
     with np.errstate(over="ignore"):
         return value.astype(array.dtype)
 
 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
-    """Rows of floating-point numbers that are possible: finite where they must be, and within
+    """Rows whose floating-point numbers are possible: finite where required, and within
     bounds."""
     numbers = flat(values)
     sound = np.ones(len(numbers), bool)
@@ -280,14 +280,14 @@ def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
 
 
 def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply:
-    """The reply of a task that wants means, from that of its single form.
+    """The reply of a task that requests means, computed from the reply of its single form.
 
-    Rows are added in the order of client ids, as every world adds them.
+    Rows are added in the order of client ids, as in every world.
 
     Args:
-        task: that wants means.
-        reply: of its single form.
-        clients: of its rows.
+        task: requests means.
+        reply: reply of its single form.
+        clients: client of each row.
     """
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
@@ -310,13 +310,13 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
 
 
 def mean_vector(task: Task) -> str | None:
-    """The one vector whose mean by model a task wants; None for any other task."""
+    """The one vector whose mean by model a task requests; None for any other task."""
     vectors = [name for name, array in task.up.of("model").items() if array.norm_checked]
     return vectors[0] if len(vectors) == 1 and task.single() is not None else None
 
 
 def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
-    """Refuse (TaskError) axes whose size is not known."""
+    """Raise TaskError for axes of unknown size."""
     for name, array in task.up.arrays.items():
         if array.over == "model" and "K" not in sizes:
             raise TaskError(
@@ -335,5 +335,5 @@ def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
 
 
 def flat(values: np.ndarray) -> np.ndarray:
-    """One row of numbers for each entry, also where there are none."""
+    """Flatten each entry to one row of numbers, also for an array without entries."""
     return values.reshape(len(values), int(np.prod(values.shape[1:])))

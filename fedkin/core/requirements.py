@@ -1,4 +1,4 @@
-"""What a method needs of the federation, the plan and the model, declared by the method itself."""
+"""What a method requires of the federation, the plan and the model, as the method declares it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fedkin.core.task import Task
 
 @dataclass(frozen=True)
 class AtLeast:
-    """A lowest number of clients.
+    """A minimum number of clients.
 
     Attributes:
-        number: there are at least so many.
-        because: the method's option that grows with it, so that a refusal can say what to change;
-            empty: none.
+        number: the minimum.
+        because: the method's option that determines it, so that an error message can say what to
+            change; empty: none.
     """
 
     number: int = 1
@@ -25,12 +25,12 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class ModelNeeds:
-    """What a method needs of the model.
+    """What a method requires of the model.
 
     Attributes:
-        detectors: models have one score, of one class; else a score for every class.
+        detectors: True: models have one score, for one class. False: a score for every class.
         last_layer: the model's last layer must be known.
-        because: the option for which the last layer must be known; empty: none.
+        because: the option that requires a known last layer; empty: none.
         hidden_layers: the model has layers before its last one.
     """
 
@@ -42,13 +42,14 @@ class ModelNeeds:
 
 @dataclass(frozen=True)
 class ClientReads:
-    """What is read of each client alone, which no sum over clients can replace.
+    """Single replies of clients that a method reads, which no sum over clients can replace.
 
     Attributes:
-        updates: ``single`` where updates are read one by one, ``means`` where their means over
-            clients are enough.
-        because: the option for which single updates are read, where another value needs means only.
-        besides: what else than updates of whole models leaves each client; empty: nothing.
+        updates: ``single`` if updates are read one by one, ``means`` if their means over clients
+            are enough.
+        because: the option that requires single updates, if another value needs only means.
+        besides: other data that leave each client, in addition to updates of whole models; empty:
+            nothing.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 
@@ -60,13 +61,13 @@ class ClientReads:
 
 @dataclass(frozen=True)
 class ModelChanges:
-    """How models change between rounds, apart from being averaged.
+    """How models change between rounds, in addition to averaging.
 
-    No server optimiser can step such models.
+    A server optimiser cannot step such models.
 
     Attributes:
-        by_option: the option with which they do; empty: there is none.
-        always: what becomes of them in every run, such as ``copies models``; empty: nothing.
+        by_option: the option that causes such changes; empty: there is none.
+        always: changes in every run, such as ``copies models``; empty: nothing.
     """
 
     by_option: str = ""
@@ -75,13 +76,13 @@ class ModelChanges:
 
 @dataclass(frozen=True)
 class ModelParts:
-    """Which parts of models are each client's own, and which must be shared.
+    """Which parts of models are personal to each client, and which must be shared.
 
     Attributes:
-        own: what is each client's own already, or trained in another way, so that nothing more can
-            be; empty: nothing.
-        shared_head: what clients are compared by that depends on last layers of shared models, so
-            that no client can have one of its own; empty: nothing.
+        own: the part that is personal already, or trained in another way, so that no further part
+            can be personal; empty: nothing.
+        shared_head: the comparison of clients that depends on the last layers of shared models, so
+            that last layers cannot be personal; empty: nothing.
     """
 
     own: str = ""
@@ -90,13 +91,13 @@ class ModelParts:
 
 @dataclass(frozen=True)
 class RoundNeeds:
-    """Which rounds a method is meant for. It runs with others, after a warning.
+    """Rounds for which a method is designed. It runs with other rounds too, after a warning.
 
     Attributes:
         full_cohort: all clients take part in every round.
         first_clustering: the first round in which clusters can be made; 0: before the first round,
             or never.
-        stage_one: the first stage of a peer has so many of its own rounds, and it must have more.
+        stage_one: number of a peer's rounds in its first stage; a peer must do more rounds.
     """
 
     full_cohort: bool = False
@@ -106,11 +107,11 @@ class RoundNeeds:
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """What a method keeps that grows with the number of clients.
+    """Memory of a method that grows with the number of clients.
 
     Attributes:
-        kept_models: so many vectors of a model's size are kept for every client between rounds.
-        compares_all: all clients are compared with each other at once, by what they have sent.
+        kept_models: number of model-sized vectors kept for every client between rounds.
+        compares_all: all clients are compared with each other at once, by their replies.
     """
 
     kept_models: int = 0
@@ -119,13 +120,13 @@ class MemoryNeeds:
 
 @dataclass(frozen=True)
 class DataNeeds:
-    """What a method needs of clients' data.
+    """What a method requires of clients' data.
 
     Attributes:
-        true_clusters: the true clusters must be known, as only a simulation knows them.
-        earlier_samples: clients keep the samples of earlier steps of a stream. They are trained on,
-            and new ones are those that were not there before.
-        newcomer_labels: placing a newcomer reads its labels; where it does not, ``run.place(x)`` is
+        true_clusters: the true clusters must be known, which is possible only in a simulation.
+        earlier_samples: clients accumulate the samples of a stream and train on all of them. Only
+            samples that were not there before count as new.
+        newcomer_labels: placing a newcomer reads its labels. If it does not, ``run.place(x)`` is
             enough.
     """
 
@@ -136,24 +137,24 @@ class DataNeeds:
 
 @dataclass(frozen=True)
 class Requirements:
-    """The needs of a method with its present options.
+    """The requirements of a method with its present options.
 
-    By default it needs nothing that any federation lacks.
+    By default, any federation satisfies them.
 
     Attributes:
-        clients: of the federation: one for each cluster, or a peer and its neighbours.
-        cohort: clients of a round.
-        model: what the model must be.
-        reads: what is read of each client alone.
-        changes: how models change, apart from being averaged.
-        parts: which parts of models are clients' own, or must be shared.
-        rounds: which rounds it is meant for.
-        memory: what it keeps of each client.
-        data: what clients' data must be.
+        clients: minimum for the federation: one for each cluster, or a peer and its neighbours.
+        cohort: minimum for a round.
+        model: requirements of the model.
+        reads: single replies that are read.
+        changes: how models change, in addition to averaging.
+        parts: parts of models that are personal, or must be shared.
+        rounds: rounds for which it is designed.
+        memory: memory that grows with the number of clients.
+        data: requirements of clients' data.
         peers: clients decide for themselves, and there is no server.
-        keeps_clusters: a client stays in its cluster, a cluster is a model and nothing else, and
-            there may be more of them from one round to the next: so a robust rule may split them.
-        start_sums: noisy sums of all clients that its cold start needs, where it is private.
+        keeps_clusters: clients stay in their clusters, a cluster is a model and nothing else, and
+            the number of clusters may grow between rounds. A robust rule may then split clusters.
+        start_sums: noisy sums of all clients that its cold start needs in a private run.
     """
 
     clients: AtLeast = AtLeast()
@@ -181,9 +182,9 @@ class Requirements:
 
 
 def requirements_of(method: Any) -> Requirements:
-    """What a method needs; one that declares nothing needs nothing.
+    """The requirements of a method; one that declares none has no requirements.
 
-    Raises MethodError: what it declares is not a ``Requirements``.
+    Raises MethodError: the declaration is not a ``Requirements``.
     """
     declare = getattr(method, "requirements", None)
     if declare is None:
@@ -193,7 +194,7 @@ def requirements_of(method: Any) -> Requirements:
         requirements = declare() if callable(declare) else declare
     except MethodError as error:
         raise MethodError(f"{name}.requirements: {error}") from error
-    except Exception as error:  # a user's own method may raise anything
+    except Exception as error:  # a user's method may raise anything
         words = " ".join(str(error).split())
         raise MethodError(f"{name}.requirements: {type(error).__name__}: {words}") from error
     if not isinstance(requirements, Requirements):
@@ -205,24 +206,24 @@ def requirements_of(method: Any) -> Requirements:
 
 
 def count_and_cure(method: Any, need: AtLeast, have: int, where: str = "method") -> tuple[str, str]:
-    """The words about a number of clients that is needed, and about the option behind it.
+    """The words of a message about a required number of clients, and about the option behind it.
 
     Args:
-        method: whose need it is.
-        need: how many clients, and the option of the method that this grows with.
-        have: how many there are.
+        method: the method.
+        need: the required number, and the option of the method that determines it.
+        have: the available number.
         where: the method's place in the configuration.
 
     Returns:
-        Such as ``5 clients (clusters = 5)`` and ``method.clusters=3``. The second is empty without
-        an option that can be low enough.
+        For example ``5 clients (clusters = 5)`` and ``method.clusters=3``. The second is empty if
+        no option can be low enough.
     """
     option = need.because
     count = f"{need.number} client{'s' if need.number > 1 else ''}"
     if not option:
         return count, ""
     value = getattr(method, option, None)
-    # An option that is left out has the default of the method.
+    # A missing option has the method's default.
     if value is None:
         value = need.number
     enough = value - (need.number - have)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_options
 
-_OPTIONS = {  # of each schedule; those of a line with ! are required
+_OPTIONS = {  # options of each schedule; a mark ! means required
     "constant": "",
     "step": "every! gamma!",
     "exponential": "gamma!",
@@ -39,18 +39,18 @@ class Schedule:
     | warm-up | warmup_start + (1 - warmup_start) t / W | linear_schedule | LinearLR |
 
     Args:
-        name: one of the table.
-        length: steps after the warm-up until the end; None: over all steps that a client does
-            (local steps only).
+        name: a name of the table.
+        length: steps from the end of the warm-up to the last one; None: all steps that a client
+            does (local steps only).
         every: steps between two drops.
         gamma: factor of a drop.
         end: last factor, as a share of ``lr``; None: 0.
-        warmup: W, steps of the warm-up.
-        warmup_start: the first factor of the warm-up.
+        warmup: W, number of warm-up steps.
+        warmup_start: first factor of the warm-up.
 
     Raises:
-        ConfigError: an unknown name, an option that the schedule does not have or needs, a value
-            out of range.
+        ConfigError: an unknown name, an option that the schedule does not have, a missing option,
+            or a value out of range.
     """
 
     name: str = "constant"
@@ -85,11 +85,11 @@ class Schedule:
             raise ConfigError("gamma must be a number above 0, got 0")
 
     def factors(self, t: Int[np.ndarray, "s"], length: int | None = None) -> Float[np.ndarray, "s"]:
-        """The factors at some steps.
+        """The factors at the given steps.
 
         Args:
-            t: the steps, from 0 on.
-            length: the number of all steps, for a schedule without a length of its own.
+            t: steps, counted from 0.
+            length: total number of steps, for a schedule without ``length``.
         """
         end = 0.0 if self.end is None else self.end
         total = self.length or max((length or 1) - self.warmup, 1)
@@ -106,13 +106,13 @@ class Schedule:
         return np.where(t < self.warmup, rising, factor)
 
     def peak(self) -> float:
-        """The highest factor; infinity where it grows for ever."""
+        """The highest factor; infinity if it grows without bound."""
         if self.name in ("step", "exponential") and (self.gamma or 1) > 1:
             return np.inf
         return max(1.0, self.end or 0.0)  # no warm-up begins above 1
 
     def settings(self) -> dict[str, Any]:
-        """The name and the options that are not left at their defaults, as TOML has them."""
+        """The name and the options that differ from their defaults, as in TOML."""
         fields = self.__dataclass_fields__.values()
         set_options = {
             f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default
@@ -121,14 +121,15 @@ class Schedule:
 
 
 def read_schedule(value: Any, place: str) -> Schedule | None:
-    """A schedule from its name or from a table of its options; None and a Schedule as they are.
+    """A schedule from its name or from a table of its options. None and a Schedule are returned
+    unchanged.
 
     Args:
-        value: what was given.
+        value: the given value.
         place: the name of the setting, for messages.
 
     Raises:
-        ConfigError: none of these, an unknown option, or what ``Schedule`` refuses.
+        ConfigError: another type, an unknown option, or a value that ``Schedule`` refuses.
     """
     if value is None or isinstance(value, Schedule):
         return value

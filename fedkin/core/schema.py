@@ -1,7 +1,7 @@
-"""What clients reply, and what they keep: names, shapes, types and bounds of arrays.
+"""Schemas of replies and of client memory: names, shapes, types and bounds of arrays.
 
 ``Rows`` and ``Sums`` declare the reply to a task, ``Memory`` what a client keeps between rounds.
-Axes are named by letters, or are numbers: K models, P parameters, C classes, d numbers of a sample.
+Axes are letters or numbers: K models, P parameters, C classes, d numbers of a sample.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from fedkin.core.errors import TaskError
 
-MAX_COUNT = 2**40  # of samples, or anything else that is counted: more cannot be true
+MAX_COUNT = 2**40  # largest possible count of samples or anything else
 _DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint32, np.bool_))
-# Arrays of a reply by which means over the clients of a model are taken.
+# Names of the reply's arrays that give the means over the clients of a model.
 WEIGHT = "examples"
 INDEX = "model_index"
 
@@ -27,19 +27,20 @@ class Array:
     """One array of a reply.
 
     Attributes:
-        axes: sizes behind the row's own axis, by name or as numbers, such as ``K`` or ``2 64``.
-        dtype: of NumPy.
-        low, high: bounds of possible values; a reply outside is refused.
-        missing: what the row of a client without a reply holds.
-        finite: whether a client that sends NaN or infinity is left out.
-        over: what the reply has an entry for: each ``row``; each ``model`` (the mean over its
-            clients, weighted by examples); or ``all`` clients together, the sum. By default rows in
-            ``Rows`` and all in ``Sums``.
-        counted: whether it is on the ledger; the few numbers beside a model are not.
-        carried: whether the reply holds it. A simulation need not carry what it has already.
-        norm_checked: whether a server leaves out vectors that are far longer than others.
-        registered: whether a server knows it since it accepted the client, as its number of
-            training samples: where only means are wanted, it is not sent.
+        axes: sizes after the row axis, by name or as numbers, such as ``K`` or ``2 64``.
+        dtype: NumPy type.
+        low, high: bounds of possible values; a reply outside them is refused.
+        missing: value in the row of a client without a reply.
+        finite: whether a client that sends NaN or infinity is excluded.
+        over: what each entry of the array belongs to: a ``row``; a ``model`` (the mean over its
+            clients, weighted by examples); or ``all`` clients together (their sum). By default rows
+            in ``Rows`` and all in ``Sums``.
+        counted: whether its bytes are on the ledger. The few numbers sent along with a model are
+            not.
+        carried: whether the reply holds it. A simulation need not carry values that it has already.
+        norm_checked: whether a server excludes vectors that are much longer than the others.
+        registered: whether a server has known it since it accepted the client, such as its number
+            of training samples. If only means are requested, it is not sent.
     """
 
     axes: str = ""
@@ -55,7 +56,7 @@ class Array:
     registered: bool = False
 
     def check(self, name: str) -> None:
-        """Refuse (TaskError) what no reply can hold, under the name of the array."""
+        """Raise TaskError for a declaration that no reply can satisfy; ``name`` is the array's."""
         dtype = np.dtype(self.dtype)
         if dtype not in _DTYPES:
             raise TaskError(
@@ -73,13 +74,13 @@ class Array:
 
     @property
     def excludes(self) -> bool:
-        """Whether some floats of its type are not possible, so that their row is left out."""
+        """Whether some floats of its type are impossible, so that their row is excluded."""
         return np.dtype(self.dtype).kind == "f" and (
             self.finite or self.low > -np.inf or self.high < np.inf
         )
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Its shape behind the row's axis. Raises TaskError where a size is not known."""
+        """Its shape without the row axis. Raises TaskError for an unknown size."""
         if not self.axes:
             return ()
         try:
@@ -96,7 +97,7 @@ def floats(axes: str = "", dtype: Any = np.float64, **options: Any) -> Array:
 
 
 def integers(axes: str = "", **options: Any) -> Array:
-    """An array of integers, by default from 0 up and 0 without a reply; see ``Array``."""
+    """An array of integers: by default at least 0, and 0 without a reply; see ``Array``."""
     options.setdefault("low", 0)
     options.setdefault("high", MAX_COUNT)
     options.setdefault("missing", 0)
@@ -104,7 +105,7 @@ def integers(axes: str = "", **options: Any) -> Array:
 
 
 def booleans(axes: str = "", **options: Any) -> Array:
-    """An array of truth values, by default False without a reply; see ``Array``."""
+    """An array of booleans: by default False without a reply; see ``Array``."""
     options.setdefault("missing", False)
     return Array(axes, np.bool_, **options)
 
@@ -138,13 +139,13 @@ class Schema:
             )
 
     def of(self, over: str) -> dict[str, Array]:
-        """The arrays with an entry for each ``row``, for each ``model``, or one for ``all``
+        """The arrays with an entry for each ``row``, each ``model``, or one entry for ``all``
         clients."""
         return self._of[over]
 
     @property
     def flags_rows(self) -> bool:
-        """Whether a message must say which rows hold numbers: those without hold numbers too."""
+        """Whether a message must say which rows hold values: empty rows hold numbers too."""
         for array in self.arrays.values():
             is_float = np.dtype(array.dtype).kind == "f"
             if array.finite and is_float and array.over != "all" and not np.isnan(array.missing):
@@ -153,14 +154,14 @@ class Schema:
 
 
 class Rows(Schema):
-    """Each client's own numbers reach the server."""
+    """Each client's values reach the server."""
 
     over = "row"
 
 
 class Sums(Schema):
-    """The server needs sums over clients only. Arrays by ``row`` are what it must still know of a
-    client, such as the model that it chose."""
+    """The server needs only sums over clients. Arrays by ``row`` are what it must still know of
+    each client, such as the model that it chose."""
 
     over = "all"
 
@@ -170,8 +171,8 @@ class Memory:
     """A named array that a client keeps between rounds.
 
     Attributes:
-        axes: its shape, as in ``Array``.
-        dtype: of NumPy.
+        axes: shape, as in ``Array``.
+        dtype: NumPy type.
         lifetime: ``run``, or ``assignment``: until the client's cluster changes.
     """
 

@@ -1,4 +1,4 @@
-"""A table of one row per client whose versions share the rows that they have in common."""
+"""A table with one row per client, whose versions share unchanged rows."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from jaxtyping import Int, Shaped
 
 
 class SharedRows:
-    """An immutable table [N p]; a new version of it costs the rows that are new, not a copy of all.
+    """An immutable table [N p]. A new version stores only its new rows; the others are shared.
 
-    A state is never changed in place. A method that stores a model of every client would copy N x P
-    numbers in each round for the few that the round made. Here only references are copied, and
-    equal rows, such as the start of all clients, can be in memory once. ``table[3]`` and
-    ``table[clients]`` are arrays, and so is ``np.asarray(table)``.
+    A state is never changed in place. A method that stores a model of every client would otherwise
+    copy N x P numbers in each round, although the round changes only a few rows. Here only
+    references are copied, and equal rows, such as the initial models of all clients, are stored
+    once. ``table[3]`` and ``table[clients]`` are arrays, and so is ``np.asarray(table)``.
     """
 
     def __init__(self, rows: Iterable[Shaped[np.ndarray, "p"]]) -> None:
         """A table of these rows, which become read-only."""
         table = list(rows)
         self._rows = np.empty(len(table), object)
-        # One at a time: an assignment of all rows would make a matrix of them.
+        # Assigned one at a time: assigning all rows at once would make a matrix of them.
         for i, row in enumerate(table):
             row.setflags(write=False)
             self._rows[i] = row
 
     @staticmethod
     def of(table: Shaped[np.ndarray, "N p"] | SharedRows) -> SharedRows:
-        """A table of the rows of an array, copied, equal ones once; of a table itself."""
+        """A table with copies of an array's rows, equal ones stored once. A table is returned as
+        is."""
         if isinstance(table, SharedRows):
             return table
         copies: dict[bytes, np.ndarray] = {}
@@ -40,11 +41,11 @@ class SharedRows:
         )
 
     def replaced(self, index: Int[np.ndarray, "n"], rows: Shaped[np.ndarray, "n p"]) -> SharedRows:
-        """A new version with other rows.
+        """A new version with some rows replaced.
 
         Args:
-            index: of the rows that are new.
-            rows: in their place; they are copied, in the table's type of numbers.
+            index: indices of the replaced rows.
+            rows: their new values. They are copied and converted to the table's type.
         """
         version = SharedRows([])
         version._rows = self._rows.copy()
@@ -56,8 +57,8 @@ class SharedRows:
     def distinct(
         self, index: Int[np.ndarray, "n"]
     ) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
-        """The rows of an index, each that is in memory once for several of them once, and the place
-        of each of the n among these. What is computed of the d rows serves all n."""
+        """The distinct rows of an index, d of them, and the position of each of the n entries among
+        these. Rows stored once are returned once, so d computations serve all n entries."""
         _, first, inverse = np.unique(
             [id(row) for row in self._rows[index]], return_index=True, return_inverse=True
         )
@@ -65,25 +66,25 @@ class SharedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of an array."""
+        """Shape, as of an array."""
         return (len(self._rows), *(self._rows[0].shape if len(self._rows) else (0,)))
 
     @property
     def ndim(self) -> int:
-        """As of an array."""
+        """Number of axes, as of an array."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As of an array."""
+        """Type, as of an array."""
         return self._rows[0].dtype if len(self._rows) else np.dtype(np.float32)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Shaped[np.ndarray, "..."]:
-        """One row, or an array of several: by a number, a slice, or an array of numbers or
-        booleans."""
+        """One row, or an array of several rows. The index is a number, a slice, or an array of
+        numbers or booleans."""
         rows = np.arange(len(self))[index]
         if rows.ndim == 0:
             return self._rows[rows]

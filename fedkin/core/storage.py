@@ -1,4 +1,4 @@
-"""Writing files so that a reader never meets half of one."""
+"""Atomic writing of files: a reader never sees a partly written file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, StorageError
 
-WRITTEN_BY = "written by fedkin"  # in figures and pages, which are known by it
+WRITTEN_BY = "written by fedkin"  # marks figures and pages made by fedkin
 _END_BYTES = 2**16
-# One slash is enough, as pathlib makes one of two.
+# One slash suffices, because pathlib merges two.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 class FileSystem:
-    """The operations by which files change. Tests put a disk in its place that is full, or that
-    loses what it was given and not told to keep."""
+    """The operations that change files. Tests replace it by a disk that is full, or that loses
+    what was not synced."""
 
     def open(self, path: Path, mode: str) -> Any:
         """The file, open for unbuffered writing."""
@@ -37,7 +37,7 @@ class FileSystem:
             os.close(descriptor)
 
     def replace(self, source: Path, target: Path) -> None:
-        """Give a file the name of another, in one step."""
+        """Rename a file over another one atomically."""
         os.replace(source, target)
 
 
@@ -46,11 +46,11 @@ file_system = FileSystem()  # of this process
 
 @contextmanager
 def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
-    """Context in which an OSError becomes a StorageError that names the path.
+    """Context that turns an OSError into a StorageError that names the path.
 
     Args:
-        path: of the file or folder.
-        task: what cannot be done: ``write`` or ``read``.
+        path: the file or folder.
+        task: the failed operation: ``write`` or ``read``.
     """
     try:
         yield
@@ -68,9 +68,9 @@ def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
 
 
 def user_path(path: str | Path) -> Path:
-    """A path that a user has given, with ``~`` as the home folder.
+    """A path given by a user; ``~`` is the home folder.
 
-    Raises ConfigError for an address, such as https://example.org/t.csv.
+    Raises ConfigError for a URL, such as https://example.org/t.csv.
     """
     text = os.fspath(path)
     address = _ADDRESS.match(text)
@@ -86,19 +86,19 @@ def user_path(path: str | Path) -> Path:
 
 
 def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = None) -> None:
-    """Refuse to write over a file that fedkin did not write. Commands that write a single file call
+    """Refuse to overwrite a file that fedkin did not write. Commands that write a single file call
     this first.
 
-    A file may be replaced if it is empty, is a figure or a page with fedkin's mark, or begins as
-    the new one does.
+    A file may be replaced if it is empty, is a figure or page with fedkin's mark, or begins like
+    the new file.
 
     Args:
-        path: of the new file.
-        inputs: files that are read for it.
-        begins: how a file of this kind begins; None for one that is known by its mark.
+        path: the new file.
+        inputs: files that are read to make it.
+        begins: the beginning of every file of this kind; None for a kind that has the mark.
 
     Raises:
-        StorageError: one of the inputs, a folder, or a file from elsewhere.
+        StorageError: the path is one of the inputs, a folder, or a file not written by fedkin.
     """
     with storage_errors(path):
         if not path.exists():
@@ -122,7 +122,7 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
 
 
 def _both_ends(path: Path) -> bytes:
-    """The first and the last part of a file, in one of which its mark is; all of a small one."""
+    """The first and last part of a file, one of which has the mark; all of a small file."""
     with path.open("rb") as file:
         first = file.read(_END_BYTES)
         file.seek(max(len(first), path.stat().st_size - _END_BYTES))
@@ -130,7 +130,7 @@ def _both_ends(path: Path) -> bytes:
 
 
 def toml_text(path: Path) -> str:
-    """The text of a TOML file: UTF-8, perhaps after a byte-order mark. Bytes of a file name that
+    """The text of a TOML file: UTF-8, with or without a byte-order mark. Bytes of file names that
     are not UTF-8 are read back as ``write_atomic`` writes them. Raises ValueError for UTF-16."""
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -139,13 +139,13 @@ def toml_text(path: Path) -> str:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Put a whole file in place, or leave what was there.
+    """Write a whole file atomically, or leave the old one.
 
-    The content goes to a hidden neighbour first, is forced to disk, and takes the name in one step,
-    which is forced to disk too. A process killed in between leaves at most the neighbour, which the
-    next write of the same name replaces.
+    The content is written to a hidden temporary file next to the target and synced. Then the
+    temporary file is renamed over the target, and the folder is synced. A process killed in between
+    leaves at most the temporary file, which the next write of the same name replaces.
 
-    Raises StorageError on a full disk or a folder that cannot be written.
+    Raises StorageError for a full disk or a folder that cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
     with storage_errors(path):
@@ -162,15 +162,15 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        with suppress(OSError):  # not every file system has this, and the file is in place
+        with suppress(OSError):  # not every file system supports this, and the file is in place
             file_system.sync(path.parent)
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line at the end of a file, and hand it to the system at once.
+    """Append one line to a file, and flush it to the system at once.
 
-    A line that does not fit (full disk) is taken back, so that the file still ends with a whole
-    one.
+    A line that does not fit (full disk) is removed again, so that the file still ends with a
+    complete line.
 
     Raises StorageError as ``write_atomic`` does.
     """
@@ -184,20 +184,19 @@ def append_line(path: Path, line: str) -> None:
 
 
 def force_to_disk(path: Path) -> None:
-    """Force what was added to a file to the disk. Raises StorageError."""
+    """Sync appended content to the disk. Raises StorageError."""
     with storage_errors(path):
         file_system.sync(path)
 
 
 def _write(file: Any, data: bytes) -> None:
-    """Write all of it: an unbuffered file may take a part at a time."""
+    """Write all data: an unbuffered file may write only a part at a time."""
     while data:
         data = data[file.write(data) or 0 :]
 
 
 def drop_torn_line(path: Path) -> None:
-    """Cut off the torn last line of a killed process, from which the next would go on. Raises
-    StorageError."""
+    """Remove the incomplete last line that a killed process left. Raises StorageError."""
     if not path.exists():
         return
     with storage_errors(path, "read"):
@@ -207,8 +206,8 @@ def drop_torn_line(path: Path) -> None:
 
 
 def complete_lines(path: Path) -> list[str]:
-    """The lines of a file that were written to their end; the torn last line of a killed process is
-    left out."""
+    """The complete lines of a file, without the incomplete last line that a killed process
+    left."""
     if not path.exists():
         return []
     with storage_errors(path, "read"):

@@ -1,6 +1,6 @@
-"""Misspelt options in Python: the same suggestions as for those in a configuration.
+"""Suggestions for misspelt options in Python, as for those in a configuration.
 
-Python itself suggests the nearest name of a module or class, but before version 3.13 no name of an
+Python suggests the nearest name of a module or class, but before version 3.13 no name of an
 argument.
 """
 
@@ -18,17 +18,17 @@ from typing import Any
 
 from fedkin.core.errors import unknown
 
-_MARK = "suggests_options"  # an attribute of what suggests them already
+_MARK = "suggests_options"  # attribute that marks calls with suggestions
 
 
 def suggesting(module: ModuleType, name: str) -> Any:
-    """A public name of a module; a function or a class refuses an unknown keyword argument from now
-    on with the nearest that it has. A function is replaced where it was defined, too, so that
-    pickle finds the same object.
+    """A public name of a module. From now on, a function or a class answers an unknown keyword
+    argument with an error that suggests the nearest one. A function is also replaced where it was
+    defined, so that pickle finds the same object.
 
     Args:
-        module: where it is.
-        name: of whatever may be called, or may not.
+        module: the module.
+        name: the name of any object, callable or not.
     """
     public = getattr(module, name)
     if isinstance(public, types.FunctionType):
@@ -41,8 +41,8 @@ def suggesting(module: ModuleType, name: str) -> Any:
 
 
 def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> Callable[..., Any]:
-    """A call that checks names first; the ``__init__`` of a class is not checked for its
-    subclasses, which may have more."""
+    """A callable that checks argument names first. The ``__init__`` of a class is not checked for
+    its subclasses, which may have more arguments."""
     parameters = inspect.signature(call).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     if hasattr(call, _MARK) or takes_any:
@@ -66,10 +66,10 @@ def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> 
 
 
 def _argument_with(call: Callable[..., Any], option: str) -> str:
-    """Where an unknown argument belongs that is a field of an argument's type; empty: nowhere."""
+    """The argument whose type has the unknown argument as a field; empty: none."""
     try:
         hints = typing.get_type_hints(call)
-    except Exception:  # annotations of a user's own class that only type checkers see
+    except Exception:  # annotations of a user's class that only type checkers see
         return ""
     for argument, hint in hints.items():
         for kind in (hint, *typing.get_args(hint)):

@@ -1,11 +1,11 @@
-"""Client work as a value: a task is what travels down to a client, what the client computes, and
-what travels up.
+"""Client work as a value. A task says what the server sends to a client, what the client computes,
+and what it replies.
 
 A task is a frozen dataclass, and ``World.run`` runs it on any clients, simulated or real. Its
-fields travel down, each as its declaration says (``shared``, ``chosen``, ``each``, ``kept``,
-``initial``, ``stays``; any other field is a plain setting). ``up`` is the schema of the reply:
-``Rows`` where each client's own numbers reach the server, ``Sums`` where only sums over clients do.
-Shapes: n rows of a call, K models, P parameters, C classes, d numbers of a sample.
+fields are sent down, each as declared (``shared``, ``chosen``, ``each``, ``kept``, ``initial``,
+``stays``; any other field is a plain setting). ``up`` is the schema of the reply: ``Rows`` if the
+server receives each client's values, ``Sums`` if it receives only sums over clients. Shapes: n rows
+of a call, K models, P parameters, C classes, d numbers of a sample.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from fedkin.core.training import LocalTraining
 
 
 class Down(NamedTuple):
-    """How a field travels down."""
+    """How a field is sent down."""
 
     kind: Literal["shared", "chosen", "each", "kept", "initial", "setting", "stays"] = "setting"
     axes: str = ""
-    by: str = ""  # the field that has each row's index
+    by: str = ""  # the field that holds each row's index
 
 
 def _field(down: Down, **default: Any) -> Any:
@@ -42,13 +42,13 @@ def _field(down: Down, **default: Any) -> Any:
 
 
 def shared(axes: str, **default: Any) -> Any:
-    """A field whose array every client receives whole."""
+    """A field whose whole array is sent to every client."""
     return _field(Down("shared", axes), **default)
 
 
 def chosen(axes: str, by: str = INDEX, **default: Any) -> Any:
-    """A field of models of which a client receives those that its rows name in the field ``by``;
-    where that is None, all of them."""
+    """A field of models. A client receives the models that its rows index in the field ``by``; if
+    that is None, all of them."""
     return _field(Down("chosen", axes, by), **default)
 
 
@@ -58,24 +58,24 @@ def each(**default: Any) -> Any:
 
 
 def kept(axes: str, **default: Any) -> Any:
-    """A field whose array a client receives once, and keeps; only the task that announces it counts
-    its bytes."""
+    """A field whose array a client receives once and keeps. Its bytes are counted only for the task
+    that announces it."""
     return _field(Down("kept", axes), **default)
 
 
 def initial(axes: str = "P", **default: Any) -> Any:
-    """A field that holds the run's initial model, which clients make from the seed: no bytes are
+    """A field with the run's initial model, which clients generate from the seed: no bytes are
     counted."""
     return _field(Down("initial", axes), **default)
 
 
 def setting(**default: Any) -> Any:
-    """A field of a plain value, or of the settings of local training."""
+    """A field with a plain value, or with the settings of local training."""
     return _field(Down(), **default)
 
 
 def stays(**default: Any) -> Any:
-    """A field that is the server's own business."""
+    """A field that stays on the server."""
     return _field(Down("stays"), **default)
 
 
@@ -89,49 +89,50 @@ class Task:
     up: ClassVar[Any] = Rows()
     # The arrays that it reads or stores on the client.
     memory: ClassVar[Mapping[str, Memory]] = {}
-    # When a real client gets it: ``asked``, now and in a separate message; with the ``next``
-    # message, as it asks for no reply; ``announced``, its kept arrays travel with the first message
-    # that needs them.
+    # How a real client gets it. ``asked``: now, in a separate message. ``next``: with the next
+    # message, since no reply is needed. ``announced``: its kept arrays are sent with the first
+    # message that needs them.
     delivery: ClassVar[Literal["asked", "next", "announced"]] = "asked"
-    # Header entry under which a server lets clients answer it in every reply.
+    # Header entry by which a server lets clients answer it in every reply.
     standing: ClassVar[str] = ""
-    # Arrays of standing tasks that count as missing once it is done.
+    # Arrays of standing tasks that count as missing after this task.
     resets: ClassVar[tuple[str, ...]] = ()
-    # Whether it is for models that detect one class (True), for others (False), or both (None).
+    # Whether it is for models that detect one class (True), for other models (False), or both
+    # (None).
     detectors: ClassVar[bool | None] = False
-    # Whether row i is a message from client i to another one, so that no server can run it.
+    # Whether row i is a message from client i to another client, which no server can run.
     between_peers: ClassVar[bool] = False
-    # How it is made private: ``sum``, clipped sums by model with noise, once in a round;
-    # ``unit_sum``, sums by model of vectors no longer than 1 with noise, before the first round;
-    # ``choice``, the client chooses among released values and the server keeps the choice to
-    # itself; ``not``.
+    # How it is made private. ``sum``: clipped sums by model with noise, once in a round.
+    # ``unit_sum``: sums by model of vectors of norm at most 1 with noise, before the first round.
+    # ``choice``: the client chooses among released values, and the server does not release the
+    # choice. ``not``: not at all.
     charged: ClassVar[str] = "not"
 
-    # The next three have no types, as a subclass may have fields of these names.
+    # The next three have no annotations, since a subclass may have fields of these names.
 
-    # Whether models stay on the device that has them, so that nothing travels.
+    # Whether models stay on their device, so that nothing is sent.
     local = cast(Any, False)
     # Whether a simulated client may fail to reply.
     can_be_lost = cast(Any, True)
-    # Local training, which takes a straggler's time.
+    # Local training, which a straggler may not complete.
     work = cast(Any, None)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        """The reply of one client: its arrays, without the row's axis. Fields by row have one entry
+        """The reply of one client: its arrays without the row axis. Fields by row have one entry
         here."""
         raise NotImplementedError(f"{type(self).__name__} has no compute(client)")
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Portions of the replies of all rows: indices of some rows, and their arrays. One client
-        after another here; a task may have a faster form."""
+        """The replies of all rows in portions: row indices, and their arrays. The default computes
+        one client after another; a task may have a faster form."""
         return rows.one_by_one(self)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Refuse (ModelError) a model that it is not defined for.
+        """Raise ModelError for a model for which the task is not defined.
 
         Args:
             model: the model's name.
-            spec: its layout.
+            spec: its spec.
             classes: C.
         """
         if self.detectors is not None and spec.detects != self.detectors:
@@ -141,10 +142,10 @@ class Task:
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Refuse (TaskError) a reply that fits the schema and still cannot be true."""
+        """Raise TaskError for a reply that fits the schema but cannot be true."""
 
     def sizes(self) -> dict[str, int]:
-        """Sizes by name, from the arrays that travel down. Raises TaskError where two disagree."""
+        """Sizes by name, from the arrays that are sent down. Raises TaskError if two disagree."""
         sizes: dict[str, int] = {}
         for field, down in fields_down(self):
             value = getattr(self, field)
@@ -165,7 +166,7 @@ class Task:
         return sizes
 
     def select(self, rows: Int[np.ndarray, "r"]) -> Task:
-        """The same work for some of the rows."""
+        """The task restricted to some rows."""
         selected: dict[str, Any] = {}
         for field, down in fields_down(self):
             value = getattr(self, field)
@@ -176,20 +177,19 @@ class Task:
         return dataclasses.replace(self, **selected)
 
     def single(self) -> Task | None:
-        """The same work with each client's own reply in place of sums; None where there is no such
-        form."""
+        """The same work with each client's reply instead of sums; None if there is no such form."""
         return None
 
     def for_messages(self, spec: ModelSpec) -> Task:
-        """The form in which real clients get it: they may be asked for more in the same message."""
+        """The form sent to real clients, which may request more in the same message."""
         return self
 
     def norm_group(self) -> str:
-        """Vectors of one group have comparable norms."""
+        """Name of a group of tasks whose vectors have comparable norms."""
         return self.name
 
     def start_norms(self) -> Float[np.ndarray, "K"] | None:
-        """Norms of the models that clients train, as far as their updates are of them; None of
+        """Norms of the models that clients train, if their replies are updates of these; None for
         other work."""
         models = getattr(self, "models", None)
         if not isinstance(models, np.ndarray) or models.ndim != 2:
@@ -197,12 +197,12 @@ class Task:
         return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
-        """The reply as that of a training of whole models, for the metrics of a round; None of
-        other work."""
+        """The reply seen as a training of whole models, for the metrics of a round; None for other
+        work."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
-        """Models that a real client, alone on its device, stores for its own use."""
+        """Models that a real client, alone on its device, stores for later use."""
         return {}
 
     def __init_subclass__(cls) -> None:
@@ -212,8 +212,8 @@ class Task:
 
 
 def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
-    """Names of a task's fields, and how each travels down. Raises TaskError for a class that is no
-    dataclass."""
+    """Names of a task's fields, and how each is sent down. Raises TaskError for a class that is not
+    a dataclass."""
     return _fields_of(task if isinstance(task, type) else type(task))
 
 
@@ -229,15 +229,15 @@ def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
 
 
 def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[np.ndarray, "n"]:
-    """The ids of a call's rows as integers.
+    """The client ids of a call's rows, as integers.
 
     Args:
-        task: the call's.
+        task: the call's task.
         clients: ids, one per row.
         total: N.
 
     Raises:
-        TaskError: a client that is not there; two rows of one client where the task has memory.
+        TaskError: an unknown client; two rows of one client if the task has memory.
     """
     clients = np.asarray(clients, np.int64)
     if clients.size and not 0 <= clients.min() <= clients.max() < total:
@@ -249,16 +249,16 @@ def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[n
 
 
 def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a call by name: those that the world knows, and the task's own.
+    """The sizes of a call by name: those known to the world, and the task's.
 
     Args:
-        task: the call's.
+        task: the call's task.
         rows: n.
-        known: what the world knows.
+        known: sizes known to the world.
 
     Raises:
-        TaskError: an array has another size, or has not one entry for each row, or names a model
-            that is not sent.
+        TaskError: an array has another size, does not have one entry for each row, or indexes a
+            model that is not sent.
     """
     sizes = task.sizes()
     for field, down in fields_down(task):
@@ -276,7 +276,7 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
 
 
 def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
-    """Refuse (TaskError) a field by row that has not one entry for each row."""
+    """Raise TaskError for a field by row that does not have one entry for each row."""
     if not isinstance(value, np.ndarray):
         raise TaskError(
             f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}"
@@ -289,11 +289,11 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Refuse (TaskError) an index of models that are not there, and replies for each of models that
-    no client has."""
+    """Raise TaskError for an index out of the sent models, and for replies by model with a model
+    that no client has."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
-    # A row with several models may name fewer of them: -1 stands for none.
+    # A row with several models may index fewer of them: -1 stands for none.
     low = 0 if index.ndim == 1 else -1
     if index.size and not low <= index.min() <= index.max() < count:
         none = "" if low == 0 else ", or -1 for none"
@@ -315,15 +315,15 @@ def traffic(
     answered: Bool[np.ndarray, "n"],
     sizes: Mapping[str, int],
 ) -> tuple[int, int] | None:
-    """Bytes (downloaded, uploaded) of a call, from the task's declarations; None of a task that
-    nothing is counted of.
+    """Bytes (downloaded, uploaded) of a call, from the task's declarations; None for a task without
+    counted traffic.
 
-    Every number counts as 4 bytes, as models and updates travel. A client with several rows of one
-    model receives it once.
+    Every number counts as 4 bytes, the size in which models and updates are sent. A client with
+    several rows of one model receives the model once.
 
     Args:
-        task: the call's.
-        clients: of its rows.
+        task: the call's task.
+        clients: client of each row.
         answered: rows whose client replied.
         sizes: by name.
     """
@@ -348,9 +348,9 @@ def traffic(
 
 
 def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "n"]) -> int:
-    """How many numbers of a field travel down, to all clients of a call."""
+    """How many numbers of a field are sent to all clients of a call."""
     index = getattr(task, how.by) if how.kind == "chosen" else None
-    # Most calls have ascending clients, which need no search for those that occur twice.
+    # Most calls have ascending clients, which need no search for duplicates.
     distinct = bool((clients[1:] > clients[:-1]).all())
     if index is None:
         return value.size * (len(clients) if distinct else len(np.unique(clients)))

@@ -1,4 +1,4 @@
-"""The kinds of tasks that have been defined, and the checks of a definition, which refuse what no
+"""Registry of all task classes, and the checks of their definitions. They refuse tasks that no
 world could run."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory, Schema
 
-# Entries of any request.
+# Entries of every request.
 _REQUEST = {
     "operation",
     "run",
@@ -23,7 +23,7 @@ _REQUEST = {
     "clients",
     "moved",
 }
-# Entries of any reply.
+# Entries of every reply.
 RESERVED = {
     "arrays",
     "arrived",
@@ -35,23 +35,23 @@ RESERVED = {
     "clients",
     "moved",
 }
-# Attributes of every task that may be fields.
+# Attributes of every task that a field may replace.
 _OWN_FIELDS = {"local", "can_be_lost", "work"}
-# Every class of task that was defined.
+# All defined task classes.
 _kinds: dict[str, Any] = {}
-# Arrays of the tasks that stand in every reply, by the task's name.
+# Arrays of the tasks that are answered in every reply, by the task's name.
 _standing: dict[str, set[str]] = {}
 
 
 def register(kind: Any, attributes: set[str]) -> None:
-    """Check a class of task and remember it by its name.
+    """Check a task class and register it by its name.
 
     Args:
         kind: the class.
         attributes: names that every task has.
 
     Raises:
-        TaskError: it cannot be run in every world, or clashes with another task.
+        TaskError: it cannot run in every world, or conflicts with another task.
     """
     other = _kinds.get(kind.name)
     if other is not None and _origin(other) != _origin(kind):
@@ -83,7 +83,7 @@ def register(kind: Any, attributes: set[str]) -> None:
 
 
 def check_names(task: str, schema: Schema) -> None:
-    """Refuse (TaskError) arrays of a reply with names that have a meaning already."""
+    """Raise TaskError for names of reply arrays that are reserved."""
     standing = (names for name, names in _standing.items() if name != task)
     taken = RESERVED.union(*standing)
     if clash := taken & schema.arrays.keys():
@@ -93,7 +93,7 @@ def check_names(task: str, schema: Schema) -> None:
 
 
 def declared_fields(kind: Any) -> dict[str, str]:
-    """Fields of a class, which need not be a dataclass yet, and how each travels down."""
+    """Fields of a class, which may not be a dataclass yet, and how each is sent down."""
     fields: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         defaults = base.__dict__ | base.__dict__.get("__dataclass_fields__", {})
@@ -104,19 +104,19 @@ def declared_fields(kind: Any) -> dict[str, str]:
 
 
 def find_task(name: str) -> Any:
-    """The class of task with this name, of those that have been defined; None for others. A name
-    never imports anything."""
+    """The registered task class with this name; None if there is none. A name never triggers an
+    import."""
     return _kinds.get(name)
 
 
 def all_tasks() -> list[Any]:
-    """Every class of task that has been defined, by name."""
+    """All registered task classes, by name."""
     return [_kinds[name] for name in sorted(_kinds)]
 
 
 def _entries(kind: Any) -> set[str]:
-    """Entries of any request that are this task's: of one that stands in every reply, or waits for
-    the next message."""
+    """Entries that this task adds to any request: for a task that is answered in every reply, or
+    that waits for the next message."""
     entries = set()
     if kind.standing:
         entries.add(kind.standing)
@@ -141,7 +141,7 @@ def _check_memory(kind: Any, other_kinds: Iterable[Any]) -> None:
 
 
 def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
-    """Refuse what cannot travel with other messages."""
+    """Raise TaskError for what cannot be sent along with other messages."""
     arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
     field_kinds = set(fields.values())
     keeps_for_run = all(memory.lifetime == "run" for memory in kind.memory.values())
@@ -174,5 +174,5 @@ def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
 
 
 def _origin(kind: Any) -> tuple[str, str]:
-    """Where a class is defined: it may be defined there again."""
+    """Where a class is defined. The same class may be defined there again."""
     return kind.__module__, kind.__qualname__

@@ -13,11 +13,11 @@ from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_options
 from fedkin.core.schedule import Schedule, read_schedule
 
-# The largest counts: a plan of all steps must fit in memory.
+# Upper limits of counts: a plan of all steps must fit in memory.
 _MOST = {"epochs": 1_000_000, "steps": 1_000_000, "batch_size": 2**31 - 1}
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _SCHEDULES = ("schedule", "step_schedule")
-# Descriptions and messages name these options only where they are used.
+# Descriptions and messages name these options only if they are used.
 _LATER = (
     "weight_decay",
     "nesterov",
@@ -28,7 +28,7 @@ _LATER = (
     "class_weights",
     "precision",
 )
-# Ranges of the other numbers: from the first, which is possible, to the second, which is not.
+# Ranges of the other numbers: the first bound is included, the second is not.
 _RANGES = {
     "lr": (0, np.inf),
     "mu": (0, np.inf),
@@ -44,34 +44,34 @@ _RANGES = {
 class LocalTraining:
     """Settings of local training. A field that may be an array holds one entry per row of the call.
 
-    A step: the gradient of the mini-batch's loss, plus that of FedProx's term; cut to
-    ``clip_norm``; plus ``weight_decay`` times w (of sgd and adam); from that the optimiser's
-    direction; plus ``weight_decay`` times w (of adamw); times the learning rate of the round and
-    the step. The optimiser's memory starts at zero in every call. docs/training.md says which of
-    this is Optax's and which PyTorch's.
+    A step takes the gradient of the mini-batch's loss plus that of FedProx's term, clips it to
+    ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
+    direction, to which ``weight_decay`` times w is added (adamw). The direction is multiplied by
+    the learning rate of the round and the step. The optimiser's state starts at zero in every call.
+    docs/training.md says which of this follows Optax and which PyTorch.
     """
 
     epochs: int | Int[np.ndarray, "n"] = 1
     batch_size: int = 10
     lr: float = 0.01
     optimizer: str = "sgd"  # or "adam", "adamw"
-    momentum: float = 0.0  # of sgd
-    mu: float = 0.0  # proximal term, mu/2 |w - w_start|^2
-    steps: int | None = None  # mini-batches, in place of epochs
-    # Whether a client that runs out of time sends the steps it has done; else it sends nothing.
+    momentum: float = 0.0  # momentum of sgd
+    mu: float = 0.0  # strength of FedProx's proximal term, mu/2 |w - w_start|^2
+    steps: int | None = None  # mini-batches, instead of epochs
+    # Whether a client that runs out of time sends the steps it has done. If not, it sends nothing.
     partial: bool = False
     # The class that a detector learns to separate from all others.
     positive: Int[np.ndarray, "n"] | None = None
-    weight_decay: float | int = 0.0  # added to the gradient; of adamw, to the direction
-    nesterov: bool = False  # of sgd with momentum
-    # Largest norm of a gradient over all parameters; None: any.
+    weight_decay: float | int = 0.0  # added to the gradient; for adamw, to the direction
+    nesterov: bool = False  # Nesterov momentum, for sgd with momentum
+    # Maximum gradient norm over all parameters; None: no limit.
     clip_norm: float | int | None = None
-    schedule: Schedule | None = None  # of the learning rate over communication rounds
-    step_schedule: Schedule | None = None  # over the steps of one call
+    schedule: Schedule | None = None  # learning rate over communication rounds
+    step_schedule: Schedule | None = None  # learning rate over the steps of one call
     label_smoothing: float = 0.0  # share of a label that is spread over all classes
-    # Weights of the classes in the loss; "balanced": from the client's labels; None: all alike.
+    # Class weights in the loss; "balanced": from the client's labels; None: equal weights.
     class_weights: tuple[float, ...] | str | None = None
-    # Arithmetic of a network in training: "bfloat16"; None: float32.
+    # Precision of a network's arithmetic in training: "bfloat16"; None: float32.
     precision: str | None = None
 
     @property
@@ -89,20 +89,20 @@ class LocalTraining:
         return replace(self, **by_row) if by_row else self
 
     def rate(self, round: int) -> float:
-        """The learning rate of a communication round; before the first one, that of the first."""
+        """The learning rate of a communication round. Before the first round, that of the first."""
         return float(
             self.lr if self.schedule is None else self.lr * self._factors(self.schedule, round)[0]
         )
 
     def step_rates(self, round: int, steps: int) -> Float[np.ndarray, "steps"] | None:
-        """The learning rate of every local step of a client that does so many; None:
+        """The learning rate of each local step of a client that does ``steps`` steps; None:
         ``rate(round)`` for all."""
         if self.step_schedule is None:
             return None
         return self.rate(round) * self.step_schedule.factors(np.arange(steps), steps)
 
     def highest_rate(self) -> float:
-        """The highest learning rate that the schedules come to, in any round and step."""
+        """The highest learning rate that the schedules reach, over all rounds and steps."""
         peaks = [
             schedule.peak()
             for schedule in (self.schedule, self.step_schedule)
@@ -115,13 +115,14 @@ class LocalTraining:
         return schedule.factors(np.array([max(round - 1, 0)]))
 
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
-        """Weight of each class in the loss of some clients; None: all alike.
+        """Weight of each class in the loss of some clients; None: equal weights.
 
-        "balanced" is scikit-learn's: samples / (classes that the client has * samples of the
-        class); 1 for a class that it does not have, which counts with label smoothing only.
+        "balanced" is scikit-learn's: samples / (number of the client's classes * samples of the
+        class). A class that the client does not have gets 1, which matters only with label
+        smoothing.
 
         Args:
-            label_counts: of the clients' training samples.
+            label_counts: label counts of the clients' training samples.
         """
         if self.class_weights is None:
             return None
@@ -132,8 +133,8 @@ class LocalTraining:
         return np.where(label_counts > 0, balanced, 1.0).astype(np.float32)
 
     def check_classes(self, classes: int, detects: bool) -> None:
-        """Refuse (ConfigError) another number of class weights than classes, and what detectors do
-        not have."""
+        """Raise ConfigError if the number of class weights differs from the number of classes, and
+        for options that detectors do not have."""
         weights = self.class_weights
         if isinstance(weights, tuple) and len(weights) != classes:
             raise ConfigError(
@@ -148,8 +149,7 @@ class LocalTraining:
             )
 
     def check_precision(self, model: str, untrained: bool) -> None:
-        """Refuse (ConfigError) bfloat16 for a model with parts that are averaged without being
-        trained.
+        """Raise ConfigError for bfloat16 and a model with parts that are averaged but not trained.
 
         Args:
             model: its name.
@@ -163,7 +163,7 @@ class LocalTraining:
             )
 
     def settings(self) -> dict[str, Any]:
-        """The fields by name, schedules as tables; options of later versions only where they are
+        """The fields by name, schedules as tables. Options of later versions are included only if
         used."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {n: s.settings() for n, s in values.items() if isinstance(s, Schedule)}
@@ -174,8 +174,8 @@ class LocalTraining:
         """Local training from its settings by name.
 
         Args:
-            settings: as ``settings()`` returns them, or as a configuration has them, where a
-                schedule may be a name.
+            settings: as returned by ``settings()``, or as in a configuration, where a schedule may
+                be a name.
 
         Raises:
             ConfigError: an unknown option, or a value out of range.
@@ -197,7 +197,7 @@ class LocalTraining:
         for name in _SCHEDULES:
             if not isinstance(getattr(self, name), Schedule | None):
                 raise ConfigError(f"{name} must be a Schedule, got {getattr(self, name)!r}")
-        # Class weights may be given as a list or an array, too.
+        # Class weights may also be a list or an array.
         object.__setattr__(self, "class_weights", _read_weights(self.class_weights))
         for name in ("epochs", "batch_size", "steps"):
             value = getattr(self, name)
@@ -298,7 +298,7 @@ def SGD(  # noqa: N802
             ``label_smoothing``, ``class_weights``, ``precision``, as ``LocalTraining`` has them.
 
     Raises:
-        ConfigError: an option that there is not, or a value out of range.
+        ConfigError: an unknown option, or a value out of range.
     """
     given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "momentum": momentum}
     return LocalTraining.from_settings({**given, **options})
@@ -313,7 +313,7 @@ def Adam(  # noqa: N802
         epochs: passes over a client's training samples.
         batch_size: samples of a mini-batch.
         lr: learning rate.
-        options: as of ``SGD``, but ``nesterov``; weight decay is added to the gradient (see
+        options: as for ``SGD``, except ``nesterov``. Weight decay is added to the gradient (see
             ``AdamW``).
 
     Raises:
@@ -336,9 +336,9 @@ def AdamW(  # noqa: N802
         epochs: passes over a client's training samples.
         batch_size: samples of a mini-batch.
         lr: learning rate.
-        weight_decay: w loses lr times this share of itself in every step; by default as PyTorch has
-            it (Optax: 1e-4).
-        options: as of ``Adam``.
+        weight_decay: in every step, w shrinks by lr times this share. The default is PyTorch's
+            (Optax: 1e-4).
+        options: as for ``Adam``.
 
     Raises:
         ConfigError: as ``SGD``.

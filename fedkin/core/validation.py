@@ -1,4 +1,4 @@
-"""Checks of a method's hyper-parameters; each raises MethodError and says what was expected."""
+"""Checks of a method's hyper-parameters. Each raises MethodError and says what was expected."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fedkin.core.errors import MethodError
 
 
 def check_positive_integer(name: str, value: object) -> None:
-    """Refuse what is not an integer of at least 1."""
+    """Check that a value is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise MethodError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
 def check_not_negative(name: str, value: object) -> None:
-    """Refuse what is not a finite number from 0 up."""
+    """Check that a value is a finite number, at least 0."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float, np.number))
@@ -24,14 +24,14 @@ def check_not_negative(name: str, value: object) -> None:
 
 
 def check_positive(name: str, value: object) -> None:
-    """Refuse what is not a finite number above 0."""
+    """Check that a value is a finite number above 0."""
     check_not_negative(name, value)
     if not value:
         raise MethodError(f"{name} must be a number above 0, got {value!r}")
 
 
 def check_fraction(name: str, value: object) -> None:
-    """Refuse what is not a number above 0 and at most 1."""
+    """Check that a value is a number above 0 and at most 1."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float, np.number))
@@ -41,12 +41,12 @@ def check_fraction(name: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: tuple) -> None:
-    """Refuse what is none of the choices.
+    """Check that a value is one of the choices.
 
     Args:
-        name: of the hyper-parameter, for the message.
-        value: of the hyper-parameter.
-        choices: the values it may have.
+        name: name of the hyper-parameter, for the message.
+        value: its value.
+        choices: the allowed values.
     """
     if value not in choices:
         raise MethodError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -1,5 +1,5 @@
-"""What computes with a model on clients' samples: a trainer and a scorer, whatever library the
-model is written in.
+"""Interfaces of the trainer and the scorer, which compute with a model on clients' samples,
+independent of the model's library.
 
 Shapes: n or r rows, K models, P parameters, t samples of all rows together.
 """
@@ -15,13 +15,13 @@ from fedkin.core.train_call import TrainCall
 
 
 class LocalUpdates(NamedTuple):
-    """Results of local training; arrays of JAX within a compiled program, of NumPy outside."""
+    """Results of local training: JAX arrays within a compiled program, NumPy arrays outside."""
 
     update: Any  # [r P] local solution minus the model it started from
     loss: Any  # [r] mean training loss during the last local epoch
     first_loss: Any  # [r] ... during the first local epoch
     gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
-    own: Any = None  # [r P] the same as ``update``, of clients' own models; None without them
+    own: Any = None  # [r P] update of clients' personal models, like ``update``; None without them
 
     def row(self, index: int) -> LocalUpdates:
         """Results of one row, without the axis of rows."""
@@ -55,8 +55,8 @@ class Trainer(Protocol):
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; 0 where
-        nothing is trained."""
+        """Gradient of each client's full training loss at its model, in inference mode; 0 for
+        parameters that are not trained."""
         ...
 
 
@@ -67,7 +67,7 @@ class Scorer(Protocol):
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
-        """Mean training losses, with the penalty of training."""
+        """Mean training losses, with the regularisation used in training."""
         ...
 
     def score(
@@ -77,14 +77,14 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row; of detectors, one of
-        each class."""
+        """Number of correct predictions, summed loss and number of samples of each row. With
+        detectors, a row has one detector for each class."""
         ...
 
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """The classes that each model predicts for the samples of all rows, end to end."""
+        """Predicted classes of the samples of all rows, concatenated."""
         ...
 
     def raw_scores(
@@ -94,19 +94,19 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, those of all rows end to end; NaN is
+        """The scores of each row's detector on its samples, concatenated over rows; NaN becomes
         -inf."""
         ...
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows, end to end, without a
-        penalty."""
+        """The loss of each model on each training sample of all rows, concatenated, without
+        regularisation."""
         ...
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """All scores that one model gives the samples of all rows, end to end."""
+        """All outputs of one model on the samples of all rows, concatenated."""
         ...

@@ -18,7 +18,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 
-UPDATE_MEMORY = 2**28  # bytes, as ``World.update_memory`` is by default
+UPDATE_MEMORY = 2**28  # bytes; default of ``World.update_memory``
 
 
 @runtime_checkable
@@ -26,24 +26,24 @@ class World(Protocol):
     """The clients of a federation, simulated or real."""
 
     spec: ModelSpec
-    work: LocalTraining  # the run's settings of local training
+    work: LocalTraining  # the run's local-training settings
     ledger: Ledger
-    total_clients: int  # N: ids are 0 .. N-1, newcomers included
+    total_clients: int  # N: ids are 0 .. N-1, including newcomers
 
     @property
     def update_memory(self) -> int:
-        """Bytes of single updates that one call may ask for to measure them, where its method needs
-        means only."""
+        """Memory limit, in bytes, for the single updates that one call may request for measurements
+        when its method needs only means."""
         ...
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
-        """True clusters, in a simulation; only the oracle may use them."""
+        """True clusters, in a simulation. Only the oracle may use them."""
         ...
 
     def begin(self, stream: Stream) -> None:
-        """Begin communication round ``stream.round``; a simulation applies the data shifts of the
-        round."""
+        """Begin communication round ``stream.round``. A simulation applies the round's data
+        shifts."""
         ...
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
@@ -55,31 +55,31 @@ class World(Protocol):
         ...
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Let clients do a task; all kinds of client work are in ``fedkin.tasks``.
+        """Run a task on clients. All kinds of client work are in ``fedkin.tasks``.
 
         Args:
-            task: what travels down, what is computed and what travels up.
+            task: what is sent down, what is computed and what is replied.
             clients: ids, one per row of the call.
-            stream: of the clients' random numbers; None where the task draws none.
+            stream: the clients' random numbers; None if the task draws none.
 
         Returns:
-            The reply: rows of clients that did not reply hold what the schema says.
+            The reply. Rows of clients that did not reply hold the schema's missing values.
 
         Raises:
             TaskError: a reply that does not fit the schema, or a task that this world cannot run.
-            ModelError: a model that the task is not defined for.
+            ModelError: a model for which the task is not defined.
         """
         ...
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """These clients' clusters change now: they forget what they kept for the old ones. A method
-        says so before they work for the new cluster; of other changes the run's loop says so at the
-        end of a round."""
+        """Tell the world that these clients change cluster now, so that they delete what they kept
+        for the old one. A method calls this before they work for the new cluster. For other changes
+        the run's loop calls it at the end of a round."""
         ...
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must store: the memory of simulated clients, or what a server knows of
-        real ones."""
+        """What a checkpoint must store: the memory of simulated clients, or what a server knows
+        about real ones."""
         ...
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
@@ -89,59 +89,59 @@ class World(Protocol):
 
 @runtime_checkable
 class RegisteringWorld(Protocol):
-    """A world whose clients are registered when they first come, and may be away later."""
+    """A world that registers clients on their first contact; they may be absent later."""
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of all clients that were ever accepted, ascending, those that cannot be reached now
-        included."""
+        """Ids of all clients that were ever accepted, ascending, including those that cannot be
+        reached now."""
         ...
 
 
 def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
-    """The clients that were ever accepted, also those that are away; None in a simulation, where a
+    """The clients that were ever accepted, including absent ones. None in a simulation, where a
     client that cannot be reached has not arrived yet or has left for good.
 
     Args:
-        world: of the clients.
+        world: the world.
     """
     return world.known_clients() if isinstance(world, RegisteringWorld) else None
 
 
 def client_names(world: World) -> Sequence[str] | None:
-    """The names of all clients, where the world knows them; only messages need them."""
+    """The names of all clients if the world knows them. Only messages need them."""
     return getattr(world, "client_names", None)
 
 
 class LateReply(NamedTuple):
-    """A reply that came after its round."""
+    """A reply that arrived after its round."""
 
-    task: Task  # as it was asked of these clients
+    task: Task  # as requested from these clients
     clients: Int[np.ndarray, "n"]
     reply: Reply
-    round: int  # that it is of
+    round: int  # the round of the request
 
 
 @runtime_checkable
 class WaitingWorld(Protocol):
-    """A world that may wait for replies longer than a round."""
+    """A world that may wait for replies for more than a round."""
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """Replies to a kind of task that have come since they were waited for, each once.
+        """Late replies to a kind of task that arrived since the last call, each returned once.
 
         Args:
-            task: of the kind.
-            rounds: after which a reply is of no use; those to the next call of the kind are waited
-                for so long.
+            task: a task of the kind.
+            rounds: age in rounds after which a reply is useless. The world waits that long for
+                replies to the next call of the kind.
         """
         ...
 
 
 def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
-    """Late replies of a world that waits for them; none of any other world.
+    """Late replies of a world that waits for them; none for any other world.
 
     Args:
-        world: of the clients.
-        task: as ``WaitingWorld.late_replies`` has it.
-        rounds: as ``WaitingWorld.late_replies`` has it.
+        world: the world.
+        task: as in ``WaitingWorld.late_replies``.
+        rounds: as in ``WaitingWorld.late_replies``.
     """
     return world.late_replies(task, rounds) if isinstance(world, WaitingWorld) else ()

@@ -1,5 +1,5 @@
-"""A world that passes every call on to another: what stands between clients and a method is a
-subclass."""
+"""A world that forwards every call to another world. Subclasses change what passes between a
+method and its clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WorldProxy:
     """A proxy of a world.
 
     Args:
-        world: of the clients.
+        world: the wrapped world.
     """
 
     def __init__(self, world: World) -> None:
@@ -48,9 +48,9 @@ class WorldProxy:
         return client_names(self._world)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply of the world."""
+        """The reply of the wrapped world."""
         return self._world.run(task, clients, stream)
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """The late replies of the world."""
+        """The late replies of the wrapped world."""
         return late_replies(self._world, task, rounds)

@@ -1,8 +1,8 @@
-"""Federated learning methods, one paper per file. ``METHODS`` has them by their names in
-configurations.
+"""Federated learning methods, one paper per file. ``METHODS`` maps their configuration names to
+their classes.
 
-The imports below are the list of methods. A new method is its file and its line here: its name in
-configurations, its paper and its row in the documentation stand in its class, as ``about``.
+The imports below are the list of methods. To add a method, add its file and its line here. Its
+configuration name, its paper and its row in the documentation are in its class, as ``about``.
 """
 
 from __future__ import annotations

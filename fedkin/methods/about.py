@@ -1,8 +1,8 @@
-"""A method's description of itself: its name, its paper, its row in the map of the field, and the
-meaning of its options.
+"""A method's description of itself: its name, its paper, its row in the overview of the field, and
+the meaning of its options.
 
-Configurations, comparisons and the documentation read it, so that a new method needs no line in any
-of them.
+Configurations, comparisons and the documentation read it, so a new method needs no line in any of
+them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class About:
     """A method's description of itself.
 
     Attributes:
-        name: in configurations.
+        name: name in configurations.
         paper: authors, venue and year; empty for a method without a paper.
         compares: the data that the method compares to find clusters; ``nothing`` if it finds none.
         when: the rounds in which clusters are found or changed.
-        membership: hard (one cluster for a client), soft (shares of several), or -.
+        membership: hard (one cluster per client), soft (shares of several clusters), or -.
         decides: the party that chooses a client's cluster.
-        count: how the number of clusters is known: given, found, or -.
-        leaves: data that a client sends in addition to the training of FedAvg.
-        meanings: the meaning of each option that another method has too. In a comparison a method
+        count: how the number of clusters is determined: given, found, or -.
+        leaves: data that a client sends in addition to those of FedAvg.
+        meanings: the meaning of each option that another method has too. In a comparison, a method
             takes over the main method's options to which both give the same meaning. An option
             without an entry is never taken over.
     """

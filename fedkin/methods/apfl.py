@@ -1,4 +1,4 @@
-"""APFL: each client is served a mix of the global model and a personal one, in a share that it
+"""APFL: each client uses a mix of the global model and a personal model, with a weight that it
 learns.
 
 Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arXiv 2003.13461
@@ -10,15 +10,16 @@ Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arX
               a_i  <- a_i - lr <v_i - w, grad f_i(v~_i)>, cut to 0 .. 1, once a round
     served:   a_i v_i + (1 - a_i) w
 
-Both steps are on the same batch, and the mix has w_i from before its step. The share's gradient is
-taken where the round begins, at the w that was received; training uses the share from before. The
-gradient is a product over the *whole* model, so that at lr 0.1 a share is 0 or 1 after few rounds:
-``share_lr`` slows it down, and ``adapt=False`` keeps the share.
+Both steps use the same batch, and the mix has w_i from before its step. The gradient of a_i is
+taken at the start of the round, at the received w; training uses the previous a_i. This gradient is
+an inner product over the *whole* model, so that at lr 0.1 a share becomes 0 or 1 after a few
+rounds. ``share_lr`` slows it down, and ``adapt=False`` keeps the share fixed.
 
-Differs: the share's gradient is of the full training loss (the text: of one batch), one pass more;
-v_i begins as the first w that the client receives. A client that never trained, such as a newcomer,
-is tested with w. Other libraries have other methods by this name: PFLlib trains v_i on its own loss
-and overwrites it with the mix; FedEM's and FedRC's code replaces it after every batch.
+Differs: the gradient of a_i is that of the full training loss (the text: of one batch), which costs
+one more pass. v_i starts as the first w that the client receives. A client that never trained, such
+as a newcomer, is tested with w. Other libraries use this name for other methods: PFLlib trains v_i
+on v_i's loss and overwrites it with the mix; the code of FedEM and FedRC replaces it after every
+batch.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 
 @dataclass(frozen=True)
 class APFLState(State):
-    """One model; clients keep a personal model and its share, and are tested with the mix."""
+    """One model. Each client keeps a personal model and its share, and is tested with the mix."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateMixed(self.models, self.assignment[clients])
@@ -53,7 +54,7 @@ class APFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class APFL:
-    """One global model, mixed with a model that each client keeps, in a share that the client
+    """One global model, mixed with a personal model of each client, in a share that the client
     learns."""
 
     about: ClassVar[About] = About(
@@ -61,9 +62,9 @@ class APFL:
         paper="Deng et al., arXiv 2003.13461",
     )
 
-    share: float = 0.5  # of the personal model in the mix, at first
+    share: float = 0.5  # initial share of the personal model in the mix
     adapt: bool = True  # whether clients learn their shares
-    share_lr: float | None = None  # the share's learning rate; None: the run's
+    share_lr: float | None = None  # learning rate of the share; None: the run's
 
     def __post_init__(self) -> None:
         check_fraction("share", self.share)

@@ -1,5 +1,5 @@
-"""ATHENA-FL: within each cluster a detector for every class that it has; all detectors together
-make one classifier.
+"""ATHENA-FL: each cluster trains one detector for every class that it has; all detectors together
+form one classifier.
 
 L. A. C. de Souza, G. F. Camilo, G. A. F. Rebello, M. Sammarco, M. E. M. Campista, L. H. M. K.
 Costa: ATHENA-FL: Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado
@@ -7,25 +7,28 @@ Federado. CoUrb 2023; and the thesis.
 
     f_d         detector d, a model with one score, trained by FedAvg in its cluster: its class
                 against the cluster's other classes
-    class of x  = argmax_c f_{d(c)}(x), the first of equals, over one detector d(c) of each class
+    class of x  = argmax_c f_{d(c)}(x), the first of ties, over one detector d(c) of each class
 
-Clusters come from the detectors' last layers, or are given: ``assignment`` has one for every client
-(-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with another model; the paper
-clusters by a MobileNet. For a class that several clusters have, a client uses the detector of its
-cluster, or else of the cluster where most clients have the class. Every client trains all detectors
-of its cluster, on the same batches, and only those travel. The server learns which classes a client
-has. A class that comes later, with a newcomer, gets no detector: its samples are negatives for the
-detectors of its cluster.
+Clusters come from the detectors' last layers, or are given. In the second case ``assignment`` has
+the cluster of every client (-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with
+another model; the paper clusters by a MobileNet. If several clusters have a class, a client uses
+the detector of its cluster, or else that of the cluster where most clients have the class. Every
+client trains all detectors of its cluster on the same batches, and only these are sent. The server
+learns which classes a client has. A class that comes later, with a newcomer, gets no detector: its
+samples are negatives for the detectors of its cluster.
 
-In a cluster with a single class there is nothing to detect it against: its detector is not trained.
-Its score is zero, probability 1/2, so the class is chosen where all other detectors say no. A class
-that no cluster has is never chosen.
+A cluster with a single class has no negative samples, so its detector is not trained. Its score is
+zero, probability 1/2: the class is chosen if all other detectors are negative. A class that no
+cluster has is never chosen.
 
-Detectors of different clusters were not trained on each other's classes: their scores may not be
-comparable. Every ``calibrate`` rounds (0, as in the paper: never) all clients try all detectors on
-their training samples and return histograms of the scores; each detector's score is then scaled by
-Platt's method, from the histograms of all clusters.
+Detectors of different clusters were not trained on each other's classes, so their scores may not be
+comparable. Every ``calibrate`` rounds (0, as in the paper: never), all clients evaluate all
+detectors on their training samples and return histograms of the scores. Each detector's score is
+then scaled by Platt's method, from the histograms of all clusters.
 
+Differs from the authors' code: there clusters are given. Here scores are compared before the
+sigmoid, which keeps their order and gives fewer ties. Images are augmented after the split, not
+before.
 Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
 which keeps their order and has fewer ties; images are augmented after the split, not before.
 """
@@ -65,11 +68,11 @@ class AthenaState(LastLayerState):
     """Arrays that Athena keeps from round to round."""
 
     positive: Int[np.ndarray, "D"]  # class of each detector
-    home: Int[np.ndarray, "D"]  # and its cluster
-    trained: Bool[np.ndarray, "D"]  # not where its cluster has no other class
-    table: Int[np.ndarray, "k C"]  # the detector of each class that a cluster's clients use
+    home: Int[np.ndarray, "D"]  # cluster of each detector
+    trained: Bool[np.ndarray, "D"]  # False if its cluster has no other class
+    table: Int[np.ndarray, "k C"]  # detector of each class, for the clients of a cluster
     scale: Float[np.ndarray, "D 2"]  # (a, b): the score is a f_d(x) + b
-    head: Int[np.ndarray, "3"]  # positions where the last layer begins, its bias begins, both end
+    head: Int[np.ndarray, "3"]  # start of the last layer, start of its bias, end of both
 
     @property
     def clusters(self) -> int:
@@ -93,7 +96,7 @@ class AthenaState(LastLayerState):
 @plain_options
 @dataclass(frozen=True)
 class Athena(LastLayerClustering):
-    """A detector for every class of a cluster; all of them together classify."""
+    """One detector for every class of a cluster; all detectors together classify."""
 
     about: ClassVar[About] = About(
         name="athena",
@@ -108,8 +111,8 @@ class Athena(LastLayerClustering):
     )
 
     assignment: tuple[int, ...] | None = None  # given clusters, one entry per client
-    fraction: float = 1.0  # of a cluster's members in the cohort, that train
-    calibrate: int = 0  # every so many rounds
+    fraction: float = 1.0  # share of a cluster's members in the cohort that train
+    calibrate: int = 0  # rounds from one calibration to the next; 0: never
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,7 +124,8 @@ class Athena(LastLayerClustering):
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def _check_assignment(self) -> None:
-        """Refuse (MethodError) other clusters than 0, 1, .., and options that find clusters."""
+        """Raise MethodError for clusters other than 0, 1, .., and for options that find
+        clusters."""
         labels = np.unique(np.asarray(self.assignment))
         clusters = labels[labels != UNASSIGNED]
         are_integers = len(clusters) and labels.dtype.kind == "i"
@@ -137,7 +141,7 @@ class Athena(LastLayerClustering):
         return replace(needs, model=replace(needs.model, detectors=True))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Refuse (MethodError) a given assignment of another number of clients."""
+        """Raise MethodError if ``assignment`` has another number of clients."""
         if self.assignment is not None and len(self.assignment) != clients:
             raise MethodError(
                 f"assignment must have an entry for each of the {clients} clients, got "
@@ -215,7 +219,7 @@ class Athena(LastLayerClustering):
         return remarks
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
-        """The clusters that were given; no client has trained for them."""
+        """The given clusters; no client has trained for them."""
         assignment = np.array(self.assignment, np.int64)
         clients = world.total_clients
         self.check_run(world.spec, clients, world.work)
@@ -229,12 +233,12 @@ class Athena(LastLayerClustering):
         )
 
     def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
-        """Platt's scale for every detector, from the samples of all clusters."""
+        """The state with Platt's scale for every detector, from the samples of all clusters."""
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
         detectors = len(state.home)
 
-        # Every client tries every detector; histograms are summed over clients.
+        # Every client evaluates every detector; histograms are summed over clients.
         row, detector = np.divmod(np.arange(len(clients) * detectors), detectors)
         task = Detections(state.models, detector, state.positive[detector])
         counts = np.maximum(world.run(task, clients[row]).counts, 0)

@@ -13,20 +13,21 @@ H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based P
     in all rounds: FedAvg in each cluster (one step of one batch a round is the paper's averaging
                    of gradients)
 
-With ``clusters = None`` K is the number, up to ``max_clusters``, with the highest silhouette of
-K-means at the first query, in max(3, r) directions, r the rank of the largest gap between singular
-values. It should see a model that has trained: ``warm_up`` rounds with one model come first.
+With ``clusters = None``, K is the number up to ``max_clusters`` with the highest silhouette of
+K-means at the first query. Gradients are then reduced to max(3, r) directions, r the rank of the
+largest gap between singular values. The criterion model should have trained before: ``warm_up``
+rounds with one model come first.
 
-Differs from the paper: it has a block of G for each of its K models in turn; here there is one, of
-the criterion model, which is the model of cluster 0. Differs from the authors' code: (1) there,
-clients outside cluster 0 get the model of their cluster in place of the criterion, so that columns
-of G are gradients at different models. (2) beta stays 1 while t + 1 < K p, so that the first
-queries are forgotten: ``weighting="as_coded"``. (3) The gradient is of all samples, not of one
-batch. (4) Clusters begin as copies of the one model before the first query. (5) Ids are matched by
-linear assignment, where all K! orders are tried.
+Differs from the paper: it has a block of G for each of its K models in turn; here there is one
+block, of the criterion model, which is the model of cluster 0. Differs from the authors' code: (1)
+There, clients outside cluster 0 get the model of their cluster instead of the criterion model, so
+that columns of G are gradients at different models. (2) There beta stays 1 while t + 1 < K p, so
+that the first queries are forgotten: ``weighting="as_coded"``. (3) Here the gradient is over all
+samples, not over one batch. (4) Here clusters start as copies of the one model before the first
+query. (5) Cluster ids are matched by linear assignment; the code tries all K! orders.
 
-A newcomer answers all queries of the past at once, from the criterion models that the state keeps,
-and joins the nearest mean of Z; a client that missed a query has the mean of the other queries. The
+A newcomer answers all past queries at once, from the criterion models that the state keeps, and
+joins the nearest mean of Z. A client that missed a query has the mean of the other queries. The
 state holds N gradients and T_c / p models.
 """
 
@@ -64,19 +65,19 @@ from fedkin.tasks.gradients import CriterionGradients
 
 @dataclass(frozen=True)
 class CFLGPState(State):
-    """What CFL-GP keeps from round to round."""
+    """Arrays that CFL-GP keeps from round to round."""
 
-    profiles: Float[np.ndarray, "N P"]  # G, a row for each client
-    answers: Int[np.ndarray, "N"]  # how many queries are in it
+    profiles: Float[np.ndarray, "N P"]  # G, one row per client
+    answers: Int[np.ndarray, "N"]  # number of queries in it
     criteria: Float[np.ndarray, "Q P"]  # the criterion model of each query
-    asked: Bool[np.ndarray, "Q"]  # which queries there were
+    asked: Bool[np.ndarray, "Q"]  # which queries have been made
 
 
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Spectral clustering of all clients' gradients at one model, in the first rounds; K may be
-    found."""
+    """Spectral clustering of all clients' gradients at one model, in the first rounds. K may be
+    estimated."""
 
     about: ClassVar[About] = About(
         name="cflgp",
@@ -92,12 +93,12 @@ class CFLGP:
         },
     )
 
-    clusters: int | None = 4  # K; None: found at the first query
-    period: int = 2  # p, rounds
-    last_query: int = 10  # T_c: no query after so many rounds
-    weighting: Literal["mean", "as_coded"] = "mean"  # of a client's gradients of all queries
-    warm_up: int = 0  # rounds with one model, before the first query
-    max_clusters: int = 10  # where K is looked for
+    clusters: int | None = 4  # K; None: estimated at the first query
+    period: int = 2  # p, rounds from one query to the next
+    last_query: int = 10  # T_c: no query after this round
+    weighting: Literal["mean", "as_coded"] = "mean"  # of a client's gradients over all queries
+    warm_up: int = 0  # rounds with one model before the first query
+    max_clusters: int = 10  # largest K that is tried
 
     def __post_init__(self) -> None:
         for name in ("clusters", "period", "last_query", "max_clusters"):
@@ -116,7 +117,7 @@ class CFLGP:
         )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
-        """One model, and all clients in its cluster.
+        """One model, with all clients in its cluster.
 
         Raises:
             MethodError: fewer clients than clusters.
@@ -151,7 +152,7 @@ class CFLGP:
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> CFLGPState:
-        """The nearest mean of Z, once there are clusters."""
+        """Newcomers join the nearest mean of Z once there are clusters."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
         clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
@@ -167,7 +168,7 @@ class CFLGP:
         cluster = state.assignment[clustered]
         means = simple_mean_by_cluster(decomposition.projected(K), cluster, K)
 
-        # Z of the newcomers, by the same directions
+        # Z of the newcomers, in the same directions
         points = decomposition.project(inner[n:, :n], K)
         distance = np.linalg.norm(points[:, None] - means, axis=2)
         empty = np.bincount(cluster, minlength=K) == 0
@@ -175,8 +176,8 @@ class CFLGP:
         return policies.assign(world, state, newcomers, nearest)
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
-        """The state after the gradients of all reachable clients at the model of cluster 0, with
-        new clusters."""
+        """The state after a query: gradients of all reachable clients at the model of cluster 0,
+        and new clusters."""
         criteria = state.criteria.copy()
         criteria[query] = state.models[0]
         asked = state.asked.copy()
@@ -185,7 +186,7 @@ class CFLGP:
         state = self._answers(world, state, query, world.clients(stream.round))
 
         clients = np.flatnonzero(state.answers > 0)
-        # Too few have replied so far.
+        # Too few clients have replied so far.
         if len(clients) < max(len(state.models), self.clusters or 3):
             return state
         decomposition = spectrum(gram(state.profiles[clients]))
@@ -207,14 +208,14 @@ class CFLGP:
     def _answers(
         self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> CFLGPState:
-        """The state with the gradients of these clients at the criterion model of a query."""
+        """The state with these clients' gradients at the criterion model of a query."""
         criterion = state.criteria[query][None]
         task = CriterionGradients(criterion, np.zeros(len(clients), np.int64))
         reply = world.run(task, clients)
         clients = clients[reply.arrived]
         gradients = reply.gradients[reply.arrived]
 
-        # G <- (1 - beta) G + beta g; the first answer of a client stands alone.
+        # G <- (1 - beta) G + beta g; a client's first answer has weight 1.
         is_first = state.answers[clients] == 0
         beta = np.where(is_first, 1, self._beta(state, query, clients))
         beta = beta.astype(np.float32)[:, None]

@@ -1,11 +1,11 @@
-"""What methods without a server share: every peer keeps its own model, queries others, and averages
-with some of them.
+"""The base of methods without a server: every peer keeps its model, queries other peers, and
+averages with some of them.
 
-Row i of an array belongs to peer i, and no decision of a peer needs another row: so the
-simulator decides for all peers at once, and a real peer, by the same functions, for itself. Shapes:
-N peers, n rows, P parameters.
+Row i of an array belongs to peer i, and no decision of a peer needs another row. The simulator
+therefore decides for all peers at once, and a real peer uses the same functions for its row.
+Shapes: N peers, n rows, P parameters.
 
-A round of a peer, its t-th:
+Round t of a peer:
 
     w_i^{t-1/2} <- local training from w_i^{t-1};  g_i = the update
     select_queries      peers whose models it queries; the replies give the similarities s_ij
@@ -31,24 +31,24 @@ from fedkin.tasks.ask import Ask
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
 
-_MIN_LOSS = 1e-12  # lower losses count as this, so that 1 / loss stays finite
+_MIN_LOSS = 1e-12  # smaller losses are set to this, so that 1 / loss stays finite
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Notes of n peers about all N."""
+    """What n peers know about all N."""
 
-    trust: Bool[np.ndarray, "n N"]  # their neighbours; of PANM in stage two, the bag
-    votes: Int[np.ndarray, "n N"]  # how often each was among the best (PENS)
-    age: Int[np.ndarray, "n"]  # the number of the round that each peer is in, from its first, 1
+    trust: Bool[np.ndarray, "n N"]  # their neighbours; for PANM in stage two, the bag
+    votes: Int[np.ndarray, "n N"]  # how often each peer was among the best (PENS)
+    age: Int[np.ndarray, "n"]  # current round of each peer, counted from its first, which is 1
 
 
 @dataclass(frozen=True)
 class PeerState(State):
-    """A model for every peer; ``assignment`` has the communities of peers that trust each other
-    both ways."""
+    """One model per peer. ``assignment`` has the communities of peers that trust each other
+    mutually."""
 
-    start: Float[np.ndarray, "P"]  # w_0, which all have in common
+    start: Float[np.ndarray, "P"]  # w_0, the same for all
     trust: Bool[np.ndarray, "N N"]
     votes: Int[np.ndarray, "N N"]
     age: Int[np.ndarray, "N"]  # rounds that each peer has done
@@ -68,22 +68,22 @@ class PeerState(State):
         return trained
 
     def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
-        """The notes of these peers, in the round that they begin."""
+        """The knowledge of these peers, in the round that they begin."""
         return Neighbourhood(self.trust[peers], self.votes[peers], self.age[peers] + 1)
 
 
 class PeerMethod:
     """A method whose clients decide for themselves: its rounds, in any world.
 
-    ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with a row per peer.
-    Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
-    and do not reply. Peers that have left are forgotten. A peer that runs out of time goes on with
-    the steps it has done. By default a peer queries none, and averages with ``neighbours`` of the
-    peers that it trusts.
+    ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with one row per
+    peer. Peers outside the cohort, and peers that drop out, are inactive in that round: they do not
+    train and do not reply. Peers that have left are forgotten. A peer that runs out of time
+    continues with the steps it has done. By default a peer queries no peers, and averages with
+    ``neighbours`` of the peers that it trusts.
     """
 
     neighbours: int = 0
-    alpha: float | int = 0.0  # weight of the last updates, where gradients are compared
+    alpha: float | int = 0.0  # weight of the last updates, if gradients are compared
     similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), "loss"
 
     @property
@@ -92,7 +92,7 @@ class PeerMethod:
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
-        """No server, all peers in every round, and all models to compare."""
+        """No server, all peers in every round, and memory for comparing all models."""
         return Requirements(
             clients=AtLeast(self.neighbours + 1, because="neighbours"),
             reads=ClientReads(updates="single"),
@@ -110,9 +110,9 @@ class PeerMethod:
         """The peers that each peer queries in this round.
 
         Args:
-            neighbourhood: of the peers.
+            neighbourhood: what the peers know.
             reachable: peers that may be queried.
-            noise: of ``draw_noise``.
+            noise: from ``draw_noise``.
         """
         return np.zeros_like(reachable)
 
@@ -125,9 +125,9 @@ class PeerMethod:
         """The peers that each peer trusts after the replies.
 
         Args:
-            neighbourhood: of the peers, before.
+            neighbourhood: what the peers knew before.
             replied: peers whose models arrived.
-            similarity: to each of these; numbers of other peers do not count.
+            similarity: to each of these; values for other peers are ignored.
         """
         return neighbourhood
 
@@ -140,9 +140,9 @@ class PeerMethod:
         """The peers that each peer averages with.
 
         Args:
-            neighbourhood: of the peers.
-            reachable: peers that may be chosen.
-            noise: of ``draw_noise``.
+            neighbourhood: what the peers know.
+            reachable: peers that may be selected.
+            noise: from ``draw_noise``.
         """
         return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
 
@@ -164,13 +164,13 @@ class PeerMethod:
     def place(
         self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> PeerState:
-        """The same state: a newcomer begins with w_0, and counts rounds from its first."""
+        """The same state: a newcomer starts with w_0 and counts rounds from its first one."""
         return state
 
     def round(
         self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> PeerState:
-        """Every peer of the cohort does its next round, all at once: their replies are of this
+        """Every peer of the cohort does its next round. All act at once, so replies belong to this
         round."""
         # w_i^{t-1/2} <- local training from w_i^{t-1}
         work = replace(world.work, partial=True)
@@ -182,14 +182,14 @@ class PeerMethod:
         total = len(state.models)
         all_peers = np.arange(total)
         all_active = np.array_equal(active, all_peers)
-        # N models are not copied where all peers are active.
+        # The N models are not copied if all peers are active.
         solution = (state.models if all_active else state.models[active]) + update
 
         reachable = (active[:, None] != all_peers) & np.isin(all_peers, world.clients(stream.round))
         responsive = np.isin(all_peers, cohort[~reply.nonfinite])
         neighbourhood = _only(reachable, state.neighbourhood(active))
 
-        # select_queries, and similarities by the replies
+        # select_queries, and similarities from the replies
         noise = draw_noise(stream.child("ask"), active, total)
         queried = self.select_queries(neighbourhood, reachable, noise)
         vectors = 2 if self.needs_updates else 1
@@ -254,10 +254,10 @@ def gradient_similarity(
         alpha: weight of the last updates, in [0, 1].
         start: w_0.
         own: (models w_i, updates g_i) of the peers that compare.
-        others: (models w_j, updates g_j) of the peers they are compared with.
+        others: (models w_j, updates g_j) of the compared peers.
 
     Returns:
-        One row per peer of ``own``. A vector of zeros is similar to nothing: its cosine is 0.
+        One row per peer of ``own``. The cosine with a zero vector is 0.
     """
     own_models, own_updates = own
     other_models, other_updates = others
@@ -270,7 +270,8 @@ def gradient_similarity(
 
 
 def loss_similarity(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """s_ij = 1 / F_i(w_j) (PANM, eq. 1): 0 for a loss that is not finite, and never infinite."""
+    """s_ij = 1 / F_i(w_j) (PANM, eq. 1). It is 0 for a loss that is not finite, and never
+    infinite."""
     return np.where(np.isfinite(loss), 1 / np.maximum(loss, _MIN_LOSS), 0.0)
 
 
@@ -282,8 +283,8 @@ def average_models(
     """Weighted means of models, one per row of weights: a matrix product.
 
     Args:
-        models: to average.
-        weights: from 0 up, not all 0 in a row.
+        models: models to average.
+        weights: nonnegative, not all 0 in a row.
         out: array for the means; may be ``models`` itself. A new array by default.
     """
     share = (weights / weights.sum(axis=1, keepdims=True)).astype(models.dtype)
@@ -294,11 +295,12 @@ def average_models(
 
 
 def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
-    """Random numbers in [0, 1) by which each peer draws other peers: the ones of the lowest noise.
+    """Random numbers in [0, 1) by which each peer draws other peers: it takes those with the
+    lowest.
 
     Args:
-        stream: of the round and purpose.
-        peers: that draw.
+        stream: stream of the round and purpose.
+        peers: the drawing peers.
         total: N; the number for peer j does not depend on it.
     """
     rows = [stream.client(int(peer)).random(total) for peer in peers]
@@ -311,9 +313,9 @@ def lowest(
     """Mask of the lowest values of each row.
 
     Args:
-        values: to compare.
-        mask: which values take part.
-        count: how many of a row, the first of equals; all values of a row with fewer.
+        values: values to compare.
+        mask: which values are considered.
+        count: number of values per row, the first of ties; all values of a row that has fewer.
     """
     return ranks(values, mask) < count
 
@@ -321,8 +323,8 @@ def lowest(
 def ranks(
     values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]
 ) -> Int[np.ndarray, "n N"]:
-    """Rank of each value under the mask in its row, from 0 for the lowest; the highest integer for
-    values outside the mask."""
+    """Rank of each masked value in its row, from 0 for the lowest; the largest integer for values
+    outside the mask."""
     order = np.lexsort((values, ~mask), axis=1)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
@@ -339,14 +341,14 @@ def query(
     """Let peers query others for their models.
 
     Args:
-        world: of the peers; queries may fail.
+        world: the peers; queries may fail.
         state: counts messages and vectors.
-        peers: that query.
+        peers: the querying peers.
         queried: the peers that each of them queries.
-        vectors: how many vectors a reply holds: the model, and the last update if it is needed.
+        vectors: vectors per reply: the model, and the last update if it is needed.
 
     Returns:
-        Which replied, and the state with the replies counted.
+        Which peers replied, and the state with the replies counted.
     """
     row, other = np.nonzero(queried)
     arrived = world.run(Ask(vectors), other).arrived
@@ -369,10 +371,10 @@ def update_peers(
     """The state after a round.
 
     Args:
-        state: before it.
-        peers: that did the round.
-        neighbourhood: their notes now.
-        models: of all peers.
+        state: before the round.
+        peers: peers that did the round.
+        neighbourhood: what they know now.
+        models: models of all peers.
     """
     trust = _replace_rows(state.trust, peers, neighbourhood.trust)
     return replace(
@@ -386,20 +388,19 @@ def update_peers(
 
 
 def _only(reachable: Bool[np.ndarray, "n N"], neighbourhood: Neighbourhood) -> Neighbourhood:
-    """The same notes, without trust in peers that have left."""
+    """The same knowledge, without trust in peers that have left."""
     return replace(neighbourhood, trust=neighbourhood.trust & reachable)
 
 
 def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
-    """A copy of an array with other values in some rows."""
+    """A copy of an array with some rows replaced."""
     copy = array.copy()
     copy[rows] = values
     return copy
 
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
-    """Connected components of peers that trust each other both ways, numbered by their first
-    members."""
+    """Connected components of mutual trust, numbered by their first members."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""Ditto: with the global model each client trains a personal one, pulled to the global one.
+"""Ditto: each client trains a personal model in addition, regularised towards the global model.
 
 T. Li, S. Hu, A. Beirami, V. Smith: Ditto: Fair and Robust Federated Learning Through
 Personalization. ICML 2021, arXiv 2012.04221.
@@ -6,14 +6,16 @@ Personalization. ICML 2021, arXiv 2012.04221.
     w:        FedAvg, from the w^t that clients receive in round t
     client i: v_i <- v_i - lr (grad f_i(v_i) + lambda (v_i - w^t))     v_i stays on the client
 
-w^t is the model as it was received in this round, and not the client's solution from it. Two known
-misreadings pull to that solution, or to parameters that are trained at the same time (the term is
-then always 0). lambda = 0 is training alone, a large one FedAvg; the text lets each client pick one
-on validation samples, here it is one number for all. Clients are tested with v_i. Differs: v_i
-begins as the first w^t that the client receives (the text has w^0 for all: the same where all
-clients take part in the first round), and v_i is trained on the same batches as w, for as many
-epochs unless ``own_epochs`` says otherwise (the authors' code alternates single steps). A client
-that never trained, such as a newcomer, is tested with w.
+w^t is the model as received in this round, not the client's solution from it. Two known errors in
+other code regularise towards that solution, or towards parameters that are trained at the same time
+(the term is then always 0). lambda = 0 is local training without federation, a large lambda
+approaches FedAvg. In the text each client may choose lambda on validation samples; here it is one
+number for all. Clients are tested with v_i. A client that never trained, such as a newcomer, is
+tested with w.
+
+Differs: v_i starts as the first w^t that the client receives. The text has w^0 for all, which is
+the same if all clients take part in the first round. v_i is trained on the same batches as w, for
+as many epochs unless ``own_epochs`` is set (the authors' code alternates single steps).
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from fedkin.tasks.own_model import EvaluateOwn
 
 @dataclass(frozen=True)
 class DittoState(State):
-    """One model; clients keep a personal model, and are tested with it."""
+    """One model. Clients keep a personal model, and are tested with it."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateOwn(self.models, self.assignment[clients])
@@ -49,7 +51,7 @@ class DittoState(State):
 @plain_options
 @dataclass(frozen=True)
 class Ditto:
-    """One global model, and for each client a model that it keeps, pulled to the global one."""
+    """One global model, and a personal model of each client, regularised towards the global one."""
 
     about: ClassVar[About] = About(
         name="ditto",
@@ -57,8 +59,8 @@ class Ditto:
     )
 
     strength: float = 1.0  # lambda
-    own_epochs: int | None = None  # of v_i's training (steps, where the run's training has steps)
-    own_lr: float | None = None  # None: the run's
+    own_epochs: int | None = None  # epochs (or steps, as in the run) of v_i; None: the run's
+    own_lr: float | None = None  # learning rate of v_i; None: the run's
 
     def __post_init__(self) -> None:
         check_not_negative("strength", self.strength)

@@ -1,4 +1,4 @@
-"""Histories of clients: how many samples of each step each model classifies correctly.
+"""Histories of clients: correct predictions of each model on the samples of each step.
 
 Shapes: n clients of a call, N in all, M models, S steps, k models.
 """
@@ -18,15 +18,15 @@ from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 @dataclass(frozen=True)
 class History:
-    """Correct predictions of the models in use on each step of each client."""
+    """Number of correct predictions of the models in use, by client and step."""
 
     correct: Int[np.ndarray, "N S M"]
     samples: Int[np.ndarray, "N S"]  # 0 for a client that did not reply
-    in_use: Int[np.ndarray, "k"]  # models
+    in_use: Int[np.ndarray, "k"]  # models that are in use
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
-        """On the samples of one step; -inf for models that are not in use, and for clients without
-        samples."""
+        """Accuracy on the samples of one step; -inf for models that are not in use, and for clients
+        without samples."""
         clients = np.flatnonzero(self.samples[:, step])
         correct = self.correct[clients, step][:, self.in_use]
         accuracy = np.full((len(self.samples), self.correct.shape[2]), -np.inf)
@@ -36,11 +36,11 @@ class History:
     def between(
         self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]
     ) -> Float[np.ndarray, "k k"]:
-        """Accuracy of model i on all samples that model j owns; NaN where j owns none.
+        """Accuracy of model i on all samples that model j owns; NaN if j owns none.
 
         Args:
             owner: model of each (client, step).
-            models: to compare.
+            models: models to compare.
         """
         owned = (owner[..., None] == models).astype(np.float64)
         correct = np.einsum("nsi,nsj->ij", self.correct[:, :, models], owned)
@@ -55,14 +55,14 @@ def gather(
     ends: Int[np.ndarray, "N S"],
     clients: Int[np.ndarray, "n"],
 ) -> History:
-    """Let clients score the models in use on every step of their history.
+    """Clients evaluate the models in use on every step of their history.
 
     Args:
-        world: of the clients.
+        world: the clients.
         models: all M.
         in_use: models that are sent.
-        ends: how many samples each client had after each step.
-        clients: that are asked.
+        ends: number of samples of each client after each step.
+        clients: requested clients.
     """
     start, stop = np.moveaxis(spans_of(ends), 2, 0)
     row, step = np.nonzero((stop > start)[clients])
@@ -82,15 +82,15 @@ def gather(
 def count(
     world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N S"]:
-    """How many samples clients had after each step, with the present number in the last one.
+    """Number of samples of each client after each step, with the present number in the last one.
 
     Args:
-        world: of the clients.
-        ends: as they were known before.
-        clients: that are asked for their present number.
+        world: the clients.
+        ends: the numbers as known before.
+        clients: clients whose present number is requested.
 
     Raises:
-        MethodError: a client that has fewer than before.
+        MethodError: a client has fewer samples than before.
     """
     reply = world.run(SampleCounts(), clients)
     ends = ends.copy()
@@ -106,6 +106,6 @@ def count(
 
 
 def spans_of(ends: Int[np.ndarray, "N S"]) -> Int[np.ndarray, "N S 2"]:
-    """The first sample of each step, and the one after its last."""
+    """The first sample of each step, and the one after its last sample."""
     starts = np.concatenate([np.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
     return np.stack([starts, ends], axis=2)

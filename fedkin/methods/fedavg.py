@@ -6,9 +6,9 @@ of Deep Networks from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
     w_{t+1} = sum_i n_i w_i / sum_i n_i     over the clients whose solution w_i arrived
                                             n_i: training samples of client i
 
-Differs from the common code bases: the sum is over updates w_i - w_t, which is equal (clients send
-updates), and it is in float64; every epoch draws new batches, where the FedProx family repeats one
-permutation for ever.
+Differs from common code bases: the sum is over updates w_i - w_t, which is equivalent (clients send
+updates), and it is in float64. Every epoch draws new batches, whereas the FedProx code family
+repeats one permutation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from fedkin.tasks.train import train
 @plain_options
 @dataclass(frozen=True)
 class FedAvg:
-    """One global model for all clients; no hyper-parameters but the local work and the cohort."""
+    """One global model for all clients. It has no hyper-parameters apart from local training and
+    the cohort."""
 
     about: ClassVar[About] = About(
         name="fedavg",
@@ -58,7 +59,7 @@ class FedAvg:
 
 
 def single_model_state(world: World, stream: Stream) -> State:
-    """A state of one new model, and all clients in its cluster."""
+    """A state with one new model, and all clients in its cluster."""
     start = world.initial(stream.child("model"))
     return State(models=start[None], assignment=np.zeros(world.total_clients, np.int64))
 
@@ -72,11 +73,11 @@ def train_and_average(
     of its clients. A model without a reply stays as it is.
 
     Args:
-        world: of the clients.
+        world: the clients.
         state: before the round.
-        cohort: the clients of the round; clients without a cluster are left out.
+        cohort: clients of the round; clients without a cluster are left out.
         work: local training of every client.
-        stream: of the round.
+        stream: stream of the round.
     """
     members = cohort[state.assignment[cohort] != UNASSIGNED]
     reply = train(

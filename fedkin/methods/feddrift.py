@@ -1,11 +1,11 @@
-"""FedDrift: clients whose data drift get a new model, and models that turn out alike are merged.
+"""FedDrift: clients whose data drift get a new model, and models that become similar are merged.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
-Concept Drift. AISTATS 2023, arXiv 2206.00799; as in the authors' code, which compares accuracies
-where the text has losses.
+Concept Drift. AISTATS 2023, arXiv 2206.00799. It follows the authors' code, which compares
+accuracies where the text has losses.
 
-Data come in steps of ``every`` rounds. acc(m, c): accuracy of model m on the new samples of client
-c. In step t:
+Data come in steps of ``every`` rounds. acc(m, c) is the accuracy of model m on the new samples of
+client c. In step t:
 
     1  clients that have been alone for W steps are released
     2  m_c <- argmax_m acc(m, c),  a_c(t) = max_m acc(m, c)
@@ -19,16 +19,16 @@ c. In step t:
     5  ``every`` rounds of FedAvg of each model, on the samples of all steps that it owns
 
 ``eager`` (FedDrift-Eager): the clients that drift in a step share one new model, no client is
-alone, no models merge.
+isolated, and no models merge.
 
-All begin with one model, the code's variant C (F, for which delta = 0.06 is printed, has one for
-each client, E one new model a step). There are at most ``models`` models: a new one takes the place
-of the one used longest ago, whose samples have no owner then; where all are in use, a client does
-not drift. Of equals the first is taken (the authors: one at random), and the eager form's model
-starts as the model of its first client. The optimiser is a new one in each round (theirs, AMSGrad,
-goes on). Clients keep all their samples (``Steps(history=True)``), and tell accuracies only (the
-authors' server has the data, and takes 21 batches); without new ones they neither choose nor drift.
-A newcomer takes the best model.
+All clients start with one model, variant C of the code. (Variant F, for which delta = 0.06 is
+printed, has one for each client; E has one new model a step.) There are at most ``models`` models.
+A new one replaces the least recently used one, whose samples then have no owner. If all are in use,
+a client does not drift. Ties take the first (the authors: one at random), and in the eager form the
+new model starts as the model of its first client. The optimiser is new in each round (theirs,
+AMSGrad, continues). Clients keep all their samples (``Steps(history=True)``), and send only
+accuracies (the authors' server has the data, and takes 21 batches). Clients without new samples
+neither choose nor drift. A newcomer takes the best model.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from fedkin.tasks.feddrift import TrainSpans
 
 @dataclass(frozen=True)
 class FedDriftState(State):
-    """M models, most of which may not be in use, and the owner of each step of each client."""
+    """M models, most of which may be unused, and the owner of each step of each client."""
 
-    owner: Int[np.ndarray, "N S"]  # UNASSIGNED where a client had no new samples
-    ends: Int[np.ndarray, "N S"]  # how many samples the client had by then
+    owner: Int[np.ndarray, "N S"]  # UNASSIGNED if a client had no new samples
+    ends: Int[np.ndarray, "N S"]  # number of samples of the client by then
     accuracy: Float[np.ndarray, "N"]  # a_c of the last step; NaN: none
-    release: Int[np.ndarray, "N"]  # the step in which the client is no longer alone
+    release: Int[np.ndarray, "N"]  # step in which the client's isolation ends
 
     def aggregated_into(
         self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]
@@ -69,7 +69,7 @@ class FedDriftState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedDrift:
-    """Clients whose data drift get a new model; models that turn out alike are merged."""
+    """Clients whose data drift get a new model; models that become similar are merged."""
 
     about: ClassVar[About] = About(
         name="feddrift",
@@ -84,10 +84,10 @@ class FedDrift:
 
     every: int = 200  # rounds of a step
     models: int = 10  # M, the largest number of models
-    delta: float = 0.06  # a loss of accuracy above this is a drift
+    delta: float = 0.06  # a larger drop of accuracy is a drift
     delta_merge: float | None = None  # delta'; None: delta
-    isolation: int = 1  # W
-    linkage: Literal["complete", "average"] = "complete"  # of models that merge
+    isolation: int = 1  # W, steps in which a client is alone after a drift
+    linkage: Literal["complete", "average"] = "complete"  # linkage of models that merge
     eager: bool = False  # FedDrift-Eager: one new model for all that drift in a step, no merging
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class FedDrift:
         if (stream.round - 1) // self.every >= state.owner.shape[1]:
             state = self._begin_step(world, state, stream)
 
-        # Line 5: each client trains every model that owns a step of it, on the samples it owns.
+        # Line 5: each client trains every model that owns one of its steps, on the samples it owns.
         owns = (state.owner[cohort][:, :, None] == np.arange(self.models)).any(axis=1)
         row, model = np.nonzero(owns)
         client = cohort[row]
@@ -208,12 +208,12 @@ class FedDrift:
 
         Args:
             state: after lines 1 to 3.
-            history: of this step.
+            history: history up to this step.
             in_use: models that were in use before the step.
-            fresh: initial models, for the models that are merged into others.
+            fresh: initial models, which replace models that are merged into others.
         """
         step = state.owner.shape[1] - 1
-        # A model whose place was taken in this step owns none of the steps before.
+        # A model that was replaced in this step owns none of the steps before.
         owning = np.isin(in_use, state.owner[:, :step])
         alone = np.isin(in_use, state.assignment[state.release > step])
         candidates = in_use[owning & ~alone]
@@ -226,7 +226,7 @@ class FedDrift:
             threshold=self._merge_threshold,
             linkage=self.linkage,
         )
-        # One more entry, at index -1: where there was no model, there is none.
+        # One more entry, at index -1, for clients that had no model.
         into = np.append(into, UNASSIGNED)
         return replace(
             state, models=models, owner=into[state.owner], assignment=into[state.assignment]
@@ -234,11 +234,11 @@ class FedDrift:
 
 
 def _in_use(state: FedDriftState) -> Int[np.ndarray, "k"]:
-    """Models that own a step of a client; before there are any, the first."""
+    """Models that own a step of a client; if there are none yet, the first model."""
     owned = np.unique(state.owner[state.owner != UNASSIGNED])
     return owned if len(owned) else np.zeros(1, np.int64)
 
 
 def _fresh(world: World, models: int, stream: Stream) -> Float[np.ndarray, "M P"]:
-    """Different initial models."""
+    """Distinct initial models."""
     return np.stack([world.initial(stream.child(f"model {m}")) for m in range(models)])

@@ -1,11 +1,11 @@
-"""FedEM: the data of every client are a mixture of K shared components, in shares that differ from
-client to client.
+"""FedEM: every client's data distribution is a mixture of K shared components, with weights that
+differ between clients.
 
 O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal: Federated Multi-Task Learning under a Mixture
 of Distributions. NeurIPS 2021, arXiv 2108.10252 (Alg. 1).
 
 Notation: theta_k the components, pi_i the mixture weights of client i, n_i its training samples, B
-of a batch.
+the samples of a batch.
 
     E:  q_ij(k) = pi_ik exp(-l(theta_k; x_ij, y_ij)), divided by its sum over k
     M:  pi_ik   = (1/n_i) sum_j q_ij(k)
@@ -13,21 +13,21 @@ of a batch.
     server: theta_k <- sum_i n_i theta_ik / sum_i n_i           n_i, and not n_i pi_ik
     prediction: sum_k pi_ik softmax(h_k(x))                     probabilities are mixed, not scores
 
-The E-step is with the weights of the last round, in inference mode; q stay for all local epochs. K
-models travel down to every client of a round, and K back. Components that start equal never
-separate: they are drawn at random, and refused where they are the same. A weight that has become 0
+The E-step uses the weights of the last round, in inference mode, and q stays fixed for all local
+epochs. K models are sent to every client of a round, and K back. Components that start equal never
+separate. They are therefore drawn at random, and equal ones are refused. A weight that has become 0
 stays 0.
 
 Partial participation is as in the authors' code (the paper has none): the mean is over all N
-clients. Clients that are not selected count with the models as they are, so that a smaller cohort
+clients. Clients that are not selected count with the unchanged models, so that a smaller cohort
 makes a smaller step. ``average_over="cohort"`` is the usual mean over the clients that replied.
 Differs: a client never seen counts with the mean size of the known ones, and one whose reply is
-lost counts as not selected. The server knows the weights, which the authors' clients keep for
-themselves: K numbers of each client, for readers (``membership``), and so clients keep nothing.
+lost counts as not selected. The server knows the weights, which in the authors' code stay on the
+clients: K numbers of each client, for readers (``membership``). Clients therefore keep nothing.
 
-A client is in the cluster of its largest weight, the first of equals; before its first round all
-are 1/K. A newcomer gets its weights by one E-step on its training samples, and trains nothing, as
-in the authors' code.
+A client is in the cluster of its largest weight, the first of ties. Before its first round all
+weights are 1/K. A newcomer gets its weights by one E-step on its training samples, and trains
+nothing, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 
 @dataclass(frozen=True)
 class MixtureState(State):
-    """Components, and the mixture weights of each client."""
+    """Components, and each client's mixture weights."""
 
     membership: Float[np.ndarray, "N K"]  # pi
     samples: Int[np.ndarray, "N"]  # training samples of each client; 0: not known yet
@@ -67,8 +67,8 @@ class MixtureState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedEM:
-    """Every client is a mixture of K shared models, in shares that it learns; probabilities are
-    mixed."""
+    """Every client uses a mixture of K shared models, with weights that it learns; probabilities
+    are mixed."""
 
     about: ClassVar[About] = About(
         name="fedem",
@@ -85,7 +85,7 @@ class FedEM:
     )
 
     clusters: int = 3  # K
-    average_over: Literal["all", "cohort"] = "all"  # clients that a round's mean is over
+    average_over: Literal["all", "cohort"] = "all"  # clients over which a round's mean is taken
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
@@ -99,7 +99,7 @@ class FedEM:
         )
 
     def init(self, world: World, stream: Stream) -> MixtureState:
-        """K different random models, of which all clients have 1/K.
+        """K different random models; every client has weight 1/K for each.
 
         Raises:
             MethodError: two of them are equal.
@@ -124,7 +124,7 @@ class FedEM:
         return with_membership(state, newcomers, world.run(task, newcomers))
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
-        """The share of all training samples that the clients that trained have."""
+        """Share of all training samples that belongs to the clients that trained."""
         is_known = state.samples > 0
         if self.average_over == "cohort" or not is_known.any():
             return np.float32(1)
@@ -134,8 +134,8 @@ class FedEM:
 
 
 def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
-    """Different random components and equal weights; reachable clients are in the first cluster,
-    and sizes are not known.
+    """Different random components and equal weights. Reachable clients are in the first cluster,
+    and sizes are unknown.
 
     Args:
         world, stream: of the start.
@@ -163,12 +163,12 @@ def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
 
 
 def equal_weights(clients: int, clusters: int) -> Float[np.ndarray, "n K"]:
-    """1/K of each component."""
+    """Weight 1/K for each component."""
     return np.full((clients, clusters), 1 / clusters)
 
 
 def steps(state: MixtureState, reply: Reply) -> Float[np.ndarray, "K P"]:
-    """The mean update of each component, of a reply to ``TrainMixture``."""
+    """The mean update of each component, from a reply to ``TrainMixture``."""
     return reply.update.reshape(state.models.shape)
 
 
@@ -182,9 +182,9 @@ def with_membership(
 
     Args:
         state: before.
-        clients: of the reply's rows.
-        reply: with ``membership``.
-        samples: training samples of each row; None: clients did not tell.
+        clients: client of each reply row.
+        reply: contains ``membership``.
+        samples: training samples of each row; None: not reported.
     """
     arrived = clients[reply.arrived]
 

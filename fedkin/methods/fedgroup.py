@@ -8,19 +8,20 @@ initial model w_0, V three base directions of the updates, M the ternary similar
 the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
-* a group's first model is the plain mean of its clients' *solutions* (Alg. 4, l. 7 averages updates
-  and then subtracts w_0 again: a slip), and training goes on from it, not from w_0 (Alg. 2, l. 2);
-* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
-  bare sum);
-* all clients that are reachable and reply are placed before the first round, and so tested from the
-  start;
-* a newcomer trains from w_0 (eq. 10 says the current global model): directions are comparable from
-  one start only.
+* A group's first model is the plain mean of its clients' *solutions*, and training continues from
+  it, not from w_0 (Alg. 2, l. 2). (Alg. 4, l. 7 averages updates and then subtracts w_0 again,
+  which is an error.)
+* Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
+  sum).
+* All clients that are reachable and reply are placed before the first round, and are therefore
+  tested from the start.
+* A newcomer trains from w_0 (eq. 10 says the current global model), since directions are
+  comparable only from one common start.
 
 Differs from both: a group keeps the direction of its cold start for later newcomers. The paper
-compares with the group's latest update. In the code the change by inter-group aggregation takes
-that update's place, which says nothing of the clients; and from w_0 the direction of the start is
-the one to compare with.
+compares with the group's latest update. In the code the change by inter-group aggregation replaces
+that update, but it says nothing about the clients. For updates from w_0, the direction of the cold
+start is the one to compare with.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class FedGroupState(State):
-    """What FedGroup keeps from round to round."""
+    """Arrays that FedGroup keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
     directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
@@ -64,7 +65,7 @@ class FedGroupState(State):
 
     @property
     def global_model(self) -> Float[np.ndarray, "P"]:
-        """Plain mean of the group models (Alg. 2, l. 11)."""
+        """Unweighted mean of the group models (Alg. 2, l. 11)."""
         return self.models.mean(axis=0, dtype=np.float64).astype(np.float32)
 
 
@@ -100,7 +101,7 @@ class FedGroup:
     components: int = 3  # base directions: three, hence "ternary"
     centers: Literal["kmeans", "random"] = "kmeans"  # "random": the RCC ablation
     newcomers: Literal["similarity", "random"] = "similarity"  # "random": the RAC ablation
-    normalize: bool = True  # of the inter-group sum; False: the paper's bare sum
+    normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
@@ -156,7 +157,7 @@ class FedGroup:
     def round(
         self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FedGroupState:
-        # RAC draws a group every time that a client is selected.
+        # RAC draws a new group whenever a client is selected.
         if self.newcomers == "random":
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
 
@@ -177,7 +178,7 @@ class FedGroup:
             rng = stream.child("place").rng()
             assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
-        # At a time memory holds as many updates as in the group cold start.
+        # At any time, memory holds as many updates as in the group cold start.
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = self._pretrain(world, state.start, part, stream)
@@ -194,7 +195,7 @@ class FedGroup:
         """One epoch from w_0 (Alg. 3, l. 11-16).
 
         Returns:
-            The clients whose update is not zero, and their updates. A zero update has no direction,
+            The clients with a nonzero update, and their updates. A zero update has no direction,
             and its client stays without a group.
         """
         reply = train(

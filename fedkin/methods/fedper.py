@@ -13,11 +13,11 @@ Exploiting Shared Representations for Personalized Federated Learning. ICML 2021
                over the clients whose body arrived, n_i training samples
 
 Differs: the head is the last layer (weight and bias), where the paper also has heads of several
-blocks; and all heads begin as the head of the initial model. Statistics of normalisation layers
-belong to the body, and are averaged with it. Clients are tested with their own heads. One that was
-never in a cohort is tested with the first head, which is as good as random: heads need cohorts that
+blocks. All heads start as the head of the initial model. Statistics of normalisation layers belong
+to the body, and are averaged with it. Clients are tested with their own heads. A client that was
+never in a cohort is tested with the initial head, which is no better than random, so cohorts should
 reach all clients. A newcomer gets its head in its first round. FedRep's head and body see the same
-batches, and the run's training sets the epochs of the body.
+batches, and the run's training settings give the epochs of the body.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 @dataclass(frozen=True)
 class FedPerState(State):
-    """One model, whose head stays the initial one: clients keep their heads."""
+    """One model, whose head stays at its initial value: clients keep their heads."""
 
     start: Float[np.ndarray, "P"]  # the initial model
 
@@ -59,14 +59,14 @@ class FedPerState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedPer:
-    """One global body; every client keeps its last layer, which never leaves it."""
+    """One global body. Every client keeps its last layer, which is never sent."""
 
     about: ClassVar[About] = About(
         name="fedper",
         paper="Arivazhagan et al., arXiv 1912.00818",
     )
 
-    head_epochs: int = 0  # of the head alone, before the body alone is trained; 0: both together
+    head_epochs: int = 0  # epochs of the head alone, before the body alone; 0: both together
 
     def __post_init__(self) -> None:
         if self.head_epochs:
@@ -80,10 +80,10 @@ class FedPer:
         )
 
     def init(self, world: World, stream: Stream) -> FedPerState:
-        """One model, and all clients in its cluster.
+        """One model, with all clients in its cluster.
 
         Raises:
-            MethodError: the last layer is not known, or is the whole model.
+            MethodError: the last layer is unknown, or is the whole model.
         """
         start = world.initial(stream.child("model"))
         head = world.spec.head

@@ -1,4 +1,4 @@
-"""FedProx: FedAvg whose clients are held near the global model.
+"""FedProx: FedAvg with a proximal term that keeps local models close to the global model.
 
 T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith: Federated Optimization in
 Heterogeneous Networks. MLSys 2020, arXiv 1812.06127.
@@ -7,8 +7,8 @@ Heterogeneous Networks. MLSys 2020, arXiv 1812.06127.
     aggregation:   w_{t+1} = sum_i n_i w_i / sum_i n_i
 
 A client that runs out of time sends its unfinished solution (after a random number of epochs in [1,
-E)), where FedAvg drops the client. Follows the authors' code in weighting by n_i; the paper's
-Algorithm 2 samples clients by n_i and averages plainly.
+E)), where FedAvg drops the client. Weighting by n_i follows the authors' code; the paper's
+Algorithm 2 samples clients by n_i and takes the plain mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedkin.methods.fedavg import single_model_state, train_and_average
 @plain_options
 @dataclass(frozen=True)
 class FedProx:
-    """FedAvg with a proximal term; unfinished solutions of stragglers count."""
+    """FedAvg with a proximal term; unfinished solutions of stragglers are averaged too."""
 
     about: ClassVar[About] = About(
         name="fedprox",

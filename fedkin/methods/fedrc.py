@@ -4,8 +4,8 @@ frequency.
 Y. Guo, X. Tang, T. Lin: FedRC: Tackling Diverse Distribution Shifts Challenge in Federated Learning
 by Robust Clustering. ICML 2024, arXiv 2301.12379.
 
-Notation as of FedEM (fedem.py); omega_i the mixture weights of client i, C_k(y) the share of label
-y in component k.
+Notation as in FedEM (fedem.py). omega_i are the mixture weights of client i, C_k(y) is the share of
+label y in component k.
 
     g_ij(k)  = omega_ik exp(-l(theta_k; x_ij, y_ij)) / C_k(y_ij), divided by its sum over k
     omega_ik = (1/n_i) sum_j g_ij(k)
@@ -13,16 +13,16 @@ y in component k.
     theta_k  <- sum_i n_i theta_ik / sum_i n_i
                 theta_ik by local SGD on (1/B) sum_j g_ij(k) l(theta_k; x_ij, y_ij)
 
-With C divided out a component gains nothing by having most samples of a label: clients with other
-labels, but the same meaning of each, share one. In a round g uses C of the last round; the first
-round has none (in the code a constant, which cancels). Clients send K x C summed g, of which the
-server sees the sum over clients only, floors it at 1e-8 and divides each row by its sum. The mean
-of models is over the cohort, with n_i.
+Because of the division by C, a component gains nothing from having most samples of a label. Clients
+with different labels, but the same meaning of each, share one. In a round g uses C of the last
+round; the first round has none (in the code a constant, which cancels). Clients send K x C sums of
+g. The server sees only their sum over clients, floors it at 1e-8 and divides each row by its sum.
+The mean of models is over the cohort, weighted by n_i.
 
-Differs: clusters that become small are not removed (the text does so, and in the code it is
-commented out); newcomers get their omega by one E-step with the present C; the code forgets to send
-it, and theirs is FedEM's. Without a reply C stays as it is. ``hard=True`` (the code's
-``hard_cluster``) predicts by the component of the largest weight alone.
+Differs: small clusters are not removed (the text does so, and in the code it is commented out).
+Newcomers get their omega by one E-step with the present C; the code forgets to send C, so its
+E-step is FedEM's. Without a reply C stays unchanged. ``hard=True`` (the code's ``hard_cluster``)
+predicts only with the component of the largest weight.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedem import MixtureState, equal_weights, first_mixture, steps, with_membership
 from fedkin.tasks.fedem import MixtureWeights, TrainMixture
 
-_FLOOR = 1e-8  # of summed weights
+_FLOOR = 1e-8  # lower bound of summed weights
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class FedRCState(MixtureState):
 
     @property
     def known_shares(self) -> Float[np.ndarray, "K C"] | None:
-        """C, where it is known."""
+        """C, if known."""
         return self.shares if self.shares.shape[1] else None
 
 
 @plain_options
 @dataclass(frozen=True)
 class FedRC:
-    """FedEM with the frequency of labels divided out: clusters follow the meaning of labels."""
+    """FedEM divided by the label frequency: clusters follow the meaning of labels."""
 
     about: ClassVar[About] = About(
         name="fedrc",
@@ -84,7 +84,7 @@ class FedRC:
     )
 
     clusters: int = 3  # K
-    hard: bool = False  # clients predict with the model of largest weight alone
+    hard: bool = False  # clients predict only with the model of largest weight
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)

@@ -1,4 +1,4 @@
-"""FedSim: one global model, averaged so that each cluster of similar clients counts the same.
+"""FedSim: one global model, averaged so that each cluster of similar clients has equal weight.
 
 C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity guided model
 aggregation for Federated Learning. Neurocomputing 483 (2022), pages 432-445.
@@ -9,18 +9,18 @@ training samples. In every round the cohort is clustered by g_k and then
     cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k     (eq. 13, its n read as the sum)
     global model   w_{t+1} = mean over the clusters of w_c           (eq. 14)
 
-so that with one cluster it is FedAvg. The clusters decide how solutions are weighed and not how
-they are trained, so a client sends g_k and its solution in one message.
+With one cluster it is FedAvg. Clusters affect only how solutions are weighted, not how they are
+trained, so a client sends g_k and its solution in one message.
 
 Differs from the paper: Alg. 2, l. 6 clusters the raw gradients; the reduced ones are meant (and
 coded). Differs from the authors' code, unless ``as_coded`` names it:
-* ``leftover_model``: scoring the clusters leaves the model of the last one loaded, and the next
-  round's gradients are taken there and not at w_t;
-* ``round_robin_start``: in the first round clients are assigned to the clusters in turn, without a
-  gradient;
-* ``configured_count``: the sum of the cluster models is divided by the number of clusters
-  configured, even where fewer were formed (the model then shrinks).
-Their cohort and their K-means++ share a seed; here each has its own.
+* ``leftover_model``: after the clusters are scored, the model of the last one stays loaded, and the
+  next round's gradients are taken at it, not at w_t;
+* ``round_robin_start``: in the first round clients are assigned to the clusters in turn, without
+  gradients;
+* ``configured_count``: the sum of the cluster models is divided by the configured number of
+  clusters, even if fewer were formed (the model then shrinks).
+In their code the cohort and K-means++ share a seed; here the two are independent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_
 
 @dataclass(frozen=True)
 class FedSimState(State):
-    """What FedSim keeps from round to round."""
+    """Arrays that FedSim keeps from round to round."""
 
     groups: Int[np.ndarray, "N"]  # clusters of the last cohort; UNASSIGNED: not in it
     last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
@@ -61,7 +61,7 @@ class FedSimState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedSim:
-    """One global model, in which each cluster of clients weighs the same."""
+    """One global model, in which each cluster of clients has the same weight."""
 
     about: ClassVar[About] = About(
         name="fedsim",
@@ -77,11 +77,11 @@ class FedSim:
         },
     )
 
-    clusters: int = 5  # n_clusters, of a cohort
-    variance: float | int = 0.95  # of the gradients, that the principal components keep
+    clusters: int = 5  # n_clusters in a cohort
+    variance: float | int = 0.95  # share of the gradients' variance that the components keep
     # "round_robin": the random clustering of Fig. 7
     clustering: Literal["similarity", "round_robin"] = "similarity"
-    as_coded: tuple[Quirk, ...] = ()  # names of differences in which to follow the authors' code
+    as_coded: tuple[Quirk, ...] = ()  # differences in which to follow the authors' code
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
@@ -99,7 +99,7 @@ class FedSim:
             check_choice("as_coded", quirk, QUIRKS)
 
     def requirements(self) -> Requirements:
-        """A cohort is divided into the clusters."""
+        """The cohort must be divisible into the clusters."""
         clusters = AtLeast(self.clusters, because="clusters")
         return Requirements(
             clients=clusters,
@@ -164,7 +164,7 @@ class FedSim:
         return state  # one model serves all clients
 
     def _is_round_robin(self, stream: Stream) -> bool:
-        """Whether clients are assigned to this round's clusters at random."""
+        """Whether clients are assigned to this round's clusters at random, without gradients."""
         return self.clustering == "round_robin" or (
             "round_robin_start" in self.as_coded and stream.round == 1
         )
@@ -172,7 +172,7 @@ class FedSim:
     def _clusters(
         self, gradients: Float[np.ndarray, "a P"] | None, clients: int, stream: Stream
     ) -> Int[np.ndarray, "a"]:
-        """Alg. 2, l. 3-7; at most as many clusters as there are clients, or different gradients."""
+        """Alg. 2, l. 3-7; at most as many clusters as clients, or as distinct gradients."""
         if gradients is None:
             in_turn = np.arange(clients) % min(self.clusters, clients)
             return stream.child("deal").rng().permutation(in_turn)
@@ -180,7 +180,7 @@ class FedSim:
         # Alg. 2, l. 5
         scores = principal_scores(gradients, self.variance)
 
-        # Alg. 2, l. 6; empty clusters have no number
+        # Alg. 2, l. 6; empty clusters are not numbered
         clusters = min(self.clusters, count_distinct(scores))
         labels = kmeans_small(scores, clusters, stream.child("kmeans").rng())
         _, numbered = np.unique(labels, return_inverse=True)

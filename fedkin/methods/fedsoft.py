@@ -1,5 +1,5 @@
-"""FedSoft: each client trains one model, pulled towards all K centres by how many of its samples
-each centre fits best.
+"""FedSoft: each client trains one model with proximal terms to all K centres, weighted by the share
+of its samples that each centre fits best.
 
 Y. Ruan, C. Joe-Wong: FedSoft: Soft Clustered Federated Learning with Proximal Local Updating. AAAI
 2022, arXiv 2112.06053.
@@ -12,17 +12,18 @@ Notation: c_k the centres, w_i the model of client i, n_i its training samples, 
     c_k  <- sum_i v_ik w_i;  or the plain mean of ``selected`` clients, drawn for k by v_.k
             without replacement
 
-u is measured every ``every`` rounds, and by a client that has none yet. All centres travel to
-every client of a round, as all are in its proximal term; one model comes back, and K numbers. As in
-the authors' code u is not divided by its sum after the floor. Clients are tested with their own
-models; one that never trained with sum_k u_ik c_k, where w_i begins too. A client is in the cluster
-of its largest u, the first of equals. A newcomer measures u and trains nothing.
+u is measured every ``every`` rounds, and by a client that has none yet. All centres are sent to
+every client of a round, since all are in its proximal term. One model comes back, and K numbers. As
+in the authors' code, u is not divided by its sum after the floor. Clients are tested with their
+models. A client that never trained is tested with sum_k u_ik c_k, which is also the initial w_i. A
+client is in the cluster of its largest u, the first of ties. A newcomer measures u and trains
+nothing.
 
 Differs: clients of a round are the run's cohort, v is over the clients that replied, and
-``selected`` clients are drawn among them; the paper draws from all clients, for each centre apart.
-Plain SGD by default, where the code has Adam. The code's estimation does not run as published: it
-calls the client with an argument that it does not take. Centres that start equal never separate:
-they are drawn at random, and refused where they are the same.
+``selected`` clients are drawn among them; the paper draws from all clients, separately for each
+centre. The default is plain SGD, where the code has Adam. The code's estimation does not run as
+published, since it passes an argument that the client does not accept. Centres that start equal
+never separate. They are therefore drawn at random, and equal ones are refused.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ from fedkin.tasks.own_model import EvaluateOwn
 class FedSoftState(State):
     """Centres, and the importance of each for each client."""
 
-    importance: Float[np.ndarray, "N K"]  # u; a row of zeros: not known yet
+    importance: Float[np.ndarray, "N K"]  # u; a row of zeros: unknown
 
     @property
     def membership(self) -> Float[np.ndarray, "N K"]:
-        """u in shares of 1; 1/K where it is not known."""
+        """u divided by its row sums; 1/K if unknown."""
         is_known = self.importance.any(axis=1, keepdims=True)
         importance = np.where(is_known, self.importance, 1.0)
         return importance / importance.sum(axis=1, keepdims=True)
@@ -68,7 +69,8 @@ class FedSoftState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedSoft:
-    """Every client has a model, pulled to all centres by how many of its samples each fits best."""
+    """Every client has a model with proximal terms to all centres, weighted by how many of its
+    samples each fits best."""
 
     about: ClassVar[About] = About(
         name="fedsoft",
@@ -120,7 +122,7 @@ class FedSoft:
     ) -> FedSoftState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
 
-        # u is measured by clients whose row is zero. w_i <- local SGD
+        # Clients whose row is zero measure u. w_i <- local SGD
         importance = state.importance[cohort]
         if (stream.round - 1) % self.every == 0:
             importance = np.zeros((len(cohort), state.clusters))
@@ -148,7 +150,7 @@ class FedSoft:
     def place(
         self, world: World, state: FedSoftState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedSoftState:
-        """The newcomers' u, by their labelled samples."""
+        """The newcomers' u, from their labelled samples."""
         reply = world.run(Importance(state.models, float(self.floor)), newcomers)
         return _measured(state, newcomers[reply.arrived], reply.importance[reply.arrived])
 
@@ -169,11 +171,11 @@ class FedSoft:
 def selection_probabilities(
     importance: Float[np.ndarray, "a K"], samples: Int[np.ndarray, "a"]
 ) -> Float[np.ndarray, "a K"]:
-    """v: each client's share of all samples that count for a centre.
+    """v: each client's share of the samples that count for a centre.
 
     Args:
         importance: u, above 0.
-        samples: of each client.
+        samples: number of samples of each client.
     """
     counted = importance * samples[:, None]
     return counted / counted.sum(axis=0)
@@ -182,7 +184,7 @@ def selection_probabilities(
 def _measured(
     state: FedSoftState, clients: Int[np.ndarray, "c"], importance: Float[np.ndarray, "c K"]
 ) -> FedSoftState:
-    """The state with the measured importances of these clients, and their clusters."""
+    """The state with these clients' measured importances, and their clusters."""
     importances = state.importance.copy()
     importances[clients] = importance
     assignment = state.assignment.copy()

@@ -1,5 +1,4 @@
-"""FEROMA: no clusters; each client trains a mix of the clients' last solutions, by the similarity
-of their data.
+"""FEROMA: each client trains a mix of all last solutions, by similarity of data; no clusters.
 
 M. Li, D. Fenoglio, M. Gjoreski, M. Langheinrich: Federated Learning with Profile Mapping under
 Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.
@@ -13,18 +12,19 @@ Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.
     theta_i  <- local training from  sum_j a_ij n_j theta_j / sum_j a_ij n_j
     served:  theta_i;  a newcomer gets theta_j of the nearest profile, by its part without labels
 
-A client whose profile is unchanged is at distance 0 from itself and keeps its solution; equal data
-share one mix.
+A client with an unchanged profile is at distance 0 to itself and keeps its solution. Clients with
+equal data get the same mix.
 
-The sources at hand do not say which model makes the profiles. Here it is the joint model at the
-end of the first phase, for good, as otherwise s_i(t) and s_j(t-1) could not be compared; its last
-layer is FLUX's random projection (``methods/flux.py`` says how that differs from the code), and the
-first cohort that is mixed gives the blocks' ranges. Left out: the noise that makes profiles
-private; the authors' random sub-sampling of profiles, and variants that sharpen or cut weights.
+The available sources do not say which model makes the profiles. Here it is the joint model at the
+end of the first phase. It stays fixed, as otherwise s_i(t) and s_j(t-1) could not be compared. Its
+last layer is FLUX's random projection (``methods/flux.py`` says how that differs from the code),
+and the first mixed cohort gives the ranges of the blocks. Left out: the noise that makes profiles
+private; the authors' random sub-sampling of profiles; variants that sharpen or cut weights.
+
 Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last
-solution; a client that was there when the mixing began and has none yet is served the joint model,
-and one that comes later is a newcomer. In the first phase the mean travels twice in a round. Model
-0 is the joint one; each other model is the solution of a client.
+solution. A client that was present when the mixing began and has no solution yet uses the joint
+model. One that comes later is a newcomer. In the first phase the mean is sent twice in a round.
+Model 0 is the joint one; each other model is the solution of a client.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ NO_SOLUTION = 0  # in ``FEROMAState.solution``: the client has not trained since
 
 @dataclass(frozen=True)
 class FEROMAState(State):
-    """What FEROMA keeps from round to round."""
+    """Arrays that FEROMA keeps from round to round."""
 
     accuracy: Float[np.ndarray, ""]  # mean over the last cohort of the first phase; NaN before
     extractor: Float[np.ndarray, "P"]  # the joint model, whose last layer is the projection
@@ -71,7 +71,7 @@ class FEROMAState(State):
     profiles: Float[np.ndarray, "N D"]  # at the time of each client's solution, D = 2C + 2C^2; NaN
     examples: Int[np.ndarray, "N"]  # n_j; 0: the client has no solution
     solution: Int[np.ndarray, "N"]  # the model of client j, or NO_SOLUTION
-    informed: Bool[np.ndarray, "N"]  # clients that have the extractor
+    informed: Bool[np.ndarray, "N"]  # clients that have received the extractor
     mixing: Bool[np.ndarray, ""]
 
 
@@ -91,7 +91,7 @@ class FEROMA:
     )
 
     accuracy: float = 0.8  # mixing starts at this training accuracy (CIFAR-10 in the paper: 0.5)
-    latest: int = 20  # rounds with one model at most
+    latest: int = 20  # largest number of rounds with one model
 
     def __post_init__(self) -> None:
         for name in ("accuracy", "latest"):
@@ -108,10 +108,10 @@ class FEROMA:
         )
 
     def init(self, world: World, stream: Stream) -> FEROMAState:
-        """One model, and all clients have it.
+        """One model, which all clients use.
 
         Raises:
-            MethodError: the last layer is not known.
+            MethodError: the last layer is unknown.
         """
         start = single_model_state(world, stream)
         classes = class_count(world.spec)
@@ -151,7 +151,7 @@ class FEROMA:
     def place(
         self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FEROMAState:
-        """The solution of the nearest profile, by its part without labels: none is sent."""
+        """The solution of the profile that is nearest by its part without labels."""
         trained = np.flatnonzero(state.examples)
         if not len(trained):
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
@@ -176,7 +176,7 @@ class FEROMA:
     def _mix(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FEROMAState:
-        """Profiles of the cohort, a mix for each client, and its training."""
+        """A mixing round: profiles of the cohort, a mix for each client, and its training."""
         state, clients, descriptors = self._describe(world, state, cohort, labels=True)
         if not len(clients):
             return state
@@ -198,7 +198,7 @@ class FEROMA:
         newly_trained = trained[solution[trained] == NO_SOLUTION]
         solution[newly_trained] = len(state.models) + np.arange(len(newly_trained))
 
-        # The new rows are written next, as all of these clients have replied.
+        # The new rows are written below, since all of these clients have replied.
         models = np.concatenate([state.models, start[: len(newly_trained)]])
         models[solution[trained]] = (start + local.update)[replied]
 
@@ -244,7 +244,7 @@ class FEROMA:
             return np.repeat(state.models[:1], len(points), axis=0)
         similarity = inverse_distances(points, state.profiles[trained])
         shares = similarity * state.examples[trained]
-        # float32, as float64 weights would need a float64 copy of all models.
+        # float32, since float64 weights would need a float64 copy of all models.
         weights = np.zeros((len(points), len(state.models)), np.float32)
         weights[:, state.solution[trained]] = shares / shares.sum(axis=1, keepdims=True)
         return weights @ state.models

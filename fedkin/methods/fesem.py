@@ -1,4 +1,4 @@
-"""FeSEM: a client belongs to the cluster whose model is nearest to its own last solution.
+"""FeSEM: a client belongs to the cluster whose model is nearest to the client's last solution.
 
 M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Learning. arXiv
 2005.01026 (Federated Stochastic Expectation Maximization, Alg. 1).
@@ -6,30 +6,30 @@ M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Lea
 Notation: K clusters (the paper's centers), w~_k the model of cluster k, w_i the last local solution
 of client i.
 
-    E-step:  r_i = argmin_k |w_i - w~_k|_2     of the clients selected, the first of equals;
+    E-step:  r_i = argmin_k |w_i - w~_k|_2     for the selected clients, the first of ties;
                                                on the server
     update:  client i trains from w~_{r_i}, and sends its solution w_i
     M-step:  w~_k = mean of the w_i of cluster k
 
 The server keeps the w_i, so choosing costs no message: one model down and one up per client and
-round. It keeps N of them; ``part="head"`` is smaller by far.
+round. It keeps N solutions; ``part="head"`` needs much less memory.
 
 As in FlexCFL's code, a client that never trained holds the initial model that all share, and each
-cluster starts from another random model. Hence *all newcomers are nearest to the same
-cluster*, and the method often stays there, one model for all clients (FlexCFL reports it on
-MNIST-MLP). With ``newcomers`` other than "own" a newcomer holds the model of the cluster that it
-was given instead, and starts there.
+cluster starts from another random model. Hence *all newcomers are nearest to the same cluster*, and
+the method often stays there, with one model for all clients (FlexCFL reports it on MNIST-MLP). With
+``newcomers`` other than "own" a newcomer holds the model of its assigned cluster instead, and
+starts there.
 
 Differs from the authors' code: the E-step is done in every round, for its cohort, not every few
-rounds; clusters start as above, not from centers in (-0.01, 0.01). ``part="head"`` measures the
-last layer's weights alone, as that code does. Its mean calls itself weighted, but all weights are
-equal. Differs from FlexCFL's code: all clients of a cluster count, where there only the first one
-does, in the order in which the cohort was drawn, a slip that is kept as
-``weighting="first_client"``; before it, clients counted by their numbers of samples
-(``weighting="examples"``). docs/results.md compares the published numbers with all three.
+rounds. Clusters start as above, not from centers in (-0.01, 0.01). ``part="head"`` measures only
+the last layer's weights, as that code does. Its mean is called weighted, but all weights are equal.
+Differs from FlexCFL's code: all clients of a cluster count. There only the first one counts, in the
+order in which the cohort was drawn; ``weighting="first_client"`` keeps this error. Before it, that
+code weighted clients by their numbers of samples (``weighting="examples"``). docs/results.md
+compares the published numbers with all three.
 
-Choosing does not depend on a client's present data, so FeSEM-MIG, which chooses again for clients
-that find their data shifted, trains the same models (FlexCFL, section 5.3; with the default
+Choosing does not depend on a client's present data. FeSEM-MIG, which reassigns clients that detect
+a shift of their data, therefore trains the same models (FlexCFL, section 5.3; with the default
 policies).
 """
 
@@ -65,7 +65,7 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class FeSEMState(State):
-    """What FeSEM keeps from round to round."""
+    """Arrays that FeSEM keeps from round to round."""
 
     local: Float[SharedRows | np.ndarray, "N p"]  # w_i, the part of it that is measured
 
@@ -75,7 +75,7 @@ class FeSEMState(State):
 
     @property
     def solutions(self) -> SharedRows:
-        """``local``, by the type that it has in every state."""
+        """``local``, with its type in every state."""
         return SharedRows.of(self.local)
 
 
@@ -104,11 +104,11 @@ class FeSEM:
 
     clusters: int = 3  # K
     part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
-    # "first_client": FlexCFL's slip, as coded
+    # "first_client": FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
-    newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as all clients
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
-    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as for all clients
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
@@ -166,8 +166,8 @@ class FeSEM:
     def place(
         self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FeSEMState:
-        """The nearest cluster; or one by another policy, whose model the newcomer then holds as its
-        own."""
+        """The nearest cluster, or a cluster by another policy, whose model the newcomer then holds
+        as its solution."""
         if self.newcomers == "own":
             nearest = self._nearest(world.spec, state, newcomers)
             return policies.assign(world, state, newcomers, nearest)
@@ -184,13 +184,13 @@ class FeSEM:
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
-        # Clients that never trained share one solution, whose distances are computed once.
+        # Clients that never trained share one solution, so its distances are computed once.
         solutions, row = state.solutions.distinct(clients)
         nearest = np.argmin(cdist(solutions, centers), axis=1)
         return nearest[row]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
-        """The parameters of a model that distances are taken over."""
+        """The parameters over which distances are taken."""
         if self.part == "all":
             return slice(None)
         if spec.head is None:
@@ -207,7 +207,7 @@ class FeSEM:
 @plain_options
 @dataclass(frozen=True)
 class FeSEMMig(FeSEM):
-    """FeSEM whose clients are assigned again when their data shift (FlexCFL's FeSEM-MIG)."""
+    """FeSEM that reassigns clients when their data shift (FlexCFL's FeSEM-MIG)."""
 
     about: ClassVar[About] = replace(
         FeSEM.about,
@@ -216,5 +216,5 @@ class FeSEMMig(FeSEM):
         leaves="updates; a bit at a shift",
     )
 
-    # of clients whose data shift
+    # test for a shift of clients' data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"

@@ -9,17 +9,17 @@ initial model w_0, V the first m left singular directions of the updates, tau_i 
 eta_g the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
-* pre-training is 50 mini-batches (``steps``), not all local epochs;
-* a group's first model is the plain mean of its clients' *solutions* (Alg. 3 averages updates), and
-  training goes on from it, not from w_0 (Alg. 2, l. 2);
-* inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
-  bare sum);
-* the shift test is blind to labels: a renaming of classes goes unseen (``migration="label_aware"``
-  sees it), and tau_i = 0.2 n_i / C keeps the n_i of the start.
-Differs from the code: a client that is placed compares directions itself (Alg. 2, l. 6: "locally"),
-so that its update never travels; re-clustering, "redo" and temperature, which are switched off
-there, are left out. Differs from both: a client whose update is zero has no direction, and waits
-until it is selected again.
+* Pre-training is 50 mini-batches (``steps``), not all local epochs.
+* A group's first model is the plain mean of its clients' *solutions* (Alg. 3 averages updates), and
+  training continues from it, not from w_0 (Alg. 2, l. 2).
+* Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
+  sum).
+* The shift test ignores labels, so it misses a permutation of classes (``migration="label_aware"``
+  detects it), and tau_i = 0.2 n_i / C keeps the n_i of the start.
+Differs from the code: a placed client compares directions itself (Alg. 2, l. 6: "locally"), so its
+update is never sent. Re-clustering, "redo" and temperature, which the code switches off, are left
+out. Differs from both: a client with a zero update has no direction, and waits until it is selected
+again.
 
 FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random"``, RAC is
 ``newcomers="random"``.
@@ -61,11 +61,11 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class FlexCFLState(State):
-    """What FlexCFL keeps from round to round."""
+    """Arrays that FlexCFL keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
     directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
-    informed: Bool[np.ndarray, "N"]  # has been sent the directions
+    informed: Bool[np.ndarray, "N"]  # clients that have been sent the directions
 
 
 @plain_options
@@ -92,15 +92,15 @@ class FlexCFL:
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    steps: int = policies.PRETRAINING_STEPS  # of the pre-training, mini-batches
-    measure: Literal["edc", "madc"] = "edc"  # of how unlike two updates are
+    steps: int = policies.PRETRAINING_STEPS  # mini-batches of the pre-training
+    measure: Literal["edc", "madc"] = "edc"  # dissimilarity of two updates
     eta_g: float = 0.0  # inter-group learning rate
-    # of clients whose data shift
+    # test for a shift of clients' data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
-    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    threshold: float = 0.2  # share of changed samples that counts as a shift
     centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
     newcomers: Literal["direction", "loss", "random"] = "direction"  # "random": the RAC ablation
-    normalize: bool = True  # of the inter-group sum; False: the paper's bare sum
+    normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "steps"):
@@ -203,7 +203,7 @@ class FlexCFL:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Some mini-batches from w_0; the clients whose update is not zero, and their updates."""
+        """Some mini-batches from w_0; the clients with a nonzero update, and their updates."""
         reply = train(
             world,
             start[None],

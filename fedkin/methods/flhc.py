@@ -4,19 +4,19 @@ in each cluster.
 C. Briggs, Z. Fan, P. Andras: Federated Learning with Hierarchical Clustering of Local Updates to
 Improve Training on Non-IID Data. IJCNN 2020, arXiv 2004.11791.
 
-Before ``cluster_round`` there is one joint model, trained as by FedAvg. In that round all reachable
-clients train from it, whatever the cohort, and their updates are clustered once: the tree of merges
-is cut at ``clusters`` clusters, or where clusters are ``distance`` or more apart. From then on
-every cluster runs its own FedAvg, and no client is clustered again.
+Before ``cluster_round`` there is one joint model, trained by FedAvg. In that round all reachable
+clients train from it, whatever the cohort, and their updates are clustered once: the dendrogram is
+cut at ``clusters`` clusters, or at the distance ``distance``. From then on every cluster runs a
+separate FedAvg, and no client is clustered again.
 
-No code of the authors is public. Where the published text leaves it open: updates are compared, and
-not whole models (for l1 and l2 that is the same; for cosine it is not); that round's training is
-not lost, as every cluster starts from the joint model plus the example-weighted mean update of its
-clients. A distance may leave one cluster, or make one of every client; both are legal.
-``distance="silhouette"`` is our addition: the cut of the highest mean silhouette, by which
-attackers in the clustering round end up alone (docs/robustness.md). A client that gave no update in
-that round (for cosine: none but zeros), or that comes later, is UNASSIGNED and is placed when it is
-selected (``newcomers``). That one round holds N x P numbers.
+The authors published no code. Where the text is ambiguous, updates are compared, not whole models
+(equivalent for l1 and l2, but not for cosine). That round's training is kept: every cluster starts
+from the joint model plus the example-weighted mean update of its clients. A distance may leave one
+cluster, or one cluster per client; both are valid. ``distance="silhouette"`` is our addition: the
+cut with the highest mean silhouette, which isolates attackers in the clustering round
+(docs/robustness.md). A client without an update in that round (for cosine: with a zero update), or
+one that comes later, is UNASSIGNED and is placed when it is selected (``newcomers``). The
+clustering round holds N x P numbers.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.train import train
 
-CLUSTERS = 3  # where neither a number of clusters nor a distance is given
+CLUSTERS = 3  # default if neither a number of clusters nor a distance is given
 
 
 @dataclass(frozen=True)
 class FLHCState(State):
-    """What FL+HC keeps from round to round."""
+    """Arrays that FL+HC keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    clustered: Bool[np.ndarray, ""]  # the clustering is done
+    clustered: Bool[np.ndarray, ""]  # whether the clustering is done
 
 
 @plain_options
 @dataclass(frozen=True)
 class FLHC:
-    """One hierarchical clustering of all updates, then FedAvg in each; give ``clusters`` or
+    """One hierarchical clustering of all updates, then FedAvg in each cluster; give ``clusters`` or
     ``distance``, not both."""
 
     about: ClassVar[About] = About(
@@ -81,15 +81,15 @@ class FLHC:
         },
     )
 
-    clusters: int | None = None  # 3 where no distance is given
+    clusters: int | None = None  # 3 if no distance is given
     # between updates, in the metric and linkage below
     distance: float | Literal["silhouette"] | None = None
-    cluster_round: int = 20  # rounds of FedAvg come before
-    metric: Literal["l1", "l2", "cosine"] = "l2"  # of updates
+    cluster_round: int = 20  # the clustering round; the rounds before are FedAvg
+    metric: Literal["l1", "l2", "cosine"] = "l2"  # distance between updates
     linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
-    newcomers: Literal["loss", "direction", "random"] = "loss"  # how they are placed
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
-    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class FLHC:
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:
-        """The joint model, and all clients in its cluster."""
+        """The joint model, with all clients in its cluster."""
         self._require(world.total_clients, f"the federation has {world.total_clients}")
         start = single_model_state(world, stream)
         return FLHCState(
@@ -151,7 +151,7 @@ class FLHC:
     def place(
         self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FLHCState:
-        """A client that took no part in the clustering gets one of its clusters."""
+        """A client that took no part in the clustering joins one of the clusters."""
         return policies.place_by_policy(
             world,
             state,
@@ -162,8 +162,8 @@ class FLHC:
         )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
-        """All clients train from the joint model; the state has clusters of the updates, and their
-        first models."""
+        """The clustering round: all clients train from the joint model. Clusters of the updates,
+        and their first models, are in the state."""
         reachable = world.clients(stream.round)
         reply = train(
             world,
@@ -181,7 +181,7 @@ class FLHC:
             f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}",
         )
 
-        # The cut of the tree of merges
+        # The cut of the dendrogram
         distances = pairwise(updates, self.metric)
         if self.distance == "silhouette":
             labels = best_silhouette(distances, self.linkage)
@@ -204,13 +204,13 @@ class FLHC:
         return policies.assign(world, state, clients, labels)
 
     def _cluster_count(self) -> int | None:
-        """The number of clusters; None where the distance decides."""
+        """The number of clusters; None if the distance determines it."""
         if self.distance is not None:
             return self.clusters
         return self.clusters or CLUSTERS
 
     def _require(self, clients: int, count: str) -> None:
-        """As many clients as clusters, and one at least."""
+        """Check that there are at least as many clients as clusters, and at least one."""
         clusters = self._cluster_count() or 1
         if clients < clusters:
             raise MethodError(

@@ -14,19 +14,20 @@ Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
     DBSCAN(eps, min_samples = 2), then FedAvg in each cluster
     a newcomer joins the nearest mean of the first 2C numbers, for which it needs no label
 
-``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; the median distance where
-there is none: the code fails then). **It seldom finds the number of clusters**: clients whose
-nearest other is farther than the knee are noise, and become clusters of one (``noise = "own"``): 5
-to 10 for 20 clients in four rotations (benchmarks/field/flux.py). ``eps = "gap"`` takes the widest
-range of eps in which DBSCAN finds the same two clusters or more, if eps can grow there by a
-quarter; one cluster else.
+``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; without a knee the median
+distance, where the code fails). **It rarely finds the number of clusters**: clients farther than
+the knee from their nearest other client are noise, and become clusters of one (``noise = "own"``).
+For 20 clients in four rotations it gives 5 to 10 clusters (benchmarks/field/flux.py). ``eps =
+"gap"`` takes the widest range of eps over which DBSCAN finds the same clusters, at least two, if
+eps can grow by a quarter in it. Otherwise there is one cluster.
 
 Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations.
 Differs from the code: z is the input of the last layer (in a network with one dense layer the
-output of its convolutions, as there); the random points from which the axes come fill the unit
-cube, so that no client tells its largest activation, and z is not centred at their mean; accuracies
-are the cohort's on its training samples; clusters go on from the joint model; no Laplace noise. The
-axes are sent as a model's last layer, and clients reply with moments of its scores.
+output of its convolutions, as in the code). The random points that give the axes fill the unit
+cube, so that no client reveals its largest activation, and z is not centred at their mean.
+Accuracies are the cohort's on its training samples. Clusters continue from the joint model. There
+is no Laplace noise. The axes are sent as a model's last layer, and clients reply with moments of
+its outputs.
 """
 
 from __future__ import annotations
@@ -60,18 +61,18 @@ from fedkin.methods.projected_model import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 
-_GAP = 1.25  # of ``eps="gap"``: how many times eps must be able to grow
-_LEAST_EPS = float(np.finfo(np.float64).tiny)  # where all clients are equal
+_GAP = 1.25  # for ``eps="gap"``: factor by which eps must be able to grow
+_LEAST_EPS = float(np.finfo(np.float64).tiny)  # if all clients are equal
 
 
 @dataclass(frozen=True)
 class FLUXState(State):
-    """What FLUX keeps from round to round."""
+    """Arrays that FLUX keeps from round to round."""
 
-    accuracies: Float[np.ndarray, "R"]  # mean after each of the first rounds; NaN: not known
-    extractor: Float[np.ndarray, "P"]  # the joint model of the clustering, with the axes at its end
+    accuracies: Float[np.ndarray, "R"]  # mean after each of the first rounds; NaN: unknown
+    extractor: Float[np.ndarray, "P"]  # joint model at the clustering, ends with the axes
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block
-    # scaled [mean, deviation] of the clients that were clustered, d = 2C; NaN for all others
+    # scaled [mean, deviation] of the clustered clients, d = 2C; NaN for all others
     profiles: Float[np.ndarray, "N d"]
     clustered: Bool[np.ndarray, ""]
 
@@ -79,7 +80,7 @@ class FLUXState(State):
 @plain_options
 @dataclass(frozen=True)
 class FLUX:
-    """FedAvg, then one clustering by descriptors of clients' data; finds K; newcomers need no
+    """FedAvg, then one clustering by descriptors of clients' data. Estimates K; newcomers need no
     labels."""
 
     about: ClassVar[About] = About(
@@ -93,10 +94,10 @@ class FLUX:
         leaves="moments of outputs",
     )
 
-    latest: int = 8  # rounds with one model at most: 0.8 of the code's 10
-    gain: float = 0.06  # of accuracy, below which the clustering comes
+    latest: int = 8  # largest number of rounds with one model: 0.8 of the code's 10
+    gain: float = 0.06  # clusters once the gain of accuracy is below this
     eps: Literal["knee", "gap"] = "knee"  # of DBSCAN: as published, or middle of the widest range
-    # clients that DBSCAN leaves out: clusters of one, or the nearest cluster
+    # DBSCAN's noise clients: clusters of one, or the nearest cluster
     noise: Literal["own", "nearest"] = "own"
 
     def __post_init__(self) -> None:
@@ -116,10 +117,10 @@ class FLUX:
         )
 
     def init(self, world: World, stream: Stream) -> FLUXState:
-        """One model, and all clients in its cluster.
+        """One model, with all clients in its cluster.
 
         Raises:
-            MethodError: the last layer is not known.
+            MethodError: the last layer is unknown.
         """
         start = single_model_state(world, stream)
         classes = class_count(world.spec)
@@ -143,7 +144,7 @@ class FLUX:
         if state.clustered or not 0 < stream.round <= self.latest:
             return state
 
-        # The cohort's mean accuracy tells when the model is usable.
+        # The cohort's mean accuracy shows when the model is usable.
         scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
         counted = scores.examples > 0
         accuracies = state.accuracies.copy()
@@ -155,7 +156,7 @@ class FLUX:
     def place(
         self, world: World, state: FLUXState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FLUXState:
-        """The nearest mean of the descriptors' label-free part: no label is sent."""
+        """Newcomers join the nearest mean of the descriptors' label-free part: no label is sent."""
         if not state.clustered:
             return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         world.run(DescribingModel(state.extractor), newcomers)
@@ -173,12 +174,13 @@ class FLUX:
         return policies.assign(world, state, newcomers, nearest)
 
     def _is_due(self, state: FLUXState, rounds: int) -> bool:
-        """Whether the clustering comes after so many rounds."""
+        """Whether the clustering is due after this number of rounds."""
         gains = np.diff(state.accuracies[:rounds])
         return rounds >= self.latest or (rounds >= 3 and bool((gains < self.gain).any()))
 
     def _cluster(self, world: World, state: FLUXState, stream: Stream) -> FLUXState:
-        """Clusters of all reachable clients, once two of them have replied."""
+        """The state with clusters of all reachable clients, if at least two of them have
+        replied."""
         extractor = with_projection(state.models[0], world.spec)
         reachable = world.clients(stream.round)
         world.run(DescribingModel(extractor), reachable)
@@ -187,7 +189,7 @@ class FLUX:
         if len(clients) < 2:
             return state
 
-        # s_i, and its blocks from 0 to 1
+        # s_i, with its blocks scaled to 0 .. 1
         classes = class_count(world.spec)
         overall = reply.overall[reply.arrived].reshape(len(clients), -1)
         by_class = reply.by_class[reply.arrived].reshape(len(clients), -1)
@@ -212,7 +214,7 @@ class FLUX:
         return policies.assign(world, state, clients, labels)
 
     def _eps(self, points: Float[np.ndarray, "n d"]) -> float:
-        """Eps by the rule that was chosen; above zero even where all clients are equal."""
+        """Eps by the selected rule; above zero even if all clients are equal."""
         if self.eps == "gap":
             return dbscan_eps.suggest_eps(dbscan_eps.eps_ranges(points, 2), _GAP)
         distances = dbscan_eps.k_distances(points, 2)

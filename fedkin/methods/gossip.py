@@ -1,5 +1,5 @@
 """The two baselines of peer-to-peer learning: gossip averages with random peers, local training
-with none.
+does not average.
 
 Source: PANM, section 2; PENS calls gossip "random".
 
@@ -24,7 +24,7 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
-    """Peers average with random others, drawn in every round."""
+    """Peers average with other random peers, drawn in every round."""
 
     about: ClassVar[About] = About(
         name="gossip",

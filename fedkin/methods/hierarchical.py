@@ -1,19 +1,19 @@
-"""Hierarchical client clustering: clusters from one short training, and from then on each is a
-separate federation.
+"""Hierarchical client clustering: clusters from one short training; then each is a separate
+federation.
 
 L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento
-da Acuracia. SBRC 2022. ``last_layer_clustering`` says how clients are clustered, and how newcomers
-and suspicious clients are treated.
+da Acuracia. SBRC 2022. ``last_layer_clustering`` describes how clients are clustered, and how
+newcomers and suspicious clients are treated.
 
-After the clustering round every cluster starts from w_0 again, since only last layers have
-travelled, and runs FedAvg among its members: a random ``fraction`` of them, where the cohort is all
+After the clustering round every cluster restarts from w_0, since only last layers have been sent.
+It runs FedAvg among its members, or among a random ``fraction`` of them if the cohort is all
 clients (the authors train half of a cluster). A cluster may have special hyper-parameters, by its
 number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are numbered by their lowest client.
-``narrow`` leaves the last layer of a cluster only the classes that its members report they have:
-the bias of every other class is set so low that its probability is exactly zero, and so are its
-gradients. A class that a member brings later, a newcomer or one whose data shifted, is added before
-it trains. (The text narrows heads; the committed scripts do not. The vector keeps its length, and
-the ledger counts all of it.)
+``narrow`` restricts the last layer of a cluster to the classes that its members report: the bias of
+every other class is set so low that its probability is exactly zero, and so are its gradients. A
+class that a member brings later, a newcomer or one whose data shifted, is added before it trains.
+(The text narrows heads; the committed scripts do not. The vector keeps its length, and the ledger
+counts all of it.)
 
 No client is clustered again, and clusters share nothing.
 """
@@ -42,7 +42,7 @@ from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, 
 from fedkin.methods.last_layer_training import count_classes, sample_members
 
 OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
-EXCLUDED_BIAS = -1e4  # in float32 the class has probability zero, and a gradient of zero
+EXCLUDED_BIAS = -1e4  # in float32 the class has probability zero and a zero gradient
 
 
 @plain_options
@@ -62,9 +62,9 @@ class Hierarchical(LastLayerClustering):
         meanings=MEANINGS,
     )
 
-    fraction: float = 1.0  # of a cluster's members in the cohort, that train
-    narrow: bool = False  # heads have the classes of their cluster only
-    # local work that differs from the run's, by cluster
+    fraction: float = 1.0  # share of a cluster's members in the cohort that train
+    narrow: bool = False  # heads are restricted to the classes of their cluster
+    # local training that differs from the run's, by cluster
     own: Mapping[int, Mapping[str, float | int | str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Hierarchical(LastLayerClustering):
         return replace(super().requirements(), changes=ModelChanges(by_option=narrow))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Refuse (MethodError) local work of a cluster that contradicts the run's."""
+        """Raise MethodError for local training of a cluster that contradicts the run's."""
         for cluster in self.own:
             self._work(work, cluster)
 
@@ -120,7 +120,7 @@ class Hierarchical(LastLayerClustering):
         return remarks
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
-        """The local work of a cluster that is named in ``own``."""
+        """The local training of a cluster that is named in ``own``."""
         changes = self.own[cluster]
         is_number = isinstance(cluster, (int, np.integer)) and cluster >= 0
         is_valid = isinstance(changes, Mapping) and changes.keys() <= OWN_SETTINGS
@@ -130,7 +130,7 @@ class Hierarchical(LastLayerClustering):
                 f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} "
                 f"(epochs or steps), got {cluster!r}: {changes!r}"
             )
-        # Epochs take the place of steps, which the run may count.
+        # Epochs replace steps, in which the run may count.
         if "epochs" in changes:
             changes = {"steps": None, **changes}
         try:
@@ -140,7 +140,7 @@ class Hierarchical(LastLayerClustering):
 
 
 def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
-    """The models, with EXCLUDED_BIAS for the classes that no member of the cluster has."""
+    """The models, with EXCLUDED_BIAS for classes that no member of the cluster has."""
     bias = world.spec.head_bias
     members = np.flatnonzero(state.assignment != UNASSIGNED)
     classes = count_classes(world, members, state.assignment[members], state.clusters)
@@ -154,8 +154,8 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
 def _widen_heads(
     world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The models, where a class that these clients have gets the bias of w_0 if their head excludes
-    it."""
+    """The models, where classes of these clients get the bias of w_0 if their head excludes
+    them."""
     bias = world.spec.head_bias
     assert bias is not None
     counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)

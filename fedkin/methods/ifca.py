@@ -6,24 +6,25 @@ NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1
 Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t
 all of them.
 
-    j_i = argmin_j F_i(theta_j)     on the client's training data, the first of equals
+    j_i = argmin_j F_i(theta_j)     on the client's training data, the first of ties
     models:     theta_j <- mean of the local solutions of S_j
     gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
 
-All k models go to every client of the cohort, and one is returned: n (k + 1) messages a round.
+All k models are sent to every client of the cohort, and one is returned: n (k + 1) messages a
+round.
 
-Differs from the authors' code: clients choose by the losses of this round's models, as Alg. 1 says,
-where the code takes the losses measured when the last round ended. Differs from FlexCFL's IFCA:
-its "simple mean" counts the first client of a cluster, in the order in which the cohort was drawn
-(of ids, while clients take turns), and no other, a slip that is kept as
-``weighting="first_client"``; before that slip it was by numbers of samples,
-``weighting="examples"``. docs/results.md compares the numbers that FlexCFL's authors published for
-IFCA with all three. Clusters have no common start, so newcomers cannot be placed by direction.
+Differs from the authors' code: clients choose by the losses of this round's models, as in Alg. 1.
+The code uses the losses measured at the end of the last round. Differs from FlexCFL's IFCA: its
+"simple mean" counts only the first client of a cluster, in the order in which the cohort was drawn
+(of ids, while clients take turns). ``weighting="first_client"`` keeps this error. Before it, that
+code weighted by numbers of samples, ``weighting="examples"``. docs/results.md compares the numbers
+that FlexCFL's authors published for IFCA with all three. Clusters have no common start, so
+newcomers cannot be placed by direction.
 
-The random models decide the clusters: one of them may take two true clusters and keep them
+The random models determine the clusters: one of them may take two true clusters and keep them
 (docs/results.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
 (FlexCFL, section 5.3) also lets clients choose again, selected or not, when they detect a shift of
-their data; that is k more messages for each of them.
+their data. That costs k more messages for each of them.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import TrainingReply, train
 
 _SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
-_WHOLE = 2**31 - 1  # a batch size that no client's data exceed: one step on all of them
+_WHOLE = 2**31 - 1  # larger than any client's data: one batch of all samples
 
 
 @plain_options
 @dataclass(frozen=True)
 class IFCA:
-    """Every client takes the model with its lowest training loss, each round."""
+    """Every client selects the model with the lowest training loss on its data, in each round."""
 
     about: ClassVar[About] = About(
         name="ifca",
@@ -77,14 +78,14 @@ class IFCA:
     )
 
     clusters: int = 3  # k
-    averaging: Literal["models", "gradients"] = "models"  # contents of a reply
-    # "first_client": FlexCFL's slip, as coded
+    averaging: Literal["models", "gradients"] = "models"  # content of a reply
+    # "first_client": FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
-    shared_base: bool = False  # all layers but the last are shared, and trained by all clients
-    # "round": they choose when they are first selected
+    shared_base: bool = False  # all layers except the last are shared, and trained by all clients
+    # "round": newcomers choose when they are first selected
     newcomers: Literal["round", "loss", "random"] = "round"
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
-    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
@@ -112,8 +113,7 @@ class IFCA:
         """k different random models; no client has a cluster.
 
         Raises:
-            MethodError: gradients are to be averaged, and the local training is not of single plain
-                steps.
+            MethodError: gradients are averaged, but local training is not one plain step.
         """
         if self.averaging == "gradients":
             policies.check_plain_steps(
@@ -154,7 +154,8 @@ class IFCA:
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> State:
-        """Nothing to do where newcomers choose in their first round; else a cluster until then."""
+        """Unchanged if newcomers choose in their first round. Otherwise they get a cluster until
+        then."""
         return state if self.newcomers == "round" else self._choose(world, state, newcomers, stream)
 
     def _choose(
@@ -174,8 +175,7 @@ class IFCA:
         reply: TrainingReply,
         weight: Float[np.ndarray, "n"],
     ) -> Float[np.ndarray, "K P"]:
-        """The cluster models after a round; a base that is shared gets the mean update of all
-        clients."""
+        """The cluster models after a round. A shared base gets the mean update of all clients."""
         if self._reads_means:
             return models + reply.update
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
@@ -190,8 +190,8 @@ class IFCA:
         return after
 
     def _work(self, world: World) -> LocalTraining:
-        """The run's local training; where gradients are averaged, one step of plain SGD on all
-        samples, which is -lr times their gradient, decay and clipping included."""
+        """The run's local training. If gradients are averaged: one step of plain SGD on all
+        samples, which is -lr times their gradient, including decay and clipping."""
         work = world.work
         if self.averaging == "models":
             return work
@@ -220,12 +220,12 @@ class IFCAMig(IFCA):
         leaves="the cluster that it chose; a bit at a shift",
     )
 
-    # of clients whose data shift
+    # shift test of clients
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
-    """All parameters but the last layer's."""
+    """Mask of all parameters except the last layer's."""
     if spec.head is None:
         raise MethodError(
             "shared_base needs a model whose last layer is known, got one without; set "

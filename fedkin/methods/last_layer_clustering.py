@@ -1,5 +1,5 @@
-"""Clustering of clients by the last layer of one short training, which Hierarchical and Athena
-begin with.
+"""Clustering of clients by their last layers after one short training, the first step of
+Hierarchical and Athena.
 
 L. A. C. de Souza, G. F. Camilo, M. Sammarco, M. E. M. Campista, L. H. M. K. Costa: Aprendizado
 Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC 2022; and L. A. C.
@@ -9,22 +9,22 @@ de Souza's thesis, which names no formula.
     v_i = the last layer of client i after that
     clusters of the v_i, once
 
-Only ``layer`` travels: the ``bias`` of the last layer, C numbers (as in the authors' code),
-or the whole ``last_layer`` (as in the text). Where models are detectors, v_i joins the last layers
-of one detector for each class that client i has; zero for the others. Distances are Euclidean, on
-raw numbers.
+Only ``layer`` is sent: the ``bias`` of the last layer, C numbers (as in the authors' code), or the
+whole ``last_layer`` (as in the text). If models are detectors, v_i concatenates the last layers of
+one detector for each class that client i has; zero for the others. Distances are Euclidean, on
+unscaled values.
 
-``dbscan`` links clients at most ``eps`` apart, if they have ``min_samples`` clients that near,
-themselves included; eps depends on model, data and local work: see ``fedkin eps``. ``optics`` needs
-no eps, ``kmeans`` the number of clusters. Noise, of which the paper says nothing, becomes a cluster
-of one (``own``, the default), or joins the ``nearest``.
+``dbscan`` links clients at most ``eps`` apart if they have ``min_samples`` clients within eps,
+themselves included. eps depends on model, data and local training: see ``fedkin eps``. ``optics``
+needs no eps, ``kmeans`` needs the number of clusters. The paper does not treat noise: a noise
+client becomes a cluster of one (``own``, the default), or joins the ``nearest``.
 
-A newcomer trains from w_0 too and joins the cluster of the nearest client; there is one clustering
-only. A client farther than ``suspicious`` from all others (in the unit of eps; the paper gives
-no number) is excluded for good.
+A newcomer trains from w_0 too and joins the cluster of the nearest client; there is only one
+clustering. A client farther than ``suspicious`` from all others (in the unit of eps; the paper
+gives no number) is excluded permanently.
 
-Differs from the code: v_i is the layer's update, which for the bias is the same, because biases
-start at zero.
+Differs from the code: v_i is the layer's update. For the bias this is equal, because biases start
+at zero.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class LastLayerState(State):
     """Arrays that both methods keep from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    layers: Float[np.ndarray, "N d"]  # v_i; NaN for a client that has not trained for it
+    layers: Float[np.ndarray, "N d"]  # v_i; NaN for a client without it
     suspects: Bool[np.ndarray, "N"]
 
     def excluded(self) -> Bool[np.ndarray, "N"]:
@@ -91,15 +91,15 @@ S = TypeVar("S", bound=LastLayerState)
 
 @dataclass(frozen=True)
 class LastLayerClustering:
-    """How clients are clustered; the two methods define the training of the clusters."""
+    """The clustering of clients; the two methods define the training of the clusters."""
 
-    algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"  # that clusters the last layers
-    eps: float = 0.0279  # of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
-    min_samples: int = 2  # of dbscan and optics
-    clusters: int | None = None  # of kmeans
-    layer: Literal["bias", "last_layer"] = "bias"  # part that is clustered: its bias, or all of it
-    noise: Literal["own", "nearest"] = "own"  # clients left out: clusters of one, or the nearest
-    suspicious: float | None = None  # clients this far from all others are excluded; None: none are
+    algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"  # clustering of the last layers
+    eps: float = 0.0279  # eps of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
+    min_samples: int = 2  # for dbscan and optics
+    clusters: int | None = None  # number of clusters for kmeans
+    layer: Literal["bias", "last_layer"] = "bias"  # clustered part: its bias, or all of it
+    noise: Literal["own", "nearest"] = "own"  # noise: clusters of one, or the nearest cluster
+    suspicious: float | None = None  # excludes clients this far from all others; None: none
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class LastLayerClustering:
         return np.inf if self.suspicious is None else self.suspicious
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
-        """The cluster of the nearest client that has one."""
+        """Newcomers join the cluster of the nearest client that has one."""
         newcomers = newcomers[~state.suspects[newcomers]]
         if not len(newcomers):
             return state
@@ -147,7 +147,7 @@ class LastLayerClustering:
 
     def cluster_clients(self, world: World, stream: Stream) -> LastLayerState:
         """The clustering round: all reachable clients train from w_0. The models of the clusters
-        are w_0 still."""
+        are still w_0."""
         start = world.initial(stream.child("model"))
         reachable = world.clients(stream.round)
         clients, updates = self._last_layers(world, start, reachable, stream)
@@ -214,8 +214,8 @@ class LastLayerClustering:
         cluster: Int[np.ndarray, "n"],
         distance: Float[np.ndarray, "n"],
     ) -> S:
-        """The state with clients in their clusters, or excluded; last layers are kept for newcomers
-        to compare with."""
+        """The state with clients in their clusters, or excluded. It keeps last layers for
+        comparison with newcomers."""
         layers = state.layers.copy()
         layers[clients] = updates
         excluded = distance > self._distance_limit()

@@ -1,5 +1,5 @@
-"""Client operations that Hierarchical and Athena share: last layers, classes, and a sample of each
-cluster."""
+"""Client operations that Hierarchical and Athena share: last layers, classes, and sampling of
+cluster members."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def last_layer_updates(
     epochs: int,
     stream: Stream,
 ) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
-    """Updates of the last layer after some epochs of training; no more than that is uploaded.
+    """Updates of the last layer after some epochs of training; only these are uploaded.
 
     Args:
         world, stream: of the round.
-        start: the model from which all train.
-        clients: that train.
+        start: initial model of all clients.
+        clients: training clients.
         layer: its ``bias``, or the whole ``last_layer``.
-        epochs: of the training.
+        epochs: number of epochs.
 
     Returns:
-        The clients that reply, and one row for each. Where models are detectors, a row has the last
-        layers of one detector for each class that the client has, end to end, zero for the others.
+        The clients that reply, and one row for each. If models are detectors, a row concatenates
+        the last layers of one detector for each class that the client has, zero for the others.
 
     Raises:
-        MethodError: the model's last layer is not known.
+        MethodError: the model's last layer is unknown.
     """
     part = world.spec.head_bias if layer == "bias" else world.spec.head
     if part is None:
@@ -79,10 +79,10 @@ def count_classes(
     """How many clients of each cluster have training samples of each class.
 
     Args:
-        world: of the clients, which report their classes.
-        clients: to count.
-        cluster: of each of them.
-        clusters: how many there are.
+        world: the clients, which report their classes.
+        clients: counted clients.
+        cluster: cluster of each of them.
+        clusters: number of clusters.
     """
     has_class = world.run(Classes(), clients).classes
     counts = np.zeros((clusters, has_class.shape[1]), np.int64)
@@ -96,10 +96,10 @@ def sample_members(
     """A random fraction of each cluster's clients in the cohort, ascending.
 
     Args:
-        cohort: the clients of the round; clients without a cluster are left out.
-        assignment: of all clients.
-        fraction: of a cluster's clients, rounded; at least one client of each cluster.
-        stream: of the round.
+        cohort: clients of the round; clients without a cluster are left out.
+        assignment: cluster of every client.
+        fraction: share of a cluster's clients, rounded; at least one client of each cluster.
+        stream: stream of the round.
     """
     order = stream.child("fraction").rng().permutation(cohort[assignment[cohort] != UNASSIGNED])
     sample = [cohort[:0]]
@@ -110,12 +110,12 @@ def sample_members(
 
 
 def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
-    """The detector of each class that a cluster's clients use, given how many of them have the
-    class.
+    """The detector of each class that a cluster's clients use, from the number of clients that have
+    the class.
 
     Detectors are numbered by cluster and class. Clients use the detector of their cluster, or else
-    the one of the cluster where most clients have the class (the first of equals); NO_DETECTOR for
-    a class that no client has.
+    that of the cluster where most clients have the class (the first of ties). NO_DETECTOR marks a
+    class that no client has.
     """
     exists = counts > 0
     number = np.cumsum(exists).reshape(counts.shape) - 1

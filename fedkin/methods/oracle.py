@@ -1,9 +1,9 @@
-"""Oracle: peers that know the true clusters from the start, and average with random peers of their
+"""Oracle: peers know the true clusters from the start, and average with random peers of their
 cluster.
 
-An upper bound for peer-to-peer methods, which have to find them (PANM, section 2; the code of PENS'
-authors). It runs only where the true clusters are known, as in a planted federation; where they
-change, it follows them.
+It is an upper bound for peer-to-peer methods, which must find the clusters (PANM, section 2; the
+code of PENS' authors). It runs only if the true clusters are known, as in a planted federation. If
+they change, it follows them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedkin.methods.decentralized import PeerMethod, PeerState, communities
 @plain_options
 @dataclass(frozen=True)
 class Oracle(PeerMethod):
-    """Peers average with random others of their true cluster."""
+    """Peers average with other random peers of their true cluster."""
 
     about: ClassVar[About] = About(
         name="oracle",
@@ -59,7 +59,7 @@ class Oracle(PeerMethod):
 
 
 def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
-    """Every peer trusts its true cluster."""
+    """The state in which every peer trusts its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError(

@@ -12,28 +12,27 @@ Subspaces. AAAI 2023, arXiv 2209.10526.
     clusters: the nearest two merge while they are at most beta = ``threshold`` apart; FedAvg in
     each cluster
 
-U_i is sent once, and nothing is trained for it. Newcomers send theirs, A gets their rows, and all
-are clustered again by the same beta. Clusters keep their numbers by the clients that they have in
-common. A cluster of newcomers only gets a new number and starts from the initial model; a cluster
-that is cut off another one starts from that one's model.
+U_i is sent once, and needs no training. Newcomers send theirs, which add rows to A, and all clients
+are clustered again with the same beta. New clusters keep the number of the former cluster with
+which they share most clients. A cluster of newcomers only gets a new number and starts from the
+initial model. A cluster that splits off another one starts from that one's model.
 
-Differs from the authors' code: (1) it takes the smallest *entry* of U_i^T U_j for the principal
-angle, which is larger: that is ``as_coded``. Principal angles need orthonormal columns, and those
-of several labels are not: they are made so first. (2) It takes no absolute value, so that its
+Differs from the authors' code: (1) The code takes the smallest *entry* of U_i^T U_j for the
+principal angle, which is larger: ``as_coded``. Principal angles need orthonormal columns; those of
+several labels are not, and are orthonormalised first. (2) The code takes no absolute value, so its
 angles depend on the signs of singular vectors; here the largest entry of each is positive. (3) Its
 "average" linkage is ``weighted`` here. (4) Under Dirichlet shares of labels the text has fewer
-vectors for rarer labels; the code's look-up never matches and keeps p for each label, as is done
+vectors for rarer labels. The code's look-up never matches and keeps p for each label, as is done
 here.
 
-Samples are taken as they are, not centred, so the first vector of a label is near its mean. beta
-depends on how features are scaled and on ``angle``: 3.5 and 4.9 degrees are flags of the code,
-whose rule is ``as_coded``, on data scaled otherwise. (MNIST, pixels 0 .. 1, four rotations, p = 3:
-principal angles are 1.5 to 2.6 degrees within a rotation and 8 to 13 across; ``as_coded`` needs a
-beta of about 20. benchmarks/field/pacfl.py prints both.) Where C p is not far below d, spans meet
-and principal angles are 0: take p = 1. ``fk.subspace_angles`` shows the angles of whole clients
-before a run. The vectors look like mean samples of each label and are sent as they are, d p numbers
-of each label; the state keeps them, N d C p numbers, and A. Newcomers are placed by labelled
-samples only.
+Samples are not centred, so the first vector of a label is near its mean. beta depends on feature
+scaling and on ``angle``: 3.5 and 4.9 degrees are flags of the code, whose rule is ``as_coded``, on
+data with another scaling. (MNIST, pixels 0 .. 1, four rotations, p = 3: principal angles are 1.5 to
+2.6 degrees within a rotation and 8 to 13 across; ``as_coded`` needs a beta of about 20.
+benchmarks/field/pacfl.py prints both.) If C p is not far below d, spans intersect and principal
+angles are 0: use p = 1. ``fk.subspace_angles`` shows the angles of whole clients before a run. The
+vectors resemble mean samples of each label and are sent unprotected, d p numbers of each label. The
+state keeps them, N d C p numbers, and A. Newcomers are placed only by labelled samples.
 """
 
 from __future__ import annotations
@@ -62,18 +61,18 @@ from fedkin.tasks.pacfl import LabelSubspaces
 
 @dataclass(frozen=True)
 class PACFLState(State):
-    """What PACFL keeps from round to round; q = C p."""
+    """Arrays that PACFL keeps from round to round; q = C p."""
 
     start: Float[np.ndarray, "P"]  # the initial model
-    bases: Float[np.ndarray, "N d q"]  # directions of each client; NaN where they are not known
-    angles: Float[np.ndarray, "N N"]  # A; NaN where they are not known
+    bases: Float[np.ndarray, "N d q"]  # directions of each client; NaN if unknown
+    angles: Float[np.ndarray, "N N"]  # A; NaN if unknown
 
 
 @plain_options
 @dataclass(frozen=True)
 class PACFL:
     """One clustering before training, by angles between the subspaces of clients' samples; then
-    FedAvg in each."""
+    FedAvg in each cluster."""
 
     about: ClassVar[About] = About(
         name="pacfl",
@@ -86,10 +85,10 @@ class PACFL:
         leaves="singular vectors by label",
     )
 
-    p: int = 3  # vectors of each label
-    threshold: float = 3.5  # beta, degrees
+    p: int = 3  # vectors per label
+    threshold: float = 3.5  # beta, in degrees
     angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"  # A_ij, as above
-    # of clusters that merge
+    # linkage of clusters that merge
     linkage: Literal["weighted", "average", "complete", "single"] = "weighted"
 
     def __post_init__(self) -> None:
@@ -108,7 +107,7 @@ class PACFL:
         """Clusters of all reachable clients.
 
         Raises:
-            MethodError: none of them sent a direction.
+            MethodError: no client sent directions.
         """
         clients = world.clients(stream.round)
         total = world.total_clients
@@ -138,11 +137,11 @@ class PACFL:
     def place(
         self, world: World, state: PACFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> PACFLState:
-        """All known clients clustered again, with the newcomers."""
+        """All known clients clustered again, including the newcomers."""
         return self._cluster(world, state, newcomers, self._bases(world, newcomers))
 
     def _bases(self, world: World, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d q"]:
-        """U_i, to compare: the vectors as they are, or an orthonormal basis of their span."""
+        """U_i for the comparison: the vectors unchanged, or an orthonormal basis of their span."""
         columns = side_by_side(world.run(LabelSubspaces(self.p), clients).basis)
         principal = self.angle in ("smallest", "sum")
         return (orthonormal(columns) if principal else columns).astype(np.float32)
@@ -154,8 +153,8 @@ class PACFL:
         clients: Int[np.ndarray, "n"],
         bases: Float[np.ndarray, "n d q"],
     ) -> PACFLState:
-        """The state with the angles of these clients, and new clusters of all whose angles are
-        known."""
+        """The state with the angles of these clients, and new clusters of all clients with known
+        angles."""
         replied = bases.any(axis=(1, 2))
         clients = clients[replied]
         all_bases = state.bases.copy()
@@ -180,8 +179,8 @@ class PACFL:
 def _with_new_models(
     state: PACFLState, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The cluster models, and one for each new number: the former model of most of its clients, or
-    the initial one."""
+    """The cluster models, one for each new number: the former model of most of its clients, or the
+    initial one."""
     models = [state.models]
     for k in range(len(state.models), int(cluster.max(initial=-1)) + 1):
         former = state.assignment[clients[cluster == k]]

@@ -1,5 +1,5 @@
-"""PANM: every peer finds the peers whose models are similar to its own, and averages with them;
-there is no server.
+"""PANM: without a server, every peer finds the peers whose models are similar to its model, and
+averages with them.
 
 Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Framework with Adaptive
 Neighbor Matching. Poster, MLSys 2022, arXiv 2203.12285 (eqs. 1-10).
@@ -11,27 +11,27 @@ rounds of stage one, tau the period of HNM.
     PANMGrad:  s_ij = alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j)
     PANMLoss:  s_ij = 1 / F_i(w_j)
     CNI, t <= T1:  N_i^t = the k with the highest s_ij of C_i and N_i^{t-1}
-                   C_i = l random peers that are no neighbours
+                   C_i = l random peers that are not neighbours
     then B_i = N_i^{T1}, and N_i^t = k random of B_i
     HNM, in every tau-th round:
-        C_i = l random peers outside the bag, S_i = l random of it (all, where there are fewer)
-        M_i = C_i and S_i; the s_ij of M_i are split in two Gaussians, C_i and S_i at first
-        H_i = the one of the higher mean
+        C_i = l random peers outside the bag, S_i = l random peers of it (all, if there are fewer)
+        M_i = C_i and S_i; the s_ij of M_i are split in two Gaussians, initialised with C_i and S_i
+        H_i = the one with the higher mean
         B_i <- (B_i - S_i) and H_i
     w_i^t = mean of w_j^{t-1/2} over N_i^t and i, weighted by training samples
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the
-same cluster, which selects the wrong peers; here S_i starts in the other one. It calls the bag N_i
-too, and does not define which peers stage two averages: here, as in the arXiv paper, over k peers
-of the bag. ``clustering.gaussian_mixture`` settles the cases of degenerate mixtures. A bag of
-all peers has no peer outside to be compared with, and stays: so k is to be small.
+same cluster, which selects the wrong peers; here S_i starts in the other one. The poster also calls
+the bag N_i, and does not define which peers stage two averages: here, as in the arXiv paper, over k
+peers of the bag. ``clustering.gaussian_mixture`` treats degenerate mixtures. A bag of all peers has
+no peer outside for comparison, and stays unchanged, so k should be small.
 
-Left open, and settled here: t counts the rounds of each peer, so that a peer that comes late has
-its stage one then. Candidates that do not reply are not chosen. A neighbour that does not reply
-keeps its place, one that has left loses it; a peer that has no neighbours left in stage two chooses
-as in stage one in that round. No code of the authors is public; T1, k, l, tau and alpha have the
-values of the re-implementations we know of. With alpha = 0.25 it found clusters that it lost with
-their 0.5 (60 images a peer, T1 = 20: docs/results.md).
+Left open, and defined here: t counts the rounds of each peer, so a peer that comes late has its
+stage one then. Candidates that do not reply are not chosen. A neighbour that does not reply stays a
+neighbour; one that has left does not. A peer without neighbours in stage two chooses as in stage
+one in that round. The authors published no code; T1, k, l, tau and alpha have the values of the
+re-implementations we know of. With alpha = 0.25 it found clusters that it lost with their 0.5 (60
+images a peer, T1 = 20: docs/results.md).
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Matching(PeerMethod):
     """Base of PANM and PANMLoss: peers choose neighbours in stage one, and match the bag in stage
     two."""
 
-    neighbours: int = 3  # k
-    candidates: int = 6  # l
-    stage_one: int = 100  # T1
-    period: int = 10  # tau
+    neighbours: int = 3  # k, size of the list of neighbours
+    candidates: int = 6  # l, size of the list of candidates
+    stage_one: int = 100  # T1, rounds of stage one
+    period: int = 10  # tau, rounds from one matching of the bag to the next
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "candidates", "stage_one", "period"):
@@ -83,7 +83,7 @@ class Matching(PeerMethod):
         reachable: Bool[np.ndarray, "n N"],
         noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """C_i and N_i in stage one, C_i and S_i where the bag is matched, else none."""
+        """C_i and N_i in stage one; C_i and S_i when the bag is matched; otherwise none."""
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
         neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)
@@ -99,7 +99,7 @@ class Matching(PeerMethod):
     ) -> Neighbourhood:
         stage_one, matching = self._stages(neighbourhood)
         before = neighbourhood.trust
-        # Neighbours that do not reply keep their places.
+        # Neighbours that do not reply stay neighbours.
         silent = before & ~replied
 
         # CNI, eq. 5
@@ -142,7 +142,7 @@ class PANM(Matching):
         meanings={**MEANINGS, "alpha": UNLIKE_OTHERS},
     )
 
-    alpha: float | int = 0.5  # weight of the last updates; all updates since w_0 have 1 - alpha
+    alpha: float | int = 0.5  # weight of the last updates; total updates since w_0 have 1 - alpha
 
     similarity_of: ClassVar[str] = "gradient"
 
@@ -156,7 +156,7 @@ class PANM(Matching):
 @plain_options
 @dataclass(frozen=True)
 class PANMLoss(Matching):
-    """PANM that compares losses of others' models on its own data."""
+    """PANM that compares losses of other peers' models on the peer's data."""
 
     about: ClassVar[About] = replace(
         PANM.about,

@@ -1,4 +1,4 @@
-"""PENS: peers evaluate the models of others on their own data, and trust those whose models were
+"""PENS: peers evaluate the models of other peers on their data, and trust those whose models were
 often among the best.
 
 N. Onoszko, G. Karlsson, O. Mogren, E. Listo Zec: Decentralized Federated Learning of Deep Neural
@@ -8,19 +8,19 @@ selection).
     stage one:  n_s random peers are queried; the n_t with the lowest loss on i's training data get
                 a vote each, and i averages with them
     then        N_i = the peers with more votes than n_t / N times the rounds of stage one,
-                which is the expectation under chance
-    stage two:  i averages with n_s random of N_i (all, where there are fewer)
+                which is the number expected by chance
+    stage two:  i averages with n_s random peers of N_i (all, if there are fewer)
 
-Means are weighted by training samples, and the peer's model is one of the averaged models.
+Means are weighted by training samples, and include the peer's model.
 
 In stage one the neighbours are the peers of the round, in stage two the peers with enough votes.
-After few rounds of stage one a single vote is enough, so that neighbours are random.
+If stage one is short, a single vote is enough, so that neighbours are random.
 
 Differs from the authors' later code: there peers act one after another and read models of the same
 round; here all act at once. There a round is averaging and then training, after one training of all
-peers, and models are tested after the training; here it is training and then averaging, and models
-are tested after that. A peer that comes late has its stage one then, and one that has no
-neighbours left trains alone.
+peers, and models are tested after the training. Here a round is training and then averaging, and
+models are tested after that. A peer that comes late has its stage one then, and one without
+neighbours trains alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class PENS(PeerMethod):
-    """Peers select those whose models have a low loss on their data, once."""
+    """Peers select, once, those whose models have a low loss on their data."""
 
     about: ClassVar[About] = About(
         name="pens",
@@ -58,9 +58,9 @@ class PENS(PeerMethod):
         },
     )
 
-    sampled: int = 10  # n_s
-    top: int = 2  # n_t
-    stage_one: int = 200  # rounds
+    sampled: int = 10  # n_s, peers queried in a round
+    top: int = 2  # n_t, best peers of a round
+    stage_one: int = 200  # rounds of stage one
 
     similarity_of: ClassVar[str] = "loss"
 

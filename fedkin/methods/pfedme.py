@@ -1,5 +1,5 @@
-"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients are
-served the minimisers.
+"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients use the
+minimisers.
 
 C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS
 2020, arXiv 2006.08848 (Algorithm 1).
@@ -10,15 +10,15 @@ C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Morea
     server:                   w      <- (1 - beta) w + beta mean_i w_i
 
 eta is the run's learning rate, and the R local rounds are the run's local steps. The authors take
-lambda = 15 and eta = 0.005. Of a convex f_i the envelope's gradient is lambda-Lipschitz, so that
-its steps converge where eta lambda is below 2 (summaries say 1: above that w_i only leaps over
-theta_i); those towards theta_i are along a gradient that grows by lambda or more, and diverge where
+lambda = 15 and eta = 0.005. For a convex f_i the envelope's gradient is lambda-Lipschitz, so that
+its steps converge if eta lambda is below 2. (Summaries say 1: above that w_i only overshoots
+theta_i.) The steps towards theta_i follow a gradient that grows by lambda or more, and diverge if
 ``own_lr`` lambda is above 2. Both products are refused from 2 on.
 
 Clients are tested with theta_i of the last batch, as in public code (PFLlib, FedEM's): a noisy
-model where batches are small. Differs: the mean is weighted by numbers of samples, as
-FedAvg's is (the text: the plain mean); theta_i starts at w_i. A client that never trained, such as
-a newcomer, is tested with w. Records of the training loss are of f_i(w_i).
+model if batches are small. Differs: the mean is weighted by numbers of samples, as in FedAvg (the
+text: the plain mean); theta_i starts at w_i. A client that never trained, such as a newcomer, is
+tested with w. The recorded training loss is f_i(w_i).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fedkin.tasks.pfedme import TrainEnvelope
 
 @dataclass(frozen=True)
 class PFedMeState(State):
-    """One model; clients keep a personal model, and are tested with it."""
+    """One model. Clients keep a personal model, and are tested with it."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateOwn(self.models, self.assignment[clients])
@@ -56,7 +56,7 @@ class PFedMeState(State):
 @plain_options
 @dataclass(frozen=True)
 class PFedMe:
-    """One global model on Moreau envelopes of the losses; clients are served the minimisers."""
+    """One global model on Moreau envelopes of the losses; clients use the minimisers."""
 
     about: ClassVar[About] = About(
         name="pfedme",
@@ -64,9 +64,9 @@ class PFedMe:
     )
 
     strength: float = 15.0  # lambda
-    own_steps: int = 5  # of SGD on each batch, which give theta
-    own_lr: float = 0.01  # of these steps
-    beta: float = 1.0  # of the server's step; 1: the mean of the clients' models
+    own_steps: int = 5  # SGD steps on each batch, which give theta
+    own_lr: float = 0.01  # learning rate of these steps
+    beta: float = 1.0  # server step size; 1: the mean of the clients' models
 
     def __post_init__(self) -> None:
         check_positive_integer("own_steps", self.own_steps)
@@ -86,7 +86,7 @@ class PFedMe:
         )
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Refuse (MethodError) a learning rate with which training diverges."""
+        """Raise MethodError for a learning rate with which training diverges."""
         self._check_rate(work)
 
     def init(self, world: World, stream: Stream) -> PFedMeState:

@@ -1,5 +1,5 @@
 """Steps that clustered methods share: assignment of newcomers, migration after a shift, initial
-models, weights of the mean, and inter-cluster aggregation.
+models, averaging weights, and inter-cluster aggregation.
 
 Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
 clients of a call.
@@ -36,10 +36,10 @@ S = TypeVar("S", bound=State)
 
 
 def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
-    """Refuse (MethodError) impossible policies among a method's fields.
+    """Raise MethodError for impossible policies in a method's fields.
 
     Args:
-        method: with the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
+        method: has the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
         newcomers: policies that the method offers.
     """
     check_choice("newcomers", method.newcomers, newcomers)
@@ -49,8 +49,8 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
-    """The test by which clients find shifts of their labels, in every reply; empty where no client
-    migrates."""
+    """The test by which clients detect shifts of their labels, in every reply; empty if clients do
+    not migrate."""
     if method.migration == "none":
         return ()
     return (Shifted(method.migration, method.threshold),)
@@ -61,7 +61,7 @@ def shared_head(method: Any) -> str:
     none.
 
     Args:
-        method: with a field ``newcomers``.
+        method: has a field ``newcomers``.
     """
     return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
 
@@ -70,7 +70,7 @@ def sends(method: Any) -> str:
     """Facts about clients that policies send to the server, for ``Requirements``; empty: none.
 
     Args:
-        method: with fields ``newcomers`` and ``eta_g``.
+        method: has the fields ``newcomers`` and ``eta_g``.
     """
     if method.eta_g:
         return "which clusters have clients (eta_g)"
@@ -78,7 +78,7 @@ def sends(method: Any) -> str:
 
 
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
-    """The state with new places for clients whose data have shifted, selected or not (FlexCFL, Alg.
+    """The state with clients whose data have shifted placed again, selected or not (FlexCFL, Alg.
     2, l. 4-6).
 
     A client that does not reply keeps its cluster, and detects the same shift again in the next
@@ -101,13 +101,13 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
 def assign(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with clients placed in clusters; each stores its present label counts, to detect a
-    shift later.
+    """The state with clients placed in clusters. Each stores its present label counts, to detect
+    later shifts.
 
     Args:
         world, state: of the round.
-        clients: to place.
-        cluster: of each of them; UNASSIGNED: the client stays where it is.
+        clients: clients to place.
+        cluster: cluster of each of them; UNASSIGNED: the client stays where it is.
     """
     state = _with_clusters(world, state, clients, cluster)
     world.run(Note(), clients[cluster != UNASSIGNED])
@@ -119,13 +119,13 @@ def update_assignment(
 ) -> S:
     """The state with the clusters that clients chose, or were given, in this round.
 
-    Unlike with ``assign``, only clients that had no cluster store their label counts: the others go
-    on comparing with the counts they stored before.
+    Unlike ``assign``, only clients without a former cluster store their label counts. The others
+    still compare with the counts that they stored before.
 
     Args:
         world, state: of the round.
-        clients: of the round.
-        cluster: of each of them; UNASSIGNED: the client stays where it is.
+        clients: clients of the round.
+        cluster: cluster of each of them; UNASSIGNED: the client stays where it is.
     """
     placed = clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)]
     state = _with_clusters(world, state, clients, cluster)
@@ -136,7 +136,7 @@ def update_assignment(
 def _with_clusters(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with new clusters; clients whose cluster changes forget the data that they kept for
+    """The state with new clusters. Clients whose cluster changes delete the data that they kept for
     the old one."""
     is_placed = cluster != UNASSIGNED
     placed = clients[is_placed]
@@ -150,13 +150,12 @@ def _with_clusters(
 def cluster_by_loss(
     world: World, state: State, clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "n"]:
-    """The cluster whose model has the lowest training loss on each client's data; all K models are
-    sent for it.
+    """The cluster whose model has the lowest training loss on each client's data. All K models are
+    sent.
 
     Args:
         world, state: of the round.
-        clients: that evaluate the models; UNASSIGNED is the result of a client without a finite
-            loss.
+        clients: evaluating clients. A client without a finite loss gets UNASSIGNED.
     """
     losses = world.run(Losses(state.models), clients).losses
     finite = np.isfinite(losses)
@@ -165,7 +164,7 @@ def cluster_by_loss(
 
 
 class Nearest(NamedTuple):
-    """Clusters by direction, and which clients replied: these have received the directions."""
+    """Clusters by direction, and which clients replied and so have received the directions."""
 
     cluster: Int[np.ndarray, "n"]
     replied: Bool[np.ndarray, "n"]
@@ -180,15 +179,15 @@ def cluster_by_direction(
     steps: int = PRETRAINING_STEPS,
 ) -> Nearest:
     """The cluster whose direction is nearest to a client's first update: argmin_k (1 - cos)/2, the
-    first of equals (FlexCFL, eq. 8).
+    first of ties (FlexCFL, eq. 8).
 
     Args:
         world, stream: of the round.
-        start: the model from which clients train.
-        directions: of the clusters; the clients have them already.
-        clients: that compare; UNASSIGNED is the result of a client that does not reply or whose
-            update is zero.
-        steps: mini-batches of the training.
+        start: initial model of the clients' training.
+        directions: directions of the clusters; the clients have them already.
+        clients: comparing clients. A client that does not reply, or whose update is zero, gets
+            UNASSIGNED.
+        steps: number of mini-batches.
     """
     task = Similarities(start, directions, replace(world.work, steps=steps))
     reply = world.run(task, clients, stream.child("pretrain"))
@@ -205,7 +204,7 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
 
     Args:
         world, stream: of the round.
-        clusters: how many.
+        clusters: number of clusters.
 
     Raises:
         MethodError: fewer reachable clients than clusters.
@@ -228,10 +227,11 @@ def aggregation_weights(
     """Weight of each reply in its model's mean; 0 for one that did not arrive.
 
     Args:
-        weighting: ``simple`` (1), ``examples`` (of the client), or ``first_client``: 1 for the
-            first of each cluster in the order in which the cohort was drawn, and 0 for all others.
-        reply: of the training.
-        clients: its rows.
+        weighting: ``simple`` (1), ``examples`` (the client's number), or ``first_client``: 1 for
+            the first of each cluster in the order in which the cohort was drawn, and 0 for all
+            others.
+        reply: the training's reply.
+        clients: client of each row.
         world, stream: of the round.
     """
     if weighting == "examples":
@@ -251,9 +251,9 @@ def _drawn_order(
 ) -> Int[np.ndarray, "n"]:
     """The rows of a cohort in the order in which it was drawn.
 
-    Cohorts come in the order of ids. A cohort of a round robin was drawn in that order, from the
-    first id of its turn on; any other cohort was drawn uniformly, so that any random order is as
-    good as the one in which it was drawn.
+    Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting with the
+    first id of its turn. Any other cohort was drawn uniformly, so any random order is equivalent to
+    the one in which it was drawn.
     """
     rows = np.argsort(clients)
     begin = (stream.round - 1) * len(clients)
@@ -284,8 +284,8 @@ def place_by_policy(
     Args:
         world, state, stream: of the round.
         policy: ``loss``, ``direction`` or ``random``.
-        clients: to place.
-        start: the model that all clusters began with, needed for ``direction``: a cluster's
+        clients: clients to place.
+        start: common initial model of all clusters, needed for ``direction``: a cluster's
             direction is the change of its model since then.
 
     Raises:
@@ -311,12 +311,12 @@ def place_by_policy(
 def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
     """Inter-cluster aggregation among the clusters that have clients (FlexCFL, Alg. 2, l. 18-21).
 
-    Where every cluster has a separate server, each sends its model once: that is counted as traffic
+    If every cluster has a separate server, each sends its model once. This is counted as traffic
     between servers.
 
     Args:
         world, state: of the round.
-        eta_g: weight of the other clusters' models; 0: none, the state stays as it is.
+        eta_g: weight of the other clusters' models; 0: the state stays unchanged.
         normalize: see ``aggregation.inter_cluster_aggregation``.
     """
     if not eta_g:
@@ -331,11 +331,11 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
 
 
 def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
-    """Refuse (MethodError) local training that one step of plain SGD cannot have.
+    """Raise MethodError for local training that does not reduce to one step of plain SGD.
 
     Args:
-        work: of the clients.
-        option: of the method that takes such steps, for the message.
+        work: local training of the clients.
+        option: the method's option that uses such steps, for the message.
         cure: the alternative, for the message.
     """
     is_used = {

@@ -1,11 +1,10 @@
-"""Clusters that are found from noisy sums alone, so that client-level differential privacy covers
-them.
+"""Clusters found only from noisy sums, so that client-level differential privacy covers them.
 
-In no paper as a whole. The parts: K-means by noisy sums of points (Blum, Dwork, McSherry, Nissim:
-Practical Privacy: The SuLQ Framework, PODS 2005), here with directions in place of points, as in
-spherical K-means; before that leading eigenvectors of a noisy second moment (Dwork, Talwar,
-Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K directions of the clusters. x_i is the
-first update of client i from the common start, as a count sketch of s numbers, of length 1.
+No paper describes the whole method. Its parts: K-means by noisy sums of points (Blum, Dwork,
+McSherry, Nissim: Practical Privacy: The SuLQ Framework, PODS 2005), here with directions instead of
+points, as in spherical K-means; before that, leading eigenvectors of a noisy second moment (Dwork,
+Talwar, Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K directions of the clusters. x_i
+is the first update of client i from the common start, as a count sketch of s numbers, of length 1.
 
     M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)
                                                                            one noisy sum
@@ -15,16 +14,17 @@ first update of client i from the common start, as a count sketch of s numbers, 
     the same sums for the K directions that result, ``refinements`` times  a noisy sum each
 
 W whitens: clusters whose first updates differ become orthogonal directions, however much they have
-in common and whatever their sizes, as in decompositions of moments (Anandkumar et al.: Tensor
-Decompositions for Learning Latent Variable Models, JMLR 2014). Without it candidates that differ
-little take two clusters for one.
+in common and whatever their sizes, as in moment decompositions (Anandkumar et al.: Tensor
+Decompositions for Learning Latent Variable Models, JMLR 2014). Without W, candidates that differ
+little merge two clusters into one.
 
-Then each client chooses among the K directions that were released: by its own data, so that nothing
-is paid for it. All sums are of all clients, before the first round; after that FedAvg in each
-cluster. Without privacy there is no noise, and clients are weighted by their numbers of examples.
+Each client then chooses among the K released directions, by its data. This costs no privacy, since
+the choice is not released. All sums are over all clients, before the first round; after that FedAvg
+runs in each cluster. Without privacy there is no noise, and clients are weighted by their numbers
+of examples.
 
-A direction has the noise of one number for each of K dimensions, not for each of P parameters:
-hence the projection. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
+A direction has the noise of one number for each of K dimensions, not for each of P parameters; this
+is why updates are projected. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
 
 @dataclass(frozen=True)
 class PrivateClustersState(State):
-    """What PrivateClusters keeps from round to round."""
+    """Arrays that PrivateClusters keeps from round to round."""
 
-    start: Float[np.ndarray, "P"]  # the model from which all directions are taken
-    directions: Float[np.ndarray, "K s"]  # of the clusters, for newcomers
+    start: Float[np.ndarray, "P"]  # initial model from which all directions are measured
+    directions: Float[np.ndarray, "K s"]  # directions of the clusters, for newcomers
     sketch_seed: Int[np.ndarray, ""]
 
 
 @plain_options
 @dataclass(frozen=True)
 class PrivateClusters:
-    """Clusters by the directions of first updates, of which only noisy sums are released."""
+    """Clusters by the directions of first updates; only noisy sums of these are released."""
 
     about: ClassVar[About] = About(
         name="private_clusters",
@@ -79,9 +79,9 @@ class PrivateClusters:
     )
 
     clusters: int = 3  # K
-    sketch: int = 64  # s, numbers of a sketched update
-    candidates: int = 4  # directions for each cluster from which K-means begins
-    refinements: int = 1  # further steps of K-means, a noisy sum each
+    sketch: int = 64  # s, size of a sketched update
+    candidates: int = 4  # initial directions of K-means per cluster
+    refinements: int = 1  # further K-means steps, one noisy sum each
 
     def __post_init__(self) -> None:
         for name in ("clusters", "sketch", "candidates", "refinements"):
@@ -98,7 +98,7 @@ class PrivateClusters:
         )
 
     def init(self, world: World, stream: Stream) -> PrivateClustersState:
-        """The cold start: directions from noisy sums, and each client in the nearest."""
+        """The cold start: directions from noisy sums, and each client in the nearest cluster."""
         clients = world.clients(stream.round)
         seed = int(stream.child("sketch").words()[0])
         start = world.initial(stream.child("model"))
@@ -128,7 +128,7 @@ class PrivateClusters:
         newcomers: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> PrivateClustersState:
-        """The nearest of the released directions, by the client's own choice."""
+        """Each newcomer chooses the nearest of the released directions."""
         task = NearestSketch(
             start=state.start,
             work=world.work,
@@ -147,12 +147,12 @@ class PrivateClusters:
         seed: int,
         stream: Stream,
     ) -> Float64[np.ndarray, "K s"]:
-        """Directions of clusters: eigenvectors, K-means of few sums, and its further steps."""
+        """Directions of clusters: eigenvectors, K-means on few sums, and its further steps."""
         # M, and W
         pretrain = stream.child("pretrain")
         task = SketchMoments(start=start, work=world.work, size=self.sketch, seed=seed)
         moments = world.run(task, clients, pretrain).moments[0]
-        # All zero is possible only without noise.
+        # All are zero only without noise.
         if not moments.any():
             raise MethodError(
                 f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an "
@@ -190,10 +190,10 @@ class PrivateClusters:
 
 
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
-    """W: the first eigenvectors, longer for smaller eigenvalues; zeros where there is none."""
+    """W: the first eigenvectors, scaled up for smaller eigenvalues; zeros where there is none."""
     values, vectors = leading_eigenpairs(moments, clusters)
-    # An eigenvector is known up to its sign, and the candidates are drawn in this basis. So that
-    # the last bits of the moments decide nothing, the largest entry of each is made positive.
+    # An eigenvector is defined up to its sign, and the candidates are drawn in this basis. The
+    # largest entry of each is made positive, so that rounding of the moments has no effect.
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(clusters)] < 0, -1.0, 1.0)
     lengths = np.sqrt(values.max() / np.where(values > 0, values, 1))
@@ -201,6 +201,6 @@ def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np
 
 
 def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:
-    """The rows at length 1; a row of zeros as it is."""
+    """The rows scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(lengths, np.finfo(np.float64).tiny)

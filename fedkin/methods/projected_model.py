@@ -1,7 +1,7 @@
-"""A model whose last layer is a projection: its scores describe the input of that layer (FLUX,
-FEROMA).
+"""A model whose last layer is a random projection: its outputs describe the input of that layer
+(FLUX, FEROMA).
 
-Shapes: P parameters, C classes, H numbers in front of the last layer.
+Shapes: P parameters, C classes, H inputs of the last layer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedkin.measures.descriptors import random_axes
 
 
 def class_count(spec: ModelSpec) -> int:
-    """C, from the bias of the last layer. Raises MethodError: that layer is not known."""
+    """C, from the bias of the last layer. Raises MethodError if that layer is unknown."""
     if spec.head is None or spec.head_bias is None:
         raise MethodError(
             "descriptors are of what comes before a model's last layer, and this model does not "
@@ -25,9 +25,9 @@ def class_count(spec: ModelSpec) -> int:
 
 
 def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.ndarray, "P"]:
-    """The model with C random orthonormal axes for its last weight [C, H], and no bias.
+    """The model with C random orthonormal axes as its last weight [C, H], and no bias.
 
-    A weight that is stored as [H, C] becomes another random projection, the same for all clients.
+    A weight stored as [H, C] becomes another random projection, the same for all clients.
     """
     classes = class_count(spec)
     projected = model.copy()

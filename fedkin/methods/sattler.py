@@ -1,33 +1,33 @@
-"""Sattler's CFL: one model for all, cut in two wherever the updates of a cluster's clients
-disagree.
+"""Sattler's CFL: one model for all clients; a cluster is split in two when the updates of its
+clients disagree.
 
 F. Sattler, K.-R. Mueller, W. Samek: Clustered Federated Learning: Model-Agnostic Distributed
 Multitask Optimization Under Privacy Constraints. IEEE TNNLS 2020, arXiv 1910.01991.
 
 Notation: dW_i the update of client i in this round, c the clients of a cluster that replied, S_ij =
-cos(dW_i, dW_j). A cluster has come to rest for all of its clients together, and not for each of
-them, when
+cos(dW_i, dW_j). A cluster is stationary for all of its clients together, but not for each of them,
+when
 
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2
     (norms over all parameters; the mean is a simple one)
 
-and then it is cut in two: in the paper where the largest similarity across the cut is smallest, in
-the code (and here) where complete linkage does. ``eps1`` and ``eps2`` are lengths of updates, so
+and then it is split in two. The paper splits where the largest similarity across the cut is
+smallest, the code (and here) by complete linkage. ``eps1`` and ``eps2`` are norms of updates, so
 they depend on model, learning rate and local epochs: measure the norms in a run before you choose
 them.
 
-As in the authors' code: no cut in the first rounds (``first_split``) nor of small clusters
-(``min_size``); simple means; the cut comes first, and then every cluster, a new one too, gets the
-mean update of its clients. The paper cuts only where gamma_max < sqrt((1 - a) / 2), a the
-largest similarity across the cut: that is a < 1 - 2 gamma_max^2. gamma_max, in [0, 1], bounds how
-far a client's gradient is from the gradient of its true cluster, in shares of the length of the
-latter; the code does not check it (``gamma_max=None``).
+As in the authors' code, there is no split in the first rounds (``first_split``), nor of small
+clusters (``min_size``), and means are unweighted. The split comes first; then every cluster,
+including new ones, gets the mean update of its clients. The paper splits only if gamma_max <
+sqrt((1 - a) / 2), a the largest similarity across the cut: that is a < 1 - 2 gamma_max^2.
+gamma_max, in [0, 1], bounds the distance from a client's gradient to the gradient of its true
+cluster, relative to the length of the latter. The code does not check it (``gamma_max=None``).
 
-Differs from both, where all clients take part in every round: a client of a cluster that is cut
-while it is absent or silent has shown no update, so it becomes UNASSIGNED and is placed when it is
-selected next (``newcomers``). A zero update has no direction: its client stays with the part that
-keeps the cluster's number, the one with the lowest client id. Updates are compared with
-each other, so a round holds n x P numbers.
+Differs from both, in which all clients take part in every round: a client that is absent or silent
+while its cluster is split has shown no update. It becomes UNASSIGNED and is placed when it is next
+selected (``newcomers``). A zero update has no direction: its client stays in the part that keeps
+the cluster's number, the one with the lowest client id. Updates are compared with each other, so a
+round holds n x P numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class SattlerState(State):
-    """What Sattler's CFL keeps from round to round."""
+    """Arrays that Sattler's CFL keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
 
@@ -64,7 +64,7 @@ class SattlerState(State):
 @plain_options
 @dataclass(frozen=True)
 class SattlerCFL:
-    """Splits a cluster in two where its clients' updates disagree; finds the number of clusters."""
+    """Splits a cluster in two when its clients' updates disagree; finds the number of clusters."""
 
     about: ClassVar[About] = About(
         name="sattler",
@@ -80,15 +80,15 @@ class SattlerCFL:
         },
     )
 
-    eps1: float = 0.4  # the mean update is shorter than this
-    eps2: float = 1.6  # and the longest update is longer than this
-    first_split: int = 20  # no cut up to and including this round
-    min_size: int = 2  # clusters of this many replies, or fewer, are not cut
-    gamma_max: float | None = None  # None: cut without asking, as the code does
+    eps1: float = 0.4  # split only if the norm of the mean update is below this
+    eps2: float = 1.6  # and if the largest norm of an update is above this
+    first_split: int = 20  # no split up to and including this round
+    min_size: int = 2  # clusters with this many replies, or fewer, are not split
+    gamma_max: float | None = None  # None: no such condition, as in the code
     weighting: Literal["simple", "examples"] = "simple"  # of replies in a mean
-    newcomers: Literal["loss", "direction", "random"] = "loss"  # how they are placed
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # of clients whose data shift
-    threshold: float = 0.2  # of a client's samples, changed, count as a shift
+    newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
+    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # inter-group learning rate
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class SattlerCFL:
         )
 
     def init(self, world: World, stream: Stream) -> SattlerState:
-        """One model, and all clients in its cluster."""
+        """One model, with all clients in its cluster."""
         start = single_model_state(world, stream)
         return SattlerState(
             models=start.models,
@@ -137,7 +137,7 @@ class SattlerCFL:
         clients = members[reply.arrived]
         updates = reply.update[reply.arrived]
 
-        # The cut comes before the means: a new cluster gets the mean of its clients.
+        # The split comes before the means: a new cluster gets the mean of its clients.
         if stream.round > self.first_split:
             state = self._split(world, state, clients, updates)
 
@@ -151,7 +151,7 @@ class SattlerCFL:
     def place(
         self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> SattlerState:
-        """A client that was absent when its cluster was cut gets one of today's clusters."""
+        """A client that was absent when its cluster was split gets one of the present clusters."""
         return policies.place_by_policy(
             world,
             state,
@@ -168,8 +168,8 @@ class SattlerCFL:
         clients: Int[np.ndarray, "n"],
         updates: Float[np.ndarray, "n P"],
     ) -> SattlerState:
-        """Cut every cluster that is due, once; a new one takes the next number and starts from the
-        old one's model."""
+        """Split every cluster that is due, once. A new cluster takes the next number and starts
+        from the old one's model."""
         for k in range(len(state.models)):
             rows = np.flatnonzero(state.assignment[clients] == k)
             leaving = self._leaving(updates[rows])
@@ -183,7 +183,7 @@ class SattlerCFL:
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
-        """Which clients of a cluster leave it for a new one; none where it is not to be cut."""
+        """Which clients of a cluster leave it for a new one; none if it is not to be split."""
         leaving = np.zeros(len(updates), bool)
         nonzero = np.flatnonzero(updates.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
@@ -197,8 +197,8 @@ class SattlerCFL:
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:
-        """Whether the clients stand still together and not each: the norm of the mean, not the mean
-        of norms."""
+        """Whether the clients are stationary together but not each: uses the norm of the mean, not
+        the mean of norms."""
         if len(updates) <= self.min_size:
             return False
         mean = np.linalg.norm(np.mean(updates, axis=0, dtype=np.float64))

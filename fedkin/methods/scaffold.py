@@ -10,12 +10,12 @@ Controlled Averaging for Federated Learning. ICML 2020, arXiv 1910.06378.
                c <- c + |S| / N mean_S (c_i+ - c_i)
     S: the clients that replied, N: all clients
 
-c_i and c begin at 0; means are plain, not weighted by samples. c_i stays on its client. Differs:
-K_i is the client's number of steps (epochs times batches), where the paper has one K for all;
-with a schedule of local steps K_i lr is the sum of their rates. Many published implementations
-differ by mistake: K without the epochs, c divided by |S| and not by N, a server that adds c_i and
-not its change. A client that never trained has c_i = 0. Where a real client's reply is lost on the
-way, its c_i has moved and c has not.
+c_i and c start at 0; means are unweighted. c_i stays on its client. Differs: K_i is the client's
+number of steps (epochs times batches), where the paper has one K for all. With a schedule of local
+steps K_i lr is the sum of their rates. Many published implementations contain errors: K without the
+epochs, c divided by |S| instead of N, or a server that adds c_i instead of its change. A client
+that never trained has c_i = 0. If a real client's reply is lost on the way, its c_i has changed and
+c has not.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SCAFFOLD:
         leaves="the change of its control variate, in a sum",
     )
 
-    option: Literal["I", "II"] = "II"  # how c_i is renewed: by one more gradient, or from the steps
+    option: Literal["I", "II"] = "II"  # c_i from one more gradient, or from the steps
     server_lr: float = 1.0  # eta
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class SCAFFOLD:
         """One model; the server's control variate is zero.
 
         Raises:
-            MethodError: option II, and local steps that do not tell the mean gradient.
+            MethodError: option II, with local steps that do not give the mean gradient.
         """
         self._check_steps(world.work)
         start = single_model_state(world, stream)
@@ -112,7 +112,7 @@ class SCAFFOLD:
         return state  # there is one cluster, and all clients are in it from the start
 
     def _check_steps(self, work: LocalTraining) -> None:
-        """Refuse (MethodError) option II where local steps are not plain SGD."""
+        """Raise MethodError for option II if local steps are not plain SGD."""
         if self.option != "II":
             return
         causes = [f"optimizer = {work.optimizer!r}"] if work.optimizer != "sgd" else []

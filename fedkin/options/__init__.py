@@ -1,7 +1,7 @@
-"""Options of any method: server optimisers, parts that stay on clients, robust rules, attacks, late
-replies, privacy and secret sums.
+"""Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
+privacy and secret sums.
 
-``SECTIONS`` is the one list of them. A new option is a file with its class, and an entry here.
+``SECTIONS`` lists all of them. To add an option, add a file with its class, and an entry here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class OptionSection(NamedTuple):
     """A section of a configuration that holds an option.
 
     Attributes:
-        words: the option in messages.
+        words: the option's name in messages.
         kinds: its choices: the name in a configuration, and the place of the class
             (``module:Class``).
         titles: text that tables add to the name of a method, by name; empty: nothing.
-        only_simulated: whether the option makes no sense with real clients.
-        files: names of the files that the option writes into the folder of a run.
+        only_simulated: whether the option applies only to simulated clients.
+        files: names of the files that the option writes into the run's folder.
     """
 
     words: str
@@ -31,7 +31,7 @@ class OptionSection(NamedTuple):
     files: tuple[str, ...] = ()
 
     def classes(self) -> dict[str, type]:
-        """The classes by name. They are imported here."""
+        """The classes by name, imported here."""
         found = {}
         for name, place in self.kinds.items():
             module, _, kind = place.partition(":")

@@ -1,11 +1,11 @@
-"""Options: settings for any method, and what they do in a run.
+"""Options: settings for any method, and their effect in a run.
 
-    Option          the settings, as a user gives them: ``fk.FedAdam(lr=0.1)``
-    ActiveOption    the same option in one run, with its mechanism, its journal and so on
-    Around          what it does with one call of the method: the world that the method sees,
-                    and what becomes of the state that the method returns
+    Option          the settings, as given by the user: ``fk.FedAdam(lr=0.1)``
+    ActiveOption    the same option in one run, with its mechanism, journal and so on
+    Around          its effect on one call of the method: the world that the method sees, and the
+                    change of the state that the method returns
 
-Your own option is a frozen dataclass that derives from ``Option``. Pass it to
+A user's option is a frozen dataclass that derives from ``Option``. Pass it to
 ``simulate(options=[...])``, or name it in ``fedkin/options/__init__.py`` to give it a section in a
 configuration.
 """
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The facts that an option has of a run before it begins.
+    """What an option knows about a run before it begins.
 
     Attributes:
         method: the method, without options.
-        plan: of the run (``config.plan.Plan``).
+        plan: the run's plan (``config.plan.Plan``).
         spec: the model's size and layers.
         clients: N.
         options: all options of the run, by section.
-        trackers: of the run.
-        measures: the user's own, of the run.
-        folder: the run's folder; None where it has none.
-        true_clusters: of the clients, where they are known.
+        trackers: the run's trackers.
+        measures: the user's measures in the run.
+        folder: the run's folder; None if it has none.
+        true_clusters: true clusters of the clients, if known.
     """
 
     method: Method
@@ -60,20 +60,20 @@ class RunFacts:
 
     @property
     def shares_part(self) -> bool:
-        """Whether clients share a part of their models only."""
+        """Whether clients share only a part of their models."""
         return any(option.shares_part for option in self.options.values())
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """The facts that an option has of a run at its end.
+    """What an option knows about a run at its end.
 
     Attributes:
-        round: the last one.
-        state: after it.
-        client_accuracy: accuracy of each scored client, in the order of ``clients``.
-        clients: the table of scored clients.
-        true_clusters: of all clients, where they are known.
+        round: the last round.
+        state: the state after it.
+        client_accuracy: accuracy of each evaluated client, in the order of ``clients``.
+        clients: the table of evaluated clients.
+        true_clusters: true clusters of all clients, if known.
     """
 
     round: int
@@ -88,7 +88,7 @@ class Call(NamedTuple):
 
     step: Literal["init", "round", "place"]
     stream: Stream
-    clients: Int[np.ndarray, "n"] | None = None  # the cohort, or the newcomers; None of "init"
+    clients: Int[np.ndarray, "n"] | None = None  # the cohort, or the newcomers; None for "init"
 
     @property
     def round(self) -> int:
@@ -102,37 +102,37 @@ def unchanged(state: State) -> State:
 
 
 class Around(NamedTuple):
-    """The work of an option around one call. Both parts come from one scope, since an option may
+    """An option's work around one call. Both parts come from one scope, since an option may
     remember in the second what it saw in the first."""
 
     # The world that the method sees in this call.
     world: World
-    # From the state that the method returns to the one that counts.
+    # From the state that the method returns to the resulting state.
     finish: Callable[[State], State] = unchanged
 
 
 class Option:
-    """Settings for any method. Every field of a subclass has a default, or is checked when it is
-    made.
+    """Settings for any method. Every field of a subclass has a default, or is checked on
+    construction.
 
     Attributes:
-        section: the option's section in a configuration. A run has at most one option of a section.
-        shares_part: whether clients share a part of their models only.
+        section: the option's section in a configuration. A run has at most one option per section.
+        shares_part: whether clients share only a part of their models.
     """
 
     section: ClassVar[str] = ""
     shares_part: ClassVar[bool] = False
 
     def refusal(self, run: RunFacts) -> str:
-        """Why the option cannot be used with the method, the model or another option; empty where
-        it can."""
+        """Why the option cannot be used with the method, the model or another option; empty if it
+        can be used."""
         return ""
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Refuse (ConfigError) a run before anything is written.
+        """Raise ConfigError for an impossible run, before anything is written.
 
         Args:
-            runs: of each method, the main one first.
+            runs: facts for each method, the main one first.
         """
 
     def requirements(self, needs: Requirements) -> Requirements:
@@ -144,11 +144,11 @@ class Option:
         return needs
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
-        """The data of a simulation with this option, and how they shift.
+        """The data of a simulation with this option, and their shift.
 
         Args:
-            data: of the user.
-            shift: of the user.
+            data: the user's data.
+            shift: the user's shift.
 
         Raises:
             ConfigError: simulated clients cannot follow these settings.
@@ -163,48 +163,49 @@ class Option:
     def evaluation(
         cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
     ) -> Task | None:
-        """The task by which clients are tested, where a part of their models stays with them; None:
+        """The task by which clients are evaluated, if a part of their models stays on them; None:
         the method's.
 
         Args:
             state: with the option's arrays in its ``extras``.
-            spec: of the model.
-            clients: who is tested.
+            spec: the model's spec.
+            clients: evaluated clients.
         """
         return None
 
 
 class ActiveOption:
-    """An option in one run. This one does nothing; a subclass overrides what its option does.
+    """An option in one run. The base class does nothing; a subclass overrides what its option
+    changes.
 
     Args:
-        section: the option's.
+        section: the option's section.
     """
 
-    hides_replies = False  # whether replies of clients must not decide when the run ends
+    hides_replies = False  # whether clients' replies must not affect when the run ends
 
     def __init__(self, section: str) -> None:
         self.section = section
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The work of the option around a call of the method.
+        """The option's work around a call of the method.
 
         Args:
-            world: the world outside of the option.
-            before: the state before the call; None of "init".
-            call: which step, with whom.
+            world: the world outside the option.
+            before: the state before the call; None for "init".
+            call: the step, and its clients.
         """
         return Around(world)
 
     def select_cohort(
         self, reachable: Int[np.ndarray, "c"], round: int
     ) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, ascending, from the clients that can be drawn; None: the plan
+        """The cohort of a round, ascending, drawn from the eligible clients; None: the plan
         decides."""
         return None
 
     def exhausted(self) -> str:
-        """Why no further round may be done; empty where one may."""
+        """Why no further round is allowed; empty if one is."""
         return ""
 
     def record(self, state: State) -> Record:
@@ -212,13 +213,13 @@ class ActiveOption:
         return {}
 
     def closing(self, end: RunEnd) -> Record:
-        """The entries of the option in the summary of a run. Files are written here, too."""
+        """The option's entries in the summary of a run. It also writes its files here."""
         return {}
 
     def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:
-        """The option's arrays in a state; empty where it has none yet."""
+        """The option's arrays in a state; empty if it has none yet."""
         return {} if state is None else state.extras.get(self.section, {})
 
     def with_arrays(self, state: State, arrays: Mapping[str, np.ndarray]) -> State:
-        """A state with these arrays of the option, in place of its earlier ones."""
+        """A state with these arrays of the option, replacing earlier ones."""
         return replace(state, extras={**state.extras, self.section: dict(arrays)})

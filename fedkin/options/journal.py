@@ -1,5 +1,5 @@
-"""The journal of a private run: each release is written down before it happens, so that no restart
-forgets it."""
+"""The journal of a private run. Each release is recorded before it happens, so that no restart
+loses it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fedkin.core.storage import append_line, complete_lines, drop_torn_line, for
 
 JOURNAL = "privacy.jsonl"
 SECRET_SUMS = "secret.jsonl"
-RELEASE = "release"  # the folder, inside the run's folder, of files that may be released
+RELEASE = "release"  # folder, inside the run's folder, of releasable files
 
 
 @dataclass
 class Journal:
-    """The releases of a run, in a file where the run has a folder. A last line that a killed
-    process did not finish is cut off: its sums were not released.
+    """The releases of a run, in a file if the run has a folder. An incomplete last line of a killed
+    process is removed: its sums were not released.
 
-    A round that is done again, because a process was killed before its checkpoint, is two releases:
-    other noise was drawn for the first.
+    If a round is repeated because a process was killed before its checkpoint, both count: the first
+    had other noise.
 
     Raises:
-        CheckpointError: a whole line cannot be read, so its release and the epsilon are unknown.
+        CheckpointError: a complete line cannot be read, so its release and the epsilon are unknown.
     """
 
     path: Path | None = None
@@ -39,7 +39,7 @@ class Journal:
             ]
 
     def add(self, **entry: Any) -> None:
-        """Write an entry down, and force it to the disk. Raises StorageError."""
+        """Record an entry, and sync it to the disk. Raises StorageError."""
         self.entries.append(entry)
         if self.path is not None:
             append_line(self.path, json.dumps(entry))
@@ -47,21 +47,21 @@ class Journal:
 
     @property
     def rounds(self) -> int:
-        """How many noisy sums of rounds were released."""
+        """Number of noisy sums released by rounds."""
         return sum("clip" in entry for entry in self.entries)
 
     @property
     def start_sums(self) -> int:
-        """How many noisy sums of all clients were released before the first round."""
+        """Number of noisy sums of all clients released before the first round."""
         return sum("start" in entry for entry in self.entries)
 
     @property
     def score_sums(self) -> int:
-        """How many noisy sums of all clients' scores were released."""
+        """Number of noisy sums released of all clients' scores."""
         return sum("mean_accuracy" in entry for entry in self.entries)
 
     def mean_accuracy(self, round: int) -> float | None:
-        """The noisy mean accuracy of clients after a round; None where none was released."""
+        """The noisy mean accuracy of clients after a round; None if none was released."""
         means = [
             entry["mean_accuracy"]
             for entry in self.entries
@@ -71,12 +71,12 @@ class Journal:
 
     @property
     def uncharged(self) -> list[str]:
-        """The tasks whose replies no noise covered, in the order of their first one."""
+        """The tasks whose replies no noise covered, in the order of first use."""
         tasks = [entry["uncharged"] for entry in self.entries if "uncharged" in entry]
         return list(dict.fromkeys(tasks))
 
     def next_clip(self, before: int) -> float | None:
-        """The clip of a round, by the last round before it; None where none was done.
+        """The clip of a round, as set by the last round before it; None if there was none.
 
         Args:
             before: the round.

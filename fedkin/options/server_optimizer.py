@@ -1,4 +1,4 @@
-"""Server optimisers: FedAvgM, FedAdam, FedYogi and FedAdagrad in front of any method that averages,
+"""Server optimisers for any method that averages: FedAvgM, FedAdam, FedYogi and FedAdagrad, applied
 cluster by cluster.
 
 S. Reddi, Z. Charles, M. Zaheer, Z. Garrett, K. Rush, J. Konecny, S. Kumar, H. B. McMahan: Adaptive
@@ -6,9 +6,9 @@ Federated Optimization. ICLR 2021, arXiv 2003.00295 (Algorithm 2). FedAvgM: T.-M
 Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification.
 2019, arXiv 1909.06335.
 
-The pseudo-gradient D of a cluster is its model after the method's round minus the model before, so
-that all that the method does counts: weights of the mean, and what sharing between clusters
-(``eta_g``) adds. Then, with x the model before,
+The pseudo-gradient D of a cluster is its model after the method's round minus the model before. It
+includes everything that the method does: weights of the mean, and the effect of sharing between
+clusters (``eta_g``). Then, with x the model before,
 
     FedAvgM     m = beta m + D
                 x + lr m
@@ -22,15 +22,15 @@ m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flow
 one, and v from 0).
 
 A cluster whose model did not change (no reply arrived) keeps its model and its moments. A client
-that migrates changes its cluster and no moment. Where the number of clusters changes (a split, a
-late clustering, a merge), a new cluster has the moments, and the former model as x, of its parent:
-the cluster that most of its clients were in before the round. One without a parent keeps the model
-that the method made, and begins with fresh moments. FedSim clusters a cohort to weigh its one
-model: there is one pair of moments. Running statistics (batch normalisation) have no gradient: they
-are averaged as without an optimiser.
+that migrates changes its cluster but no moments. If the number of clusters changes (a split, a late
+clustering, a merge), a new cluster takes the moments of its parent, and the parent's former model
+as x. The parent is the cluster that most of its clients were in before the round. A cluster without
+a parent keeps the model that the method made, and starts with new moments. FedSim clusters a cohort
+only to weight its one model, so there is one pair of moments. Running statistics (batch
+normalisation) have no gradient: they are averaged as without an optimiser.
 
-It does not apply to methods between peers, to detectors, and to options that change models in
-addition to averaging them (``Requirements.changes``).
+Server optimisers do not apply to peer-to-peer methods, to detectors, and to options that change
+models in addition to averaging (``Requirements.changes``).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from fedkin.core.validation import check_not_negative, check_positive
 from fedkin.core.world import World
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 
-Vectors = Float[np.ndarray, "k P"]  # of k clusters
+Vectors = Float[np.ndarray, "k P"]  # k clusters
 
 
 class Step(NamedTuple):
-    """A step of an optimiser: the change that is added to the models, and the new moments."""
+    """A step of an optimiser: the change of the models, and the new moments."""
 
     change: Vectors
     momentum: Vectors
@@ -61,17 +61,17 @@ class Step(NamedTuple):
 
 
 class ServerOptimizer(Option):
-    """A rule that turns pseudo-gradients of clusters into steps of their models."""
+    """A rule that converts pseudo-gradients of clusters to steps of their models."""
 
     section = "server_optimizer"
 
     @property
     def start(self) -> float:
-        """First value of the second moment."""
+        """Initial value of the second moment."""
         raise NotImplementedError
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
-        """One step of k clusters.
+        """One step for k clusters.
 
         Args:
             delta: pseudo-gradients.
@@ -92,8 +92,8 @@ class ServerOptimizer(Option):
 class FedAvgM(ServerOptimizer):
     """Server momentum."""
 
-    lr: float = 1.0  # of the server
-    beta: float = 0.9  # momentum
+    lr: float = 1.0  # server learning rate
+    beta: float = 0.9  # server momentum
 
     def __post_init__(self) -> None:
         check_positive("lr", self.lr)
@@ -113,9 +113,9 @@ class FedAvgM(ServerOptimizer):
 class FedAdam(ServerOptimizer):
     """Adam on the server."""
 
-    lr: float = 0.1  # eta
-    beta1: float = 0.9  # of the mean of updates
-    beta2: float = 0.99  # of the mean of their squares
+    lr: float = 0.1  # eta, the server learning rate
+    beta1: float = 0.9  # decay rate of the mean of updates
+    beta2: float = 0.99  # decay rate of the mean of their squares
     tau: float = 1e-3  # degree of adaptivity
 
     def __post_init__(self) -> None:
@@ -151,8 +151,8 @@ class FedYogi(FedAdam):
 class FedAdagrad(ServerOptimizer):
     """Adagrad on the server: the second moment is the sum of all squares."""
 
-    lr: float = 0.1  # eta
-    beta1: float = 0.0  # of the mean of updates
+    lr: float = 0.1  # eta, the server learning rate
+    beta1: float = 0.0  # decay rate of the mean of updates
     tau: float = 1e-3  # degree of adaptivity
 
     def __post_init__(self) -> None:
@@ -174,7 +174,7 @@ class ActiveOptimizer(ActiveOption):
     """A server optimiser in a run: its moments [K P] are in the state.
 
     Args:
-        optimizer: its rule.
+        optimizer: the rule.
     """
 
     def __init__(self, optimizer: ServerOptimizer) -> None:
@@ -185,7 +185,7 @@ class ActiveOptimizer(ActiveOption):
         def finish(after: State) -> State:
             if before is None:
                 return self.with_arrays(after, self._first_moments(after.models.shape))
-            # A model that changes because newcomers are placed takes no step.
+            # A model that changes because newcomers are placed is not stepped.
             return self._stepped(world, before, after, steps=call.step == "round")
 
         return Around(world, finish)
@@ -197,13 +197,13 @@ class ActiveOptimizer(ActiveOption):
         }
 
     def _stepped(self, world: World, before: State, after: State, steps: bool) -> State:
-        """The method's next state with the optimiser's models, where it ``steps``, and with the
-        next moments."""
+        """The method's next state with the optimiser's models, if it ``steps``, and with the next
+        moments."""
         models = after.models
         moments = self._first_moments(models.shape)
         momentum = moments["momentum"]
         square = moments["square"]
-        # A cluster without a parent does not change: its former model is the present one.
+        # A cluster without a parent has zero change: its former model is set to the present one.
         former = models.astype(np.float64)
 
         parent = parents(before.assignment, after.assignment, len(before.models), len(models))
@@ -213,7 +213,7 @@ class ActiveOptimizer(ActiveOption):
         square[has_parent] = earlier["square"][parent[has_parent]]
         former[has_parent] = before.models[parent[has_parent]]
 
-        # Running statistics are not stepped: without a change they are moved by no moment either.
+        # Running statistics are not stepped: their change is zero, and so no moment moves them.
         for part in world.spec.untrained:
             former[:, part] = models[:, part]
 
@@ -232,14 +232,14 @@ class ActiveOptimizer(ActiveOption):
 
 
 def _check_decay(name: str, value: object) -> None:
-    """Refuse what is no number in [0, 1)."""
+    """Check that a value is a number in [0, 1)."""
     check_not_negative(name, value)
     if not value < 1:  # type: ignore[operator]
         raise MethodError(f"{name} must be a number in [0, 1), got {value!r}")
 
 
 def refusal(method: Method) -> str:
-    """Why a server optimiser does not apply to a method; empty where it does."""
+    """Why a server optimiser does not apply to a method; empty if it does."""
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.peers:
@@ -266,10 +266,10 @@ def parents(
     """The former cluster that each of ``new`` clusters comes from, or UNASSIGNED.
 
     Args:
-        before: the clusters of all clients before.
-        after: the clusters of all clients after.
-        old: how many clusters there were. As long as none disappears, the first ``old`` ones stay.
-        new: how many there are.
+        before: cluster of each client before.
+        after: cluster of each client after.
+        old: former number of clusters. Unless one disappears, the first ``old`` ones stay.
+        new: present number of clusters.
     """
     parent = np.arange(new)
     without_certain_parent = range(old, new) if new >= old else range(new)

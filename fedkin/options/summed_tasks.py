@@ -1,6 +1,7 @@
-"""Kinds of tasks by their replies: a sum of one vector of each client, a choice, or something else.
+"""Classification of tasks by their replies: a sum of one vector per client, a choice, or something
+else.
 
-Here is also the message for a method that asks for no means.
+It also has the message for a method that does not request means.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ def wants_sums(task: Task) -> bool:
 
 
 def is_start(task: Task) -> bool:
-    """Whether all that a task sends is one vector no longer than 1 by model, as a cold start asks
-    for."""
+    """Whether a task sends only one vector of norm at most 1 by model, as in a cold start."""
     return task.charged == "unit_sum" and _is_one_vector(task)
 
 
 def is_choice(task: Task) -> bool:
-    """Whether a client only chooses, by its own data, among what was released: the server keeps
-    that to itself, and what it does with it is charged as a noisy sum."""
+    """Whether a client only chooses among released values, by its data. The server does not release
+    the choice, and what it computes from the choice is charged as a noisy sum."""
     arrays = task.up.arrays.values()
     return task.charged == "choice" and all(
         array.over == "row" and not array.counted for array in arrays
@@ -43,8 +43,8 @@ def averages_itself(method: Method, so_that: str) -> str:
     """The message for a method that averages single updates itself.
 
     Args:
-        method: which one.
-        so_that: why the option is no use to it.
+        method: the method.
+        so_that: why the option then has no effect.
     """
     because = requirements_of(method).reads.because
     why = f", because of its option {because}" if because else ""
@@ -58,16 +58,16 @@ def averages_itself(method: Method, so_that: str) -> str:
 def check_asks_for_means(
     section: str, method: Method, so_that: str, round: int, *, single: int, averages: int
 ) -> None:
-    """Refuse (MethodError) a method that asked for single updates in a round, and for no means.
+    """Raise MethodError for a method that requested single updates in a round, and no means.
 
     Args:
-        section: of the option that needs means.
-        method: which one.
-        so_that: why the option is no use to it.
-        round: which one; in the round of a first clustering, single updates are read to find
+        section: section of the option that needs means.
+        method: the method.
+        so_that: why the option then has no effect.
+        round: the round. In the round of a first clustering, single updates are read to find
             clusters.
-        single: how many calls asked for single updates.
-        averages: how many asked for means.
+        single: number of calls that requested single updates.
+        averages: number of calls that requested means.
     """
     if single and not averages and round != requirements_of(method).rounds.first_clustering:
         raise MethodError(f"{section}: {averages_itself(method, so_that)}")

@@ -1,4 +1,4 @@
-"""A method together with the options of its run: the only method around a method."""
+"""A method together with the options of its run: the only wrapper of a method."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from fedkin.options.base import ActiveOption, Call, Option, RunEnd, RunFacts
 
 OTHERS = "*"  # the place of options that ORDER does not name
 
-# From the method outwards to the clients: the method sees the world through the first, and the
-# first is the first to change the state that the method returns.
+# From the method outwards to the clients: the method sees the world through the first option,
+# which is also the first to change the state that the method returns.
 ORDER = (
-    # Clients train their personal parts, whatever happens to the shared updates after that.
+    # Clients train their personal parts, independent of later changes of the shared updates.
     "personal",
-    # Takes the change of each model in a round, after all averaging, for a gradient.
+    # Uses each model's change in a round, after all averaging, as a gradient.
     "server_optimizer",
-    # Answers requests for means that come from the method and the options above.
+    # Answers requests for means from the method and from the options above.
     "robust",
     # Adds late replies to a mean.
     "late",
-    # Changes replies where they arrive, before any option above reads them.
+    # Changes replies on arrival, before any option above reads them.
     "attack",
-    # A user's options see what the method sees, and nothing that privacy or secret sums hide.
+    # A user's options see the same as the method, and nothing that privacy or secret sums hide.
     OTHERS,
     # Releases noisy sums only.
     "privacy",
-    # Releases sums only, by exchanges with the clients.
+    # Releases only sums, computed by exchanges with the clients.
     "secret",
 )
 
@@ -48,8 +48,8 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
     """The options of a run by section, in ``ORDER``.
 
     Raises:
-        ConfigError: a value that is no option, a class, an option without a section, or two of one
-            section.
+        ConfigError: a value that is not an option, a class, an option without a section, or two
+            options of one section.
     """
     found: dict[str, Option] = {}
     for option in options:
@@ -71,12 +71,12 @@ def _place(section: str) -> int:
 
 
 def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any, Any]:
-    """The data of a simulation with options, and how they shift.
+    """The data of a simulation with options, and their shift.
 
     Args:
-        options: of the run.
-        data: of the user.
-        shift: of the user.
+        options: the run's options.
+        data: the user's data.
+        shift: the user's shift.
     """
     for option in options.values():
         data, shift = option.simulated(data, shift)
@@ -84,10 +84,10 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 
 
 def refusal(run: RunFacts) -> tuple[str, str] | None:
-    """The section of the first option that cannot be used in a run, and why; None where all can.
+    """The section of the first option that cannot be used in a run, and why; None if all can.
 
-    Options next to the clients come first: they refuse other options. The options next to the
-    method refuse models.
+    Options next to the clients are checked first: they refuse other options. The options next to
+    the method refuse models.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
@@ -97,24 +97,24 @@ def refusal(run: RunFacts) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class ActiveOptions:
-    """The options of one run, the method's nearest first (``ORDER``)."""
+    """The options of one run, from the method outwards (``ORDER``)."""
 
     options: tuple[ActiveOption, ...] = ()
 
     @classmethod
     def of(cls, run: RunFacts) -> ActiveOptions:
-        """The options of a run, ready for it. Raises what ``Option.bind`` raises."""
+        """The options, bound to a run. Raises what ``Option.bind`` raises."""
         return cls(tuple(_bound(option, run) for option in run.options.values()))
 
     @property
     def hides_replies(self) -> bool:
-        """Whether replies of clients must not decide when the run ends."""
+        """Whether clients' replies must not affect when the run ends."""
         return any(option.hides_replies for option in self.options)
 
     def select_cohort(
         self, reachable: Int[np.ndarray, "c"], round: int
     ) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, by the option that draws it; None: the plan decides."""
+        """The cohort of a round, from the option that draws it; None: the plan decides."""
         for option in self.options:
             cohort = option.select_cohort(reachable, round)
             if cohort is not None:
@@ -122,7 +122,7 @@ class ActiveOptions:
         return None
 
     def exhausted(self) -> str:
-        """Why no further round may be done; empty where one may."""
+        """Why no further round is allowed; empty if one is."""
         reasons = (option.exhausted() for option in self.options)
         return next((reason for reason in reasons if reason), "")
 
@@ -142,12 +142,12 @@ class ActiveOptions:
 
 
 def _bound(option: Option, run: RunFacts) -> ActiveOption:
-    """An option in a run. Raises ConfigError for what an option of the user's own raises."""
+    """An option in a run. Raises ConfigError for errors of a user's option."""
     try:
         return option.bind(run)
     except FedkinError:
         raise
-    except Exception as error:  # a user's own option may raise anything
+    except Exception as error:  # a user's option may raise anything
         words = " ".join(str(error).split())
         raise ConfigError(f"{option.section}: bind: {type(error).__name__}: {words}") from error
 
@@ -161,7 +161,7 @@ class WithOptions:
 
     Attributes:
         method: the method.
-        options: of the run.
+        options: the run's options.
     """
 
     method: Method
@@ -196,7 +196,7 @@ class WithOptions:
             world = around.world
             finishes.append(around.finish)
         state = self._step(world, before, call)
-        # A method may make a new state, which knows nothing of the arrays of options.
+        # A method may make a new state, which lacks the options' arrays.
         state = replace(state, extras={} if before is None else before.extras)
         for finish in reversed(finishes):
             state = finish(state)
@@ -218,15 +218,15 @@ def requirements_with(method: Method, options: Iterable[Option]) -> Requirements
 
 
 def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-    """The task by which clients are tested, for models of which a part is on the client; None: the
+    """The task by which clients are evaluated, for models that are partly on the client; None: the
     usual one.
 
-    An option whose arrays the state holds comes before the method.
+    An option whose arrays are in the state has priority over the method.
 
     Args:
-        state: of a run.
-        spec: of the model.
-        clients: each with a cluster.
+        state: a run's state.
+        spec: the model's spec.
+        clients: clients with clusters.
     """
     for section in state.extras:
         for kind in _kinds_of(section):
@@ -237,7 +237,7 @@ def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
 
 
 def _kinds_of(section: str) -> list[type[Option]]:
-    """The classes of a section's option, the newest first."""
+    """The classes of a section's options, the newest first."""
     if section in SECTIONS:
         # A process that reads a finished run may not have imported them.
         SECTIONS[section].classes()
@@ -252,11 +252,11 @@ def _defined(base: type[Option]) -> Iterator[type[Option]]:
 
 
 def check_options(runs: Sequence[RunFacts], places: Sequence[str]) -> None:
-    """Refuse (ConfigError) options that cannot be used with a method, a model or each other.
+    """Raise ConfigError for options that cannot be used with a method, a model or each other.
 
     Args:
-        runs: of each method, the main one first.
-        places: where each method stands in the configuration.
+        runs: facts for each method, the main one first.
+        places: each method's place in the configuration.
     """
     for run, place in zip(runs, places, strict=True):
         if refused := refusal(run):

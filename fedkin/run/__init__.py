@@ -1,2 +1,1 @@
-"""One life of a run, simulated or deployed: rounds, what is measured in them, checkpoints and the
-run folder."""
+"""Execution of a run, simulated or deployed: rounds, metrics, checkpoints and the run folder."""

@@ -1,5 +1,5 @@
-"""Names and classes where ``simulate`` takes what was made of them: refused with what is written
-instead."""
+"""Checks of ``simulate``'s arguments: a name or a class instead of an instance is refused, with the
+correct form."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SETTINGS = {"scoring": Scoring, "compute": Compute, "local": LocalTraining, "sc
 
 
 def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
-    """Refuse names and classes; a misspelt name with the nearest that there is.
+    """Refuse names and classes. For a misspelt name the message suggests the nearest one.
 
     Args:
-        methods: the main one, and those beside it.
+        methods: the main method, and those compared with it.
         data: the data of the run.
         model: its model.
-        shift: how its data shift; None: they do not.
+        shift: how its data shift; None: not at all.
 
     Raises:
-        ConfigError, MethodError, DataError, ModelError: with what is written instead.
+        ConfigError, MethodError, DataError, ModelError: with the correct form.
     """
     for method in methods:
         check_method(method)
@@ -62,10 +62,10 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse (ConfigError) settings that are of another type.
+    """Raise ConfigError for settings of another type.
 
     Args:
-        settings: by the name of their argument; None: not given.
+        settings: by argument name; None: not given.
     """
     for name, value in settings.items():
         kind = _SETTINGS[name]
@@ -74,20 +74,20 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def check_list(name: str, value: Any, example: str) -> None:
-    """Refuse (ConfigError) what is no list.
+    """Raise ConfigError for a value that is not a list.
 
     Args:
-        name: of the argument.
-        value: of the argument.
-        example: what is written instead.
+        name: the argument's name.
+        value: its value.
+        example: the correct form.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"{name} must be a list, {name}=[{example}], got {value!r}")
 
 
 def check_method(method: Any) -> None:
-    """Refuse (MethodError) what is no method: a name, a class, an option of methods, or anything
-    else."""
+    """Raise MethodError for what is not a method: a name, a class, an option for methods, or
+    anything else."""
     if isinstance(method, str):
         raise _named(
             MethodError,
@@ -122,7 +122,7 @@ def check_method(method: Any) -> None:
 def _named(
     error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str
 ) -> FedkinError:
-    """That what a name says must be made first."""
+    """The error that a name must be replaced by an instance."""
     if name not in known:
         return error(unknown(kind, name, known))
     return error(f"a {kind} must be made, {made}, got its name, {name!r}")

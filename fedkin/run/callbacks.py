@@ -22,18 +22,18 @@ class Callbacks(NamedTuple):
 
     trackers: list[Tracker]
     on_round: OnRound | None
-    progress: bool | None  # whether a display is shown; None: on a terminal and in a notebook
+    progress: bool | None  # whether to show progress; None: on a terminal and in a notebook
 
 
 def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Callbacks:
     """Sort callbacks by their kind.
 
     Args:
-        callbacks: as a user wrote them.
-        folder: that keeps the run.
+        callbacks: as the user gave them.
+        folder: the run's folder.
 
     Raises:
-        ConfigError: what is no callback; otherwise as ``make_trackers``.
+        ConfigError: not a callback; otherwise as ``make_trackers``.
         MissingExtra: the library of a tracker is not installed.
     """
     single = isinstance(callbacks, str) or not isinstance(callbacks, Sequence)
@@ -62,7 +62,7 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
 
 
 def _call_all(functions: Sequence[OnRound]) -> OnRound | None:
-    """One function that calls several; its reply ends the run where that of one of them does."""
+    """One function that calls several; it ends the run if one of them does."""
     if len(functions) <= 1:
         return functions[0] if functions else None
 

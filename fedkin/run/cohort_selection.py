@@ -12,15 +12,16 @@ from fedkin.core.randomness import Stream
 def select_cohort(
     reachable: Int[np.ndarray, "c"], total_clients: int, plan: Plan, stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """The cohort of round ``stream.round``, ascending; all where fewer than a cohort are reachable.
+    """The cohort of round ``stream.round``, ascending; all clients if fewer than a cohort are
+    reachable.
 
     Args:
-        reachable: ids of the clients that can be drawn, ascending.
-        total_clients: N, of whom a round robin gives each its turn; in place of one that is not
-            reachable then another is drawn; of a Poisson selection each takes part with probability
+        reachable: ids of the eligible clients, ascending.
+        total_clients: N. A round robin gives each client its turn, and replaces one that is not
+            reachable by another. In a Poisson selection each takes part with probability
             cohort / N.
         plan: the size of a cohort, and how it is selected.
-        stream: randomness of the round.
+        stream: random numbers of the round.
     """
     if plan.selection == "poisson":
         return reachable[stream.rng().random(len(reachable)) < plan.cohort / total_clients].astype(

@@ -1,5 +1,5 @@
-"""How a run started from Python is described: names and settings of what it is made of, as TOML
-holds them."""
+"""The description of a run started from Python: names and settings of its parts, in the form of
+TOML."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def description_of(
     run: RunSettings,
     options: Mapping[str, Option],
 ) -> Description:
-    """What a configuration would say of a run that is started from Python.
+    """The configuration equivalent to a run that is started from Python.
 
     Args:
         data: its data, before any option has changed them.
-        model: what is trained.
+        model: the model.
         local: the settings of local training.
-        scenario: what clients do besides training.
-        shift: how the data shift; None where they do not.
-        run: the plan, how it is scored, and what computes it.
-        options: of all methods, by section.
+        scenario: participation of clients.
+        shift: how the data shift; None: not at all.
+        run: the plan, scoring and compute settings.
+        options: options for all methods, by section.
     """
     split = {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
     of_model = model.description() if isinstance(model, ModelWithWorkers) else {}
@@ -65,15 +65,15 @@ def description_of(
 
 
 def method_name(method: Method) -> str:
-    """What configurations call a method; the lower-case name of the class for a user's own."""
+    """A method's name in configurations; the lower-case class name for a user's method."""
     return _name(method, registry.methods())
 
 
 def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
-    """The sections of a description that name options of all methods.
+    """The sections of a description that name options for all methods.
 
     Raises:
-        ConfigError: an option whose section is that of something else.
+        ConfigError: an option whose section is used for something else.
     """
     values: dict[str, Values] = {}
     for section, option in options.items():
@@ -88,7 +88,7 @@ def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
 
 
 def shift_name(shift: Shift) -> str:
-    """What configurations call a shift; the lower-case name of the class for a user's own."""
+    """A shift's name in configurations; the lower-case class name for a user's shift."""
     return _name(shift, registry.shifts())
 
 
@@ -98,13 +98,13 @@ def _name(instance: Any, known: registry.Registry) -> str:
 
 
 def label_names(data: FederatedData) -> Values:
-    """What a description says of the classes of data whose labels are names: ``label_names``, as
-    the option of a file has them, so that a run that is resumed numbers them alike."""
+    """The entry for data whose labels are names: ``label_names``, as in the options of a file, so
+    that a resumed run numbers them the same way."""
     return {} if data.label_names is None else {"label_names": list(data.label_names)}
 
 
 def plain_values(instance: Any) -> Values:
-    """A dataclass's fields as TOML can hold them; whatever TOML has no word for stands as its
+    """A dataclass's fields in the form of TOML; a value without a TOML form is stored as its
     ``repr``."""
     if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
         return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}

@@ -1,4 +1,4 @@
-"""How a run shows itself: three lines of text, and a small table in a notebook."""
+"""Representation of a run: three lines of text, and a small table in a notebook."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("final_accuracy", "best_accuracy", "bottom_decile")  # measures in a notebook's table
-ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # where clients attack
-LISTED = 8  # suspects at most, in a line
+ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # for runs with attacks
+LISTED = 8  # most suspects in a line
 
 
 def text(
@@ -27,13 +27,13 @@ def text(
     names: Sequence[str] | None = None,
     own: Sequence[Measure] = (),
 ) -> str:
-    """A run in three lines: what ran, how accurate it is, and its clusters.
+    """A run in three lines: method and data, accuracy, and clusters.
 
     Args:
         summary: ``Run.summary``.
-        against: those of the methods beside it.
-        names: of all clients, by position; None where they have none.
-        own: measures of the run that have no place here.
+        against: summaries of the methods compared with it.
+        names: names of all clients, by position; None if they have none.
+        own: measures of the run without a fixed place here.
     """
     bottom = MEASURES["bottom_decile"]
     chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
@@ -55,7 +55,7 @@ def text(
 
 
 def names_by_position(clients: pd.DataFrame) -> list[str] | None:
-    """Names of clients by their position, from the table of a run; None where they have none.
+    """Names of clients by position, from the table of a run; None if they have none.
 
     Args:
         clients: the table. A client without a row has its position as its name.
@@ -70,12 +70,11 @@ def names_by_position(clients: pd.DataFrame) -> list[str] | None:
 
 
 def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) -> str:
-    """What a summary says of clients that attack, or that a robust rule suspects, in a line; empty
-    of other runs.
+    """One line about clients that attack, or that a robust rule suspects; empty for other runs.
 
     Args:
-        summary: of any run.
-        names: of all clients, by position; None where they have none.
+        summary: summary of any run.
+        names: names of all clients, by position; None if they have none.
     """
     if "attackers" in summary:
         return attack_text(summary)
@@ -88,11 +87,11 @@ def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) 
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:
-    """What honest clients reach, and how many attackers are alone (in clusters without honest
-    clients), in a line.
+    """One line with the accuracy of honest clients, and the number of attackers in clusters without
+    honest clients.
 
     Args:
-        summary: of a run under attack.
+        summary: summary of a run with attacks.
     """
     agreement = summary["honest_ari"]
     alone = summary["attackers_alone"]
@@ -119,18 +118,18 @@ def suspects(summary: Mapping[str, Any]) -> list[int]:
 
 
 def _suspects(summary: Mapping[str, Any]) -> str:
-    """How many clients the rule suspects, and how many of them attack."""
+    """How many clients the rule suspects, and how many of them are attackers."""
     clients = suspects(summary)
     guilty = len(set(clients) & set(summary["attackers"]))
     return f"the rule suspects {count(len(clients), 'client')}, {guilty} of them attackers"
 
 
 def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) -> str:
-    """A table with a row per method: the main one, and those beside it.
+    """A table with a row per method: the main one, and those compared with it.
 
     Args:
-        summaries: of the runs.
-        own: their measures that have no place in every table.
+        summaries: summaries of the runs.
+        own: measures without a fixed place in tables.
     """
     first = summaries[0]
     accuracies = measures_of(COLUMNS)

@@ -1,5 +1,5 @@
-"""One life of a run, wherever it takes place: description, fingerprint, folder, rounds, trackers,
-clients, summary."""
+"""The execution of a run in any world: description, fingerprint, folder, rounds, trackers, clients,
+summary."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ W = TypeVar("W", bound=WorldFactory)
 
 @dataclass(frozen=True)
 class Experiment(Generic[W]):
-    """A method and those it is compared with, one after another in worlds of their own."""
+    """A method and those compared with it, run one after another in separate worlds."""
 
     worlds: W
     plan: Plan
@@ -48,8 +48,8 @@ class Experiment(Generic[W]):
     on_round: OnRound | None = None
     resume: bool = False
     trackers: Sequence[Tracker] = ()
-    options: Mapping[str, Option] = field(default_factory=dict)  # of all methods, by section
-    measures: tuple[Measure, ...] = ()  # of the user's own, of all methods
+    options: Mapping[str, Option] = field(default_factory=dict)  # for all methods, by section
+    measures: tuple[Measure, ...] = ()  # the user's measures, for all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
         """The first method's run, with the others' in its ``against``."""
@@ -65,7 +65,7 @@ class Experiment(Generic[W]):
         )
 
     def check(self, methods: Methods) -> None:
-        """Refuse what cannot run before anything is written (ConfigError)."""
+        """Raise ConfigError for what cannot run, before anything is written."""
         names = [entry["name"] for entry, _ in methods]
         for name in names:
             if names.count(name) > 1:
@@ -85,7 +85,7 @@ class Experiment(Generic[W]):
         folder: Path | None = None,
         true_clusters: Int[np.ndarray, "N"] | None = None,
     ) -> RunFacts:
-        """What options know of the run of a method."""
+        """What options know about the run of a method."""
         return RunFacts(
             method=method,
             plan=self.plan,
@@ -101,13 +101,13 @@ class Experiment(Generic[W]):
     def side_by_side(
         self, methods: Methods, digests: Digests, out: Path | None, resume: bool
     ) -> Run:
-        """One method after another, without the checks of ``run``.
+        """Run one method after another, without the checks of ``run``.
 
         Args:
             methods: the main one first.
-            digests: what ``worlds.digests()`` returned.
-            out: the folder that keeps the run, if one does.
-            resume: whether ``out`` holds the main method's run already.
+            digests: returned by ``worlds.digests()``.
+            out: the folder of the run, if any.
+            resume: whether ``out`` already holds the main method's run.
         """
         (main_entry, main_method), *others = methods
         main = self._run_one(
@@ -143,17 +143,17 @@ class Experiment(Generic[W]):
 
         Args:
             entry: the method in the description.
-            method: what is run.
-            digests: what ``worlds.digests()`` returned.
-            out: the folder that keeps the run, if one does.
-            resume: whether ``out`` holds the run already.
-            against: entries of the methods that are compared with it; None: it is one of these.
+            method: the method.
+            digests: returned by ``worlds.digests()``.
+            out: the folder of the run, if any.
+            resume: whether ``out`` already holds the run.
+            against: entries of the methods compared with it; None: it is one of these.
         """
         description = self.description.with_sections({"method": entry})
         description = description.with_run(against=against or [])
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
-        # The main method warns of another environment, for all methods.
+        # The main method warns about another environment, for all methods.
         folder = _folder(out, description, identity, resume=resume, warns=against is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         with dispatching(
@@ -201,7 +201,7 @@ class Experiment(Generic[W]):
 
 
 def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
-    """What options know of a run at its end."""
+    """What options know about a run at its end."""
     assert run_state.scored is not None  # a run ends with scoring
     return RunEnd(
         round=run_state.round,
@@ -215,7 +215,7 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
 def _folder(
     out: Path | None, description: Description, identity: str, resume: bool, warns: bool
 ) -> Folder | None:
-    """The folder that keeps a run, begun or reopened; None where none does."""
+    """The folder of a run, created or reopened; None if it has none."""
     if out is None:
         return None
     if resume:
@@ -224,8 +224,8 @@ def _folder(
 
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
-    """One row per scored client: its cluster, its samples, and how well its cluster's model does on
-    them."""
+    """One row per evaluated client: its cluster, its samples, and the scores of its cluster's
+    model."""
     import pandas as pd  # slow to import, and no round needs it
 
     scored = run_state.scored

@@ -24,14 +24,14 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         run: its folder.
         path: a new folder.
         format: ``safetensors``, ``torch`` or ``onnx``.
-        last_checkpoint: take the models of the last checkpoint, whether the run is finished or not.
+        last_checkpoint: use the models of the last checkpoint, finished run or not.
 
     Returns:
         The path of the card.
 
     Raises:
-        ConfigError: a run that is not finished, without ``last_checkpoint``; a run whose model has
-            to be given.
+        ConfigError: an unfinished run without ``last_checkpoint``; a run whose model must be
+            given.
         CheckpointError: no run, or data that have changed since.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """

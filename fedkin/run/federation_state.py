@@ -1,7 +1,7 @@
-"""What a server, or a site, knows of a federation: who takes part, who is refused, and why.
+"""State of a federation as a server or a site sees it: who takes part, who is refused, and why.
 
 The state is a small JSON file that ``fedkin deploy status``, ``fedkin deploy up`` and live pages
-read. Nothing else depends on it, and a run goes on where it cannot be written.
+read. Nothing else depends on it, and a run continues if it cannot be written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NOT_STARTED = "fedkin deploy up has started nothing: "  # begins the text of fai
 
 @dataclass(frozen=True)
 class FederationState:
-    """A federation as its server sees it, or as one of its sites does.
+    """A federation as its server or one of its sites sees it.
 
     Attributes:
         accepted: names of the sites that take part.
-        ready: names of the sites that may take part, and wait with the server for others.
-        refused: why each of these sites may not take part, by name.
-        failing: why the last request to each of these sites failed, by name; they take part.
-        waiting: what the server waits for; empty where it does not wait.
-        error: why the server has ended, or the site cannot take part; empty otherwise.
-        nodes: id of the program with which each accepted site was last met, by name.
+        ready: names of the sites that may take part and wait for others.
+        refused: reason for each refused site, by name.
+        failing: reason why the last request to a site failed, by name; these sites take part.
+        waiting: what the server waits for; empty if it does not wait.
+        error: why the server has ended, or why the site cannot take part; otherwise empty.
+        nodes: program id of each accepted site at its last contact, by name.
         failed_checks: why ``fedkin deploy up`` has started nothing, by part.
     """
 
@@ -47,7 +47,7 @@ class FederationState:
 
     @property
     def end(self) -> str:
-        """Why there is no run: the server's error, or the checks that have failed."""
+        """Why there is no run: the server's error, or the failed checks."""
         if self.error or not self.failed_checks:
             return self.error
         reasons = "; ".join(f"{part}: {reason}" for part, reason in self.failed_checks.items())
@@ -68,7 +68,7 @@ def server_state_file(run_folder: Path) -> Path:
 
 
 def read_state(path: Path) -> FederationState:
-    """The state in a file; an empty one where the file is missing or cannot be read."""
+    """The state in a file; an empty one if the file is missing or unreadable."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return FederationState(
@@ -86,7 +86,7 @@ def read_state(path: Path) -> FederationState:
 
 
 def write_state(path: Path, state: FederationState) -> None:
-    """Put a state into its file. A file that cannot be written is a warning."""
+    """Write a state to its file. Failure is only a warning."""
     try:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

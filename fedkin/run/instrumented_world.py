@@ -1,4 +1,4 @@
-"""A world that passes every call on, and shows it to the metrics of the round."""
+"""A world that forwards every call, and records it for the metrics of the round."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from fedkin.run.metrics.observations import Observations
 
 
 class InstrumentedWorld:
-    """A proxy of a world for metrics, which need single updates where the method needs means only.
+    """A proxy of a world for metrics, which need single updates even if the method needs only
+    means.
 
-    Where a task wants sums and has a single form, the world is asked for that and the means are
-    taken here, by the same function and so with the same bits, as long as the updates of one call
-    fit into ``update_memory`` bytes (the world's own limit by default). Of a larger call only the
-    means are known, and no discrepancy.
+    If a task requests sums and has a single form, the world is asked for the single form, and the
+    means are computed here. They have the same bits, since the same function computes them. This
+    requires that the updates of one call fit into ``update_memory`` bytes (by default the world's
+    limit). For a larger call only the means are known, and no discrepancy.
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
@@ -47,16 +48,16 @@ class InstrumentedWorld:
 
     @property
     def client_names(self) -> Sequence[str] | None:
-        """Names of all clients, for messages; None where they have none."""
+        """Names of all clients, for messages; None if they have none."""
         return client_names(self.world)
 
     def begin(self, stream: Stream) -> None:
-        """Forget the round before, and let the world begin this one."""
+        """Discard the last round's observations, and begin the round in the world."""
         self.observations = Observations(self.total_clients, stream.round, self.client_names)
         self.world.begin(stream)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Let clients know it, whose clusters have changed."""
+        """Notify clients whose clusters have changed."""
         self.observations.reassigned[clients] = True
         self.world.reassigned(clients)
 
@@ -69,7 +70,7 @@ class InstrumentedWorld:
         return mean_reply(task, reply, clients) if separate else reply
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """Those of the world."""
+        """The late replies of the wrapped world."""
         return late_replies(self.world, task, rounds)
 
     def _fits(self, rows: int) -> bool:

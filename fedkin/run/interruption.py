@@ -1,8 +1,8 @@
 """Signals that end a run after its present round.
 
-An exception that a signal's handler raises can be lost: where Python runs a callback of its garbage
-collector, for one, as JAX has them, it is printed and forgotten. So the handler notes the signal,
-and the run asks for it after each round.
+An exception raised by a signal handler can be lost: if Python is running a callback of its garbage
+collector, such as JAX's, it is printed and dropped. The handler therefore only records the signal,
+and the run checks for it after each round.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SIGNALLED = 128  # plus the signal's number: the exit status, as shells have it
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """A run was ended by a signal after a round; it goes on where it is resumed.
+    """A signal ended a run after a round; the run can be resumed.
 
     Args:
-        number: of the signal.
+        number: the signal's number.
     """
 
     def __init__(self, number: int) -> None:
@@ -34,7 +34,7 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class _Noted:
-    """What the handler of this process has noted."""
+    """What the handler of this process has recorded."""
 
     def __init__(self) -> None:
         self.active = False
@@ -48,24 +48,24 @@ _noted = _Noted()
 def interruptible(
     first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None
 ) -> Iterator[None]:
-    """Context in which a signal ends a run after its round, and a second one at once. In a thread
-    other than the main one, and inside another such context, nothing changes; neither does a signal
-    that is ignored, as ``nohup`` does.
+    """Context in which a signal ends a run after its round, and a second one at once. It has no
+    effect in a thread other than the main one, inside another such context, or for a signal that is
+    ignored, as with ``nohup``.
 
     Args:
-        first: called with the number of the first signal, such as to say that it was heard.
+        first: called with the number of the first signal, for example to acknowledge it.
         again: called with the number of a second signal other than SIGHUP; by default
             KeyboardInterrupt is raised.
 
     Raises:
-        RunInterrupted: at the end, of a signal that no round has seen.
+        RunInterrupted: at the end, for a signal that no round has handled.
     """
     if _noted.active or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, _: FrameType | None) -> None:
-        # The signal is noted before anything can fail.
+        # The signal is recorded before anything can fail.
         before = _noted.number
         _noted.number = before or number
         if not before:
@@ -90,18 +90,18 @@ def interruptible(
 
 
 def is_interrupted() -> bool:
-    """Whether a signal waits for the end of the round."""
+    """Whether a signal is pending until the end of the round."""
     return _noted.number != 0
 
 
 def raise_if_interrupted() -> None:
-    """Raise RunInterrupted where a signal waits for the end of the round."""
+    """Raise RunInterrupted if a signal is pending."""
     if number := _noted.number:
         raise RunInterrupted(number)
 
 
 def exit_status(error: KeyboardInterrupt) -> int:
-    """128 + the number of the signal that an exception stands for."""
+    """128 + the signal number of an exception."""
     return SIGNALLED + (error.number if isinstance(error, RunInterrupted) else signal.SIGINT)
 
 

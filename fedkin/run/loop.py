@@ -1,5 +1,4 @@
-"""The rounds of a run, whatever world it runs in: select a cohort, place newcomers, let the method
-work, evaluate."""
+"""The rounds of a run in any world: select a cohort, place newcomers, run the method, evaluate."""
 
 from __future__ import annotations
 
@@ -52,13 +51,12 @@ _log = logging.getLogger("fedkin")
 
 @dataclass
 class RunState:
-    """A run under way: the method's state after ``round``, a record for each round from 0 on, the
-    changes of the assignment, and the results of the last scoring (at the end, of the test
-    samples).
+    """A run in progress: the method's state after ``round``, a record for each round from 0 on, the
+    changes of the assignment, and the results of the last evaluation (at the end, on test samples).
 
-    ``best`` is the round that validation samples choose, where the data have any; ``stopped`` says
-    why the run has ended before its last round, if it has; ``final`` is what is measured once, at
-    the end, as a summary has it.
+    ``best`` is the round selected on validation samples, if there are any. ``stopped`` says why the
+    run has ended before its last round, if it has. ``final`` holds what is measured once, at the
+    end, as in a summary.
     """
 
     round: int
@@ -86,32 +84,31 @@ def run(
     on_round: OnRound | None = None,
     measures: Sequence[Measure] = (),
 ) -> RunState:
-    """Run a method in a world, from the start or, where ``folder`` holds a checkpoint, from there.
+    """Run a method in a world, from the start or from the checkpoint in ``folder``.
 
-    In every round r = 1..T the scenario changes what it changes; a cohort is selected from the
-    reachable clients; those of them that have no cluster are placed; the method does its round; and
-    all reachable clients are evaluated on the models that came of it. Round 0 is the state that
-    ``method.init`` made.
+    Every round r = 1..T has these steps: the scenario's changes are applied; a cohort is selected
+    from the reachable clients; those of them without a cluster are placed; the method does its
+    round; all reachable clients are evaluated on the resulting models. Round 0 is the state
+    returned by ``method.init``.
 
-    Where simulated data have a validation split, rounds are scored on it, and test samples are read
-    once, after the last round: for the final state, and for that of the best round.
+    If simulated data have a validation split, rounds are evaluated on it. Test samples are then
+    read once, after the last round: for the final state, and for that of the best round.
 
     Args:
         world: the clients.
-        method: what is run.
-        plan: rounds, cohort, seed, how often to evaluate and to keep a checkpoint, and when to stop
-            early.
-        options: of the run.
-        name: what records and warnings call the method.
-        ground_truth: what is known of the present round in a simulation only.
-        folder: keeps records and checkpoints.
-        on_round: called with the record of every round; where it returns ``STOP``, the run ends
-            after that round.
-        measures: of the user's own, of the rounds that are scored.
+        method: the method.
+        plan: rounds, cohort, seed, intervals of evaluation and checkpoints, and early stopping.
+        options: the run's options.
+        name: the method's name in records and warnings.
+        ground_truth: facts about the present round that only a simulation knows.
+        folder: stores records and checkpoints.
+        on_round: called with the record of every round. If it returns ``STOP``, the run ends after
+            that round.
+        measures: the user's measures for evaluated rounds.
 
     Raises:
-        ConfigError: the cohort is larger than the number of clients, or the method needs what is
-            not there.
+        ConfigError: the cohort is larger than the number of clients, or a requirement of the method
+            is not met.
         CheckpointError, StorageError: from the folder.
     """
     check_plan(plan, method, world.total_clients)
@@ -141,7 +138,7 @@ def run(
     else:
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, runner.init(instrumented, Stream(plan.seed, 0, "method/init")))
-        # Training that finds the first clusters is not the training of a round.
+        # Training that finds the first clusters does not belong to a round.
         instrumented.observations.training = None
         _log_remarks(name, runner.remarks(run_state.state), client_names(world))
         recorder.record(run_state, plan.evaluates(0), keeping=True)
@@ -165,12 +162,12 @@ def run(
 
 
 def _resumed(restored: Restored, plan: Plan, options: ActiveOptions) -> RunState:
-    """A run as its newest checkpoint has it.
+    """The run as of its newest checkpoint.
 
     Args:
-        restored: what the folder of the run holds.
-        plan: may ask for more rounds than before.
-        options: of the run.
+        restored: from the run's folder.
+        plan: may request more rounds than before.
+        options: the run's options.
     """
     checkpoint = restored.checkpoint
     stopped = stop_of_resumed(plan, restored.records, checkpoint.stopped)
@@ -195,13 +192,13 @@ def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] 
 def _score_finally(
     run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
 ) -> None:
-    """Measure what is measured once, after the last round."""
+    """Final measurements, after the last round."""
     round = run_state.round
     state = run_state.state
     validated = _scored_split(world) != "test"
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
     sample = plan.sample(last=True)
-    # A run that ended early has scored a sample of clients in its last round.
+    # A run that ended early may have evaluated only a sample of clients in its last round.
     if validated or run_state.scored is None or (sampled and sample is None):
         run_state.scored = score(world, state, round, sample=sample)
     scored = run_state.scored
@@ -214,7 +211,7 @@ def _score_finally(
     run_state.final["accuracy_all_clients"] = accuracy_all_clients(
         world, method, state=state, stream=Stream(plan.seed, round, "score"), scored=scored
     )
-    # The record of the last round does not say so where that round was not scored.
+    # The record of the last round lacks this if that round was not evaluated.
     if scored.partial and run_state.records[-1]["partial"] is None:
         run_state.final["final_partial"] = True
     if run_state.stopped:
@@ -223,13 +220,13 @@ def _score_finally(
 
 
 def _check_samples(world: World) -> None:
-    """Refuse (DataError) results of samples whose files have changed meanwhile."""
+    """Raise DataError if sample files have changed, so that the results would be wrong."""
     if isinstance(world, SimulatedWorld):
         world.check_samples()
 
 
 def _scored_split(world: World) -> str:
-    """The split on which rounds are scored. Real sites are scored on their test samples."""
+    """The split on which rounds are evaluated. Real sites are evaluated on their test samples."""
     return world.scored_split if isinstance(world, SimulatedWorld) else "test"
 
 
@@ -240,11 +237,11 @@ def _scenario(plan: Plan, round: int) -> Stream:
 def run_round(
     instrumented: InstrumentedWorld, method: WithOptions, state: State, round: int, plan: Plan
 ) -> State:
-    """Select a cohort, place its clients that have no cluster, and let the method work.
+    """Select a cohort, place its clients without a cluster, and run the method.
 
     Args:
         instrumented: the world.
-        method: what is run, with the options of the run.
+        method: the method, with the run's options.
         state: the method's state before the round.
         round: from 1 on.
         plan: seed, and how cohorts are selected.
@@ -261,14 +258,14 @@ def run_round(
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
-        # Training that places newcomers is not the training of a round, either.
+        # Training that places newcomers does not belong to a round either.
         instrumented.observations.training = None
     return method.round(instrumented, state, cohort, stream.child("round"))
 
 
 @dataclass
 class _Recorder:
-    """Measures a round that was just done, keeps what it measured, and passes it on."""
+    """Measures a completed round, stores the results, and passes them on."""
 
     instrumented: InstrumentedWorld
     name: str
@@ -285,12 +282,12 @@ class _Recorder:
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
-        """Go on from what a checkpoint stores of the clients and of the clustering."""
+        """Restore what a checkpoint stores of the clients and the clustering."""
         self.instrumented.recall(memory)
         self.cluster_metrics.recall(memory)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must store of the clients and of the clustering."""
+        """What a checkpoint must store of the clients and the clustering."""
         return self.instrumented.memory() | self.cluster_metrics.memory()
 
     def record(self, run_state: RunState, scoring: bool, keeping: bool) -> None:
@@ -357,7 +354,7 @@ class _Recorder:
             return
         state = run_state.state
         no_clients = np.zeros(0, np.int64)
-        # Where clients keep a part of their model, the best models are with their memory.
+        # If clients keep a part of their model, the best models need their memory.
         has_own_parts = evaluation_task(state, self.instrumented.spec, no_clients) is not None
         memory = self.instrumented.memory() if has_own_parts else {}
         run_state.best = BestRound(run_state.round, score, state, memory)
@@ -389,7 +386,7 @@ class _Recorder:
             detected=observations.detected,
             placed=observations.placed,
         )
-        # Communities of peers have no names that last, so no client migrates between them.
+        # Communities of peers have no persistent ids, so no client migrates between them.
         if isinstance(state, PeerState):
             clustering |= {"migrations": None, "migrations_correct": None}
         keeps_trust = keeping or round == 1
@@ -407,7 +404,7 @@ class _Recorder:
 
 
 class _Clock:
-    """Seconds of wall time, going on from where an earlier process stopped."""
+    """Wall time in seconds, continued from an earlier process."""
 
     def __init__(self, total: float) -> None:
         self.total = total

@@ -1,5 +1,5 @@
-"""Whether a method fits a plan and a model: what cannot be is refused, what may disappoint is a
-warning."""
+"""Checks of a method against a plan and a model: impossible combinations are refused, unfavourable
+ones give a warning."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fedkin.core.requirements import count_and_cure, requirements_of
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
-    """Refuse a cohort that so many clients cannot give, and clients or a cohort that are too few
+    """Refuse a cohort larger than the number of clients, and too few clients or too small a cohort
     for the method.
 
     Args:
         plan: the size of a cohort.
         method: the method.
-        clients: how many there are.
+        clients: number of clients.
         where: the method's place in the configuration, for the message.
 
     Raises ConfigError.
@@ -52,11 +52,11 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
     """Refuse detectors for a method that trains other models, the reverse, and a last layer that is
-    not known, or is all of the model.
+    unknown or the whole model.
 
     Args:
         method: the method.
-        spec: of the model.
+        spec: the model's spec.
         where: the method's place in the configuration, for the message.
 
     Raises ConfigError.
@@ -86,12 +86,12 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
 
 
 def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
-    """What a plan keeps a method from.
+    """Warnings about a plan that does not suit a method.
 
     Args:
         plan: rounds and cohort.
         method: the method.
-        clients: how many there are.
+        clients: number of clients.
     """
     warnings = []
     needs = requirements_of(method)

@@ -51,20 +51,20 @@ class Run(ModelAccess):
     Attributes:
         config: the run's description: ``run.config.seed``, ``run.config.method``, and
             ``run.config.sections`` for everything as its config.toml holds it.
-        records: what was measured in rounds 0 .. T, as in its metrics.jsonl.
+        records: metrics of rounds 0 .. T, as in its metrics.jsonl.
         state: the method's final state.
-        clients: a DataFrame, one row per scored client: cluster, test samples, correct, accuracy,
-            loss, of the final state.
-        seconds: wall time of all rounds, over all the processes it took.
+        clients: a DataFrame, one row per evaluated client: cluster, test samples, correct,
+            accuracy, loss, of the final state.
+        seconds: wall time of all rounds, over all processes.
         against: the runs of other methods on the same data, by name.
-        folder: where it is kept, if it is.
+        folder: its folder, if any.
         fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
         memory: what its clients, and the metrics of its clustering, store at the end.
         migrations: assignments and migrations by round, as in its migrations.jsonl.
-        best: the round that validation samples choose, with its state; None where the data have
-            none.
-        final: what was measured once, after the last round, as in its summary.
-        made_of: its method, model and data, in memory only; None: they are made again when they are
+        best: the round selected on validation samples, with its state; None if the data have no
+            validation split.
+        final: final measurements after the last round, as in its summary.
+        made_of: its method, model and data, in memory only; None: they are rebuilt when they are
             needed.
     """
 
@@ -100,19 +100,18 @@ class Run(ModelAccess):
 
     @property
     def assignment(self) -> Int[np.ndarray, "N"]:
-        """Cluster of each client, -1 where it has none."""
+        """Cluster of each client; -1 without a cluster."""
         return self.state.assignment
 
     @property
     def scored_split(self) -> str:
-        """The split on which its rounds were scored, ``validation`` or ``test``."""
+        """The split on which its rounds were evaluated, ``validation`` or ``test``."""
         return self.records[-1].get("split", "test")
 
     @property
     def best_state(self) -> State | None:
-        """The method's state after the best round, where validation samples choose one:
-        ``best_state.models`` and
-        ``best_state.assignment`` are those of ``best_accuracy``."""
+        """The method's state after the best round, if validation samples select one.
+        ``best_state.models`` and ``best_state.assignment`` belong to ``best_accuracy``."""
         return None if self.best is None else self.best.state
 
     @property
@@ -124,13 +123,12 @@ class Run(ModelAccess):
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that stand in every table of the run, behind those that have a place there."""
+        """Measures that are in every table of the run, after the built-in ones."""
         return self.config.measures
 
     def migrations_frame(self) -> pd.DataFrame:
-        """One row per change of a client's cluster: round, client, name where clients have names,
-        from_cluster and
-        to_cluster (-1: none), in the order of rounds."""
+        """One row per change of a client's cluster, in the order of rounds: round, client, name if
+        clients have names, from_cluster and to_cluster (-1: none)."""
         names = (
             dict(zip(self.clients["client"], self.clients["name"], strict=True))
             if "name" in self.clients
@@ -141,35 +139,33 @@ class Run(ModelAccess):
     def summary(self) -> dict[str, Any]:
         """The numbers of the run as plain JSON values.
 
-        ``best_accuracy`` is the maximum over complete rounds, those in which every reachable client
-        had a cluster (the papers' score) and every client that has one was scored;
-        ``rounds_with_clients_away`` counts the rounds in which one was not, and ``scored`` and
-        ``scored_of`` say how many were in the last round, where that is one;
-        ``rounds_to_target`` the first complete round that reaches ``run.target``;
-        ``accuracy_all_clients`` the final accuracy with all clients, those without a cluster on the
-        model that they would get today (``run.metrics.final``); ``stopped`` says after which round
-        the run has ended early, and why;
-        ``failed`` that nobody's reply was usable in its last rounds; bytes are the method's own;
-        ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in FedGroup's Table
-        I. Rounds that were not scored, or were partial, count for neither.
+        A round is complete if every reachable client had a cluster and every client with a cluster
+        was evaluated. ``best_accuracy`` is the maximum over complete rounds (the papers' score).
+        ``rounds_with_clients_away`` counts the rounds in which a client with a cluster was not
+        evaluated; ``scored`` and ``scored_of`` give the numbers for the last round, if it is one.
+        ``rounds_to_target`` is the first complete round that reaches ``run.target``.
+        ``accuracy_all_clients`` is the final accuracy with all clients, those without a cluster on
+        the model that they would get now (``run.metrics.final``). ``stopped`` gives the round of an
+        early stop and its reason. ``failed``: no reply was usable in the last rounds. Bytes are the
+        method's. ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in
+        FedGroup's Table I. Rounds without evaluation, or partial ones, count for neither.
 
-        With a validation split, rounds are scored on validation samples, and test samples are read
-        once, after the last
-        round: ``best_round`` is the complete round with the highest accuracy on validation samples,
-        ``validation_accuracy`` that accuracy, and ``best_accuracy`` (``best_median_client``,
-        ``best_bottom_decile``) that of its state on test samples; ``final_accuracy``
-        (``median_client``, ``bottom_decile``) is that of the final state on test samples.
+        With a validation split, rounds are evaluated on validation samples, and test samples are
+        read once, after the last round. ``best_round`` is then the complete round with the highest
+        validation accuracy, ``validation_accuracy`` is that accuracy, and ``best_accuracy``
+        (``best_median_client``, ``best_bottom_decile``) is its state's on test samples.
+        ``final_accuracy`` (``median_client``, ``bottom_decile``) is the final state's on test
+        samples.
 
-        Of the clustering, over all rounds (``ClusterMetrics.record`` says what is counted; None
-        where there is nothing
-        to count): ``migrations``, their number; ``stability``, the mean agreement (ARI) of a
-        round's clusters with those before; ``shift_precision``, the share of detections that had a
-        cause; ``shift_recall``, the share of data shifts that were detected (several before a
-        detection are one); ``shift_delay``, rounds from a shift to its detection;
+        Metrics of the clustering, over all rounds (``ClusterMetrics.record`` defines what is
+        counted; None if undefined): ``migrations``, their number; ``stability``, the mean agreement
+        (ARI) of a round's clusters with those before; ``shift_precision``, the share of detections
+        that had a cause; ``shift_recall``, the share of data shifts that were detected (several
+        before a detection are one); ``shift_delay``, rounds from a shift to its detection;
         ``migration_precision``, the share of migrations after which the client is matched to its
         true cluster; ``migration_recall``, the share of changes of a true cluster after which the
-        client is matched again; ``migration_delay``, the rounds that took; ``newcomer_delay``,
-        rounds from a client's first cluster to the matched one, over those that got there.
+        client is matched again; ``migration_delay``, the rounds until then; ``newcomer_delay``,
+        rounds from a client's first cluster to the matched one, over those that reached it.
         """
         return dict(self._summary)
 
@@ -233,11 +229,11 @@ class Run(ModelAccess):
         }
 
     def save(self, path: str | Path) -> Path:
-        """Keep the run, and those it was run against, in a folder of its own, from which it can be
+        """Save the run, and the runs it was compared with, in a new folder, from which it can be
         resumed. Figures are drawn by ``fk.draw``.
 
         Raises StorageError for a folder that holds a run, or that cannot be written; then nothing
-        is left.
+        is left behind.
         """
         folders: list[run_folder.Folder] = []
         try:
@@ -276,7 +272,7 @@ class Run(ModelAccess):
         self.write_results(target)
 
     def write_results(self, path: Path) -> None:
-        """Write what is known only at the end: clients, summary, and digests of all files."""
+        """Write the results known only at the end: clients, summary, and digests of all files."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
         integrity.write_sums(path, run_folder.SUMMED)
@@ -287,12 +283,12 @@ class Run(ModelAccess):
 
         Args:
             path: the folder.
-            model, data: of a run that was started from Python, where its models are to be used; any
-                other run makes them again from its configuration.
-            method: of one whose method is the user's own, to place newcomers.
+            model, data: needed to use the models of a run that was started from Python; for other
+                runs they are rebuilt from the configuration.
+            method: needed to place newcomers if the run's method is the user's.
 
-        Raises CheckpointError where there is none, where it is not finished, where a file is
-        damaged, or where the clients of the data have other names.
+        Raises CheckpointError if there is no run, if it is unfinished, if a file is damaged, or if
+        the clients of the data have other names.
         """
         import pandas as pd
 
@@ -341,7 +337,7 @@ class Run(ModelAccess):
 
 
 def _parts(run: Run, model: Any, data: Any, method: Any) -> Parts:
-    """The parts of a run of which model, data or method were given."""
+    """The parts of a run, given the model, data or method."""
     # Models and data are not imported to read a table.
     from fedkin.run.trained.parts import parts_of
     from fedkin.run.trained.rebuild import check_given, parts_again
@@ -356,7 +352,7 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Parts:
 
 
 def _final(path: Path, config: Description) -> Record:
-    """What the summary in a folder has that no round's record has."""
+    """The entries of a folder's summary that no round's record has."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:

@@ -64,50 +64,51 @@ def simulate(
     Args:
         method: the main method.
         data: all clients' samples.
-        model: what is trained: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``,
-            ``fk.torch_model(...)``, or a PyTorch ``nn.Module`` as it is.
+        model: the model: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``,
+            ``fk.torch_model(...)``, or a PyTorch ``nn.Module``.
         rounds: T, communication rounds.
-        cohort: n, clients per round, drawn uniformly; ``fk.Cohort(n, selection=...)`` draws them in
-            another way.
-        local: what a client does with a model it trains. By default SGD over one epoch.
-        options: what goes with any method, of all methods of the run:
+        cohort: n, clients per round, drawn uniformly; ``fk.Cohort(n, selection=...)`` selects them
+            differently.
+        local: local training of a client. By default SGD over one epoch.
+        options: options for all methods of the run:
 
-            * a server optimiser, which takes the mean updates of every cluster for gradients:
+            * a server optimiser, which uses the mean updates of every cluster as gradients:
               ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
-            * a part of the model that stays with each client: its last layer
-              (``PersonalHead(...)``), or a model together with its cluster's
+            * a personal part of the model, which stays on each client: its last layer
+              (``PersonalHead(...)``), or a model in addition to its cluster's
               (``PersonalModel(...)``);
-            * ``ClientDP(...)``, privacy of whole clients: clips and noise of all sums that are
-              released, with cohorts of ``fk.Cohort(n, selection="poisson")``;
-            * ``RobustAggregation(...)``, a rule in place of the mean, within each cluster, against
-              clients that attack;
-            * ``Byzantine(...)``, clients that attack, to see what that does;
-            * ``LateReplies(...)``, which says what replies that come after their round count for in
-              the next ones;
-            * ``SecretSums(...)``: a server that follows the protocol learns sums of updates only;
-            * an option of your own (``fk.Option``).
-        seed: of all randomness but that of ``data``, of privacy and of masks.
+            * ``ClientDP(...)``, client-level differential privacy: clips and noises all released
+              sums, with cohorts of ``fk.Cohort(n, selection="poisson")``;
+            * ``RobustAggregation(...)``, a robust rule instead of the mean within each cluster,
+              against clients that attack;
+            * ``Byzantine(...)``, simulated attacks by clients;
+            * ``LateReplies(...)``, which determines how replies that arrive after their round are
+              used in later rounds;
+            * ``SecretSums(...)``: a server that follows the protocol learns only sums of updates;
+            * a user's option (``fk.Option``).
+        seed: of all randomness except that of ``data``, of privacy and of masks.
         scenario: clients that drop out, straggle, arrive late or leave. By default none.
-        shift: how data shift from round to round, such as ``SwapAll()``. By default they do not.
+        shift: how data shift from round to round, such as ``SwapAll()``. By default not at all.
         against: methods to run on the same data, after the main one.
-        scoring: how often the run is scored and kept, what is measured, and what ends it early
+        scoring: intervals of evaluation and checkpoints, metrics, and early stopping
             (``fk.Scoring``).
-        compute: what computes the clients (``fk.Compute``). By default all devices of this process.
-        out: a folder that keeps the run while it goes on. No figures are drawn: ``fk.draw(run)``
-            does that.
-        resume: go on with the same run, which ``out`` holds.
-        callbacks: what is told of every round of every method. A function gets the round's record,
-            and ends the run by returning ``fk.STOP``. A tracker logs the run: ``"tensorboard"``,
-            ``"mlflow"``, ``"wandb"``, or one of your own (``Tracker``). ``fk.Progress(False)``
-            hides the display that a terminal or a notebook gets.
+        compute: devices and engine (``fk.Compute``). By default all devices of this process.
+        out: a folder in which the run is saved while it proceeds. Figures are drawn separately, by
+            ``fk.draw(run)``.
+        resume: continue the same run, which ``out`` holds.
+        callbacks: called after every round of every method. A function gets the round's record, and
+            ends the run by returning ``fk.STOP``. A tracker logs the run: ``"tensorboard"``,
+            ``"mlflow"``, ``"wandb"``, or a user's (``Tracker``). ``fk.Progress(False)`` hides the
+            progress display of a terminal or a notebook.
 
     Raises:
         ConfigError: a cohort or a number of clusters larger than the number of clients; a method
-            named twice; a number that is none; ``mu`` or ``partial`` in ``local`` (they belong to a
-            method: ``FedProx(mu=...)``); ``resume``, or one of the named trackers, without ``out``.
+            named twice; a value that is not a number; ``mu`` or ``partial`` in ``local`` (they
+            belong to a method: ``FedProx(mu=...)``); ``resume``, or a named tracker, without
+            ``out``.
         MissingExtra: the library of a tracker is not installed.
         StorageError, CheckpointError: about the folder.
-        ModelError, MethodError, DataError: what does not fit together.
+        ModelError, MethodError, DataError: incompatible arguments.
     """
     check_list("against", against, "fk.FedAvg()")
     check_list("options", options, "fk.FedAdam()")
@@ -164,14 +165,13 @@ def execute(
     on_round: OnRound | None = None,
     track: Sequence[str | Tracker] = (),
 ) -> Run:
-    """Run what a configuration describes; everything is made and checked before anything is
-    written.
+    """Run a configuration. Everything is created and checked before anything is written.
 
     Args:
         config: the configuration.
-        out: a new folder that keeps the run, or one that holds it already, with ``resume``; None
-            keeps nothing.
-        resume: go on with the run in ``out``.
+        out: a new folder for the run, or, with ``resume``, the folder that holds it; None saves
+            nothing.
+        resume: continue the run in ``out``.
         on_round: called with the record of every round, of every method.
         track: names of trackers, or trackers.
 
@@ -202,9 +202,9 @@ def from_config(
 
     Args:
         config: the configuration.
-        resume: whether its folder holds it already.
+        resume: whether its folder already holds the run.
         on_round: called with the record of every round, of every method.
-        data: the configuration's data, where the caller has them already.
+        data: the configuration's data, if the caller has loaded them.
     """
     with error_context("data"):
         federated = config.data.make() if data is None else data
@@ -233,8 +233,8 @@ def from_config(
 
 
 def trainable(model: Any) -> AnyModel:
-    """What a simulated world can train, made of what the user has. Raises ModelError for anything
-    else."""
+    """Convert the user's model to one that a simulated world can train. Raises ModelError for
+    anything else."""
     wrapped = wrap_module(model)
     if not isinstance(wrapped, AnyModel):
         raise ModelError(
@@ -248,14 +248,14 @@ def trainable(model: Any) -> AnyModel:
 
 @cache
 def _warn_of_pytorch(name: str) -> None:
-    """Once in a process."""
+    """Warn once per process."""
     _log.warning(
         "model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name
     )
 
 
 def _refuse_settings(local: LocalTraining, no_folder: bool) -> None:
-    """Refuse (ConfigError) what a configuration has no word for."""
+    """Raise ConfigError for settings that no configuration can express."""
     if no_folder:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     if local.mu or local.partial:

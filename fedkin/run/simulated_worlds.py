@@ -1,4 +1,4 @@
-"""Simulated worlds for the runs of an experiment, all of the same data, model and scenario."""
+"""Simulated worlds for the runs of an experiment, with the same data, model and scenario."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SimulatedWorlds:
                 parts, "take a smaller model, or fewer clients, clusters or clients in a cohort"
             )
         world = self.make()
-        # Whichever clients arrive or leave, one is reachable in every round.
+        # Whichever clients arrive or leave, at least one is reachable in every round.
         with error_context("scenario"):
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
@@ -119,21 +119,21 @@ class SimulatedWorlds:
 
 
 _NUMBER = 4  # bytes of a parameter
-# Bytes of a pair of clients: its distance, and a copy of it for clustering.
+# Bytes per pair of clients: their distance, and a copy of it for clustering.
 _PAIR = 16
 
 
 def memory_parts(
     needs: Requirements, plan: Plan, clients: int, parameters: int, together: int | None = None
 ) -> dict[str, int]:
-    """Bytes of a run, by what they are for.
+    """Memory of a run in bytes, by purpose.
 
     Args:
-        needs: of its method.
-        plan: of its rounds.
+        needs: memory needs of its method.
+        plan: its rounds.
         clients: N.
         parameters: P.
-        together: clients that a device computes at once; None for one.
+        together: clients that a device trains at once; None for one.
     """
     model = _NUMBER * parameters
     models = clients if needs.peers else needs.clients.number

@@ -1,8 +1,8 @@
-"""The best round of a run, and when a run stops before its last one.
+"""The best round of a run, and early stopping.
 
-Only complete rounds count: scored ones in which every reachable client had a cluster and no client
-that has one was away. The score is accuracy on validation samples where the data have such a split,
-else on test samples.
+Only complete rounds count: evaluated ones in which every reachable client had a cluster and no
+client with a cluster was away. The score is accuracy on validation samples if the data have a
+validation split, otherwise on test samples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedkin.core.records import Record
 from fedkin.measures.table import SCORE
 from fedkin.options.with_options import ActiveOptions
 
-UNUSABLE = 3  # rounds in a row without a usable reply, after which a run ends
+UNUSABLE = 3  # consecutive rounds without a usable reply after which a run ends
 _NO_REPLY = "no client's reply was usable"
 _BY_CALLBACK = "a callback returned STOP"
 STOP = "stop"
@@ -29,24 +29,24 @@ def complete_rounds(records: Sequence[Record]) -> list[Record]:
 
 
 def is_complete(record: Record) -> bool:
-    """Whether a round was scored, every reachable client had a cluster, and every client that has
-    one was scored."""
+    """Whether a round was evaluated, every reachable client had a cluster, and every client with a
+    cluster was evaluated."""
     return record[SCORE.column] is not None and not record["partial"]
 
 
 def best_record(records: Sequence[Record]) -> Record | None:
-    """The record of the complete round with the best score, the first of equals; None where no
-    round is complete."""
+    """The record of the complete round with the best score, the first of ties; None if no round is
+    complete."""
     return max(
         complete_rounds(records), key=lambda record: SCORE.sign * record[SCORE.column], default=None
     )
 
 
 def first_to_reach(records: Sequence[Record], target: float | int | None) -> Record | None:
-    """The record of the first complete round whose score reaches a target; None where none does.
+    """The record of the first complete round whose score reaches a target; None if none does.
 
     Args:
-        records: of the run.
+        records: records of the run.
         target: a score; None is never reached.
     """
     if target is None:
@@ -58,15 +58,15 @@ def first_to_reach(records: Sequence[Record], target: float | int | None) -> Rec
 
 
 def reaches(score: float | int, target: float | int) -> bool:
-    """Whether a score is as good as a target, or better."""
+    """Whether a score is at least the target."""
     return not SCORE.better(target, score)
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """Why a run stops after the last of its records, by its scores; None where it goes on.
+    """Why a run stops after the last of its records, by its scores; None if it continues.
 
     It stops at the first complete round from 1 on whose score reaches ``plan.until``, and at the
-    first that comes ``plan.patience`` rounds or more after the best one.
+    first complete round at least ``plan.patience`` rounds after the best one.
     """
     last = records[-1]
     best = best_record(records)
@@ -88,11 +88,11 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
 
 
 def rounds_without_reply(records: Sequence[Record]) -> int:
-    """So many rounds at the end of a run had replies that were not finite or not possible, and no
-    usable one. Replies that never came are drop-outs, and no failure of the run.
+    """Number of final rounds of a run with replies that were not finite or impossible, and no
+    usable reply. Replies that never came are drop-outs, not a failure of the run.
 
     Args:
-        records: of the run.
+        records: records of the run.
     """
     excluded = [one["nonfinite"] + one.get("outliers", 0) for one in records]
     unusable = [
@@ -103,10 +103,10 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
 
 
 def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """That a run stops as nobody's reply was usable for some rounds; None where it goes on.
+    """The stop of a run because no reply was usable for some rounds; None if it continues.
 
     Args:
-        plan: of the run.
+        plan: the run's plan.
         records: up to the present round.
     """
     round = records[-1]["round"]
@@ -117,11 +117,11 @@ def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None
 
 
 def failure(records: Sequence[Record]) -> str:
-    """Why a finished run has failed: in its last rounds, ``UNUSABLE`` or all that it has, nobody's
-    reply was usable; empty of a run that has not.
+    """Why a finished run has failed: in its last ``UNUSABLE`` rounds, or in all of its rounds, no
+    reply was usable. Empty if it has not failed.
 
     Args:
-        records: of the run.
+        records: records of the run.
     """
     count = rounds_without_reply(records)
     return (
@@ -132,30 +132,30 @@ def failure(records: Sequence[Record]) -> str:
 
 
 def stop_record(plan: Plan, round: int, reason: str) -> Record:
-    """That a run stopped, as its summary and its checkpoint have it: after which round, of how
-    many, and why.
+    """The entry of an early stop in summary and checkpoint: after which round, of how many, and
+    why.
 
     Args:
-        plan: of the run.
-        round: after which it stopped.
+        plan: the run's plan.
+        round: the last round.
         reason: in words.
     """
     return {"round": round, "of": plan.rounds, "reason": reason}
 
 
 def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> Record | None:
-    """That a run stops because a callback returned ``STOP`` before the last round; None of any
-    other reply.
+    """The stop of a run because a callback returned ``STOP`` before the last round; None for any
+    other return value.
 
     Args:
-        plan: of the run.
-        round: the present one.
-        reply: of the callback.
-        private: whether the run has client-level differential privacy, which no stop by scores of
-            clients may undo.
+        plan: the run's plan.
+        round: the present round.
+        reply: the callback's return value.
+        private: whether the run has client-level differential privacy, which a stop that depends on
+            clients' scores would violate.
 
     Raises:
-        ConfigError: a private run is to stop.
+        ConfigError: a stop of a private run.
     """
     if not (isinstance(reply, str) and reply == STOP and round < plan.rounds):
         return None
@@ -168,13 +168,13 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
 
 
 def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | None:
-    """That a run stops before its last round because an option allows no further one; None where
-    all do.
+    """The stop of a run before its last round because an option allows no further one; None if all
+    allow one.
 
     Args:
-        plan: of the run.
-        round: the present one.
-        options: of the run.
+        plan: the run's plan.
+        round: the present round.
+        options: the run's options.
     """
     if round >= plan.rounds:
         return None
@@ -185,13 +185,13 @@ def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | 
 def stop_after_round(
     plan: Plan, records: Sequence[Record], options: ActiveOptions
 ) -> Record | None:
-    """Why a run stops after the last of its records, whatever the reason; None where it goes on.
-    One with client-level differential privacy has a last round that does not depend on replies.
+    """Why a run stops after the last of its records, for any reason; None if it continues. The last
+    round of a private run does not depend on replies.
 
     Args:
-        plan: of the run.
+        plan: the run's plan.
         records: up to the present round.
-        options: of the run.
+        options: the run's options.
     """
     by_replies = None if options.hides_replies else stop_without_replies(plan, records)
     return (
@@ -202,16 +202,16 @@ def stop_after_round(
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:
-    """Whether a run that is resumed has stopped already.
+    """Whether a resumed run has already stopped.
 
-    Its scores decide by the present ``patience`` and ``until``, as they would in a new run. One
-    that a callback or the lack of usable replies has stopped goes on where it has more rounds now
-    than it had then.
+    Its scores decide by the present ``patience`` and ``until``, as in a new run. A run that was
+    stopped by a callback or by a lack of usable replies continues if it now has more rounds than
+    then.
 
     Args:
-        plan: of the run as it is resumed.
+        plan: plan of the resumed run.
         records: up to its newest checkpoint.
-        stopped: what that checkpoint says.
+        stopped: as stored in that checkpoint.
     """
     by_score = stop_by_score(plan, records)
     if by_score or stopped is None:

@@ -1,2 +1,2 @@
-"""Secret sums: a server learns sums over clients, and no client's own numbers. The protocol,
-without messages."""
+"""Secret sums: a server learns sums over clients, but no client's numbers. The protocol, without
+messages."""

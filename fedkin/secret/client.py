@@ -4,12 +4,12 @@
     shares    of its mask key and of that seed, sealed for each holder
     vector    + own mask + masks with each neighbour, added by the client with the lower number and
               subtracted by the other
-    reveal    of each neighbour ONE of the two shares: of its seed where its vector is in the sum,
-              else of its key
+    reveal    of each neighbour ONE of the two shares: of its seed if its vector is in the sum,
+              otherwise of its key
 
-Bonawitz et al. 2017, Practical Secure Aggregation; masks are of ``security.secret_keys``. Between
-requests the client keeps a ``Session``, and nothing once it has revealed. Shapes: G holders of its
-shares, V numbers of a vector.
+Bonawitz et al. 2017, Practical Secure Aggregation; masks come from ``security.secret_keys``.
+Between requests the client keeps a ``Session``, and deletes it after revealing. Shapes: G holders
+of its shares, V numbers of a vector.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fedkin.security.secret_keys import KEY, SEAL, SEED, SecretKeyError
 
 # Bytes of a client's announcement: public keys of masks and of shares, and the commitment.
 ANNOUNCED = 3 * KEY
-SEALED = 2 * SEED + SEAL  # bytes of the shares that are sealed for a holder
-LEAST = 3  # a client takes part in no sum of fewer
-NOBODY = -1  # among holders: a place that is not taken
+SEALED = 2 * SEED + SEAL  # bytes of the shares sealed for a holder
+LEAST = 3  # a client refuses sums of fewer
+NOBODY = -1  # among holders: an empty place
 
-# The share of a client that a holder is asked for.
+# The share of a client that a holder must reveal.
 NOTHING = 0
 OWN_SEED = 1
 MASK_KEY = 2
@@ -45,7 +45,7 @@ SESSION = 1 + 32 + 2 * SEED + KEY + 32  # bytes
 
 
 class RefusedError(FedkinError):
-    """A request that a client does not answer."""
+    """A client refuses a request."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Session:
     """The secrets that a client keeps between the requests of one sum.
 
     Attributes:
-        stage: the last request that it has answered.
+        stage: the last answered request.
         about: digest of run, round and group.
-        seed: of its own mask.
-        mask_seed: of its key of masks with neighbours.
-        private: its key of shares.
-        agreed: digest of all that later requests must not change.
+        seed: seed of its own mask.
+        mask_seed: seed of its key for masks with neighbours.
+        private: its key for shares.
+        agreed: digest of everything that later requests must not change.
     """
 
     stage: int
@@ -76,7 +76,7 @@ class Session:
 
     @classmethod
     def of(cls, array: Int[np.ndarray, "s"] | None) -> Session:
-        """The session that ``array`` was made of; for None, one that is over."""
+        """The session stored in ``array``; for None, a finished session."""
         if array is None:
             return cls(_OVER, bytes(32))
         text = array.astype(np.uint8).tobytes()
@@ -98,14 +98,14 @@ class Session:
 
 @dataclass(frozen=True)
 class Group:
-    """The clients that hold a client's shares, itself among them, as the server says.
+    """The holders of a client's shares, itself included, as stated by the server.
 
     Attributes:
         about: run, round and group, from which all keys are derived.
         me: the client's number.
-        holders: numbers of the holders; NOBODY behind them.
+        holders: numbers of the holders, padded with NOBODY.
         announced: the announcement of each holder.
-        least: the least number of clients of a sum, by the run's settings.
+        least: minimum number of clients of a sum, by the run's settings.
     """
 
     about: bytes
@@ -116,17 +116,17 @@ class Group:
 
     @property
     def present(self) -> Bool[np.ndarray, "G"]:
-        """Places that are taken."""
+        """Which places have a holder."""
         return self.holders != NOBODY
 
     @property
     def threshold(self) -> int:
-        """Shares that give a secret."""
+        """Number of shares that give a secret."""
         return threshold(int(self.present.sum()))
 
     @property
     def needed(self) -> int:
-        """Holders, the client among them, that must be in the sum."""
+        """Number of holders, including the client, that must be in the sum."""
         return needed(int(self.present.sum()), self.least)
 
     def digest(self, *extras: bytes) -> bytes:
@@ -190,17 +190,17 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
 def mask(
     session: Session, group: Group, partners: Bool[np.ndarray, "G"], vector: UInt32[np.ndarray, "V"]
 ) -> tuple[Session, UInt32[np.ndarray, "V"]]:
-    """The client's vector, behind masks.
+    """The client's masked vector.
 
     Args:
         session: after ``share``.
         group: as in ``share``.
-        partners: holders with whom the client masks, itself among them: they have shared as well.
+        partners: holders with whom the client masks, itself included: they have shared too.
         vector: integers.
 
     Raises:
-        RefusedError: the client has answered this already, the holders have changed, or too few are
-            left.
+        RefusedError: the client has already answered this, the holders have changed, or too few
+            are left.
     """
     _expect(session, _SHARED, group.about)
     if group.digest() != session.agreed:
@@ -230,8 +230,8 @@ def reveal(
     sealed: UInt8[np.ndarray, "G _"],
     wanted: Int[np.ndarray, "G"],
 ) -> tuple[Session, UInt8[np.ndarray, "G s"]]:
-    """One share of each neighbour, where one is wanted; the session is over, and its secrets
-    forgotten.
+    """One share of each neighbour, if one is requested. The session then ends, and its secrets are
+    deleted.
 
     Args:
         session: after ``mask``.
@@ -239,11 +239,11 @@ def reveal(
         partners: as in ``mask``.
         sealed: the message that each holder has sealed for this client.
         wanted: OWN_SEED for a client whose vector is in the sum, MASK_KEY for a client that has
-            gone, else NOTHING.
+            dropped out, otherwise NOTHING.
 
     Raises:
-        RefusedError: the client has answered already, both shares of one client are wanted, or the
-            sum is of too few.
+        RefusedError: the client has already answered, both shares of one client are requested, or
+            the sum is of too few.
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
@@ -269,17 +269,17 @@ def reveal(
 
 
 def needed(holders: int, least: int) -> int:
-    """How many holders of a client's shares, itself among them, must be in a sum.
+    """Number of holders of a client's shares, itself included, that must be in a sum.
 
     Args:
         holders: G.
-        least: clients of a sum. Above G a client cannot see whether they are there.
+        least: minimum number of clients of a sum. Above G a client cannot check it.
     """
     return max(threshold(holders), LEAST, least if least <= holders else 0)
 
 
 def mask_private(mask_seed: bytes, about: bytes) -> bytes:
-    """The private key of masks, from the seed that is shared in its place."""
+    """The private key for masks, derived from the seed that is shared instead of it."""
     return keys.derived(mask_seed, "mask key", about, KEY)
 
 
@@ -287,9 +287,9 @@ def pair_mask(private: bytes, public: bytes, pair: bytes) -> bytes:
     """The key of the mask of two clients.
 
     Args:
-        private: the key of masks of one client.
-        public: the public key of masks of the other.
-        pair: as of ``Group.pair``.
+        private: one client's key for masks.
+        public: the other client's public key for masks.
+        pair: as in ``Group.pair``.
     """
     return keys.derived(keys.agreed(private, public), "pair", pair)
 
@@ -300,7 +300,7 @@ def own_mask(seed: bytes, about: bytes) -> bytes:
 
 
 def commitment(seed: bytes, about: bytes) -> bytes:
-    """A value by which a seed can be checked, and from which it cannot be found."""
+    """A value that verifies a seed without revealing it."""
     return keys.derived(seed, "commitment", about, KEY)
 
 

@@ -1,7 +1,7 @@
-"""The graph of clients that mask with each other, and hold each other's shares: about 20 neighbours
-of each (Bell et al. 2020, SecAgg+).
+"""The graph of clients that mask with each other and hold each other's shares, with about 20
+neighbours each (Bell et al. 2020, SecAgg+).
 
-Shapes: n clients of a sum, G holders of each client's shares, itself among them.
+Shapes: n clients of a sum, G holders of each client's shares, itself included.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from jaxtyping import Int
 
 
 def ring_size(neighbours: int) -> int:
-    """Holders of each client's shares, itself among them, where there are more clients.
+    """Number of holders of each client's shares, itself included, if there are more clients.
 
     Args:
-        neighbours: about how many; half of them on each side.
+        neighbours: approximate number; half of them on each side.
     """
     return 2 * max(1, neighbours // 2) + 1
 
 
 def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
-    """Each client and its neighbours, by position: all others, or those that are next to it on a
+    """Each client and its neighbours, by position: all other clients, or the adjacent ones on a
     ring in random order.
 
-    Neighbours are mutual. The order is of the operating system's randomness, so that neighbours
-    cannot be chosen from outside.
+    Neighbours are mutual. The order comes from the operating system's randomness, so that outsiders
+    cannot choose neighbours.
 
     Args:
         clients: n.
-        neighbours: about how many; half of them on each side.
+        neighbours: approximate number; half of them on each side.
     """
     size = ring_size(neighbours)
     if size >= clients:
@@ -43,6 +43,7 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
 
 
 def threshold(count: int) -> int:
-    """t, shares that give a secret: more than two thirds of the holders. So a server that tells
-    some holders that a client is there, and others that it has gone, never gets enough of both."""
+    """t, the shares that give a secret: more than two thirds of the holders. A server that tells
+    some holders that a client is present, and others that it has dropped out, never gets enough of
+    both."""
     return 2 * count // 3 + 1

@@ -30,9 +30,9 @@ class NoiseShare:
     """A client's share of the noise of a private sum.
 
     Attributes:
-        clip: C, the longest update that counts in full.
+        clip: C, the clipping norm.
         deviation: standard deviation of the share, in every number.
-        seeded: whether it comes from the client's own stream: for tests only.
+        seeded: whether it comes from the client's stream: for tests only.
     """
 
     clip: float
@@ -40,7 +40,7 @@ class NoiseShare:
     seeded: bool = False
 
     def clipped(self, update: Float[np.ndarray, "p"]) -> Float[np.ndarray, "p"]:
-        """An update that is no longer than C; one that is not finite counts as zero."""
+        """An update clipped to C; one that is not finite counts as zero."""
         update = update.astype(np.float64)
         norm = float(np.linalg.norm(update))
         if not 0 < norm < np.inf:
@@ -48,7 +48,7 @@ class NoiseShare:
         return update * min(1.0, self.clip / norm)
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
-        """So many numbers of the noise, of a key that is used once and kept nowhere."""
+        """``count`` numbers of the noise, from a key that is used once and not stored."""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         words = np.zeros(2 * count, np.uint32)
@@ -62,8 +62,10 @@ class Grid:
 
     Attributes:
         clients: n, most clients of the sum.
-        limit: R, the largest size of a number; a client clips larger ones, and says so in the sum.
-        cap: most examples that count of a client; its weight is min(its examples, cap) / cap.
+        limit: R, largest absolute value of a number. A client clips larger ones, which the sum
+            counts.
+        cap: largest number of examples that counts for a client; its weight is min(its examples,
+            cap) / cap.
     """
 
     clients: int
@@ -86,19 +88,19 @@ class Grid:
         return 1 / self.scale
 
     def fits(self) -> bool:
-        """Whether the weights of all clients fit into one sum, too."""
+        """Whether the weights of all clients also fit into one sum."""
         return self.clients * self.cap < 2**31 and self.bits > 8
 
     def quantized(
         self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's weighted vector as integers, and the integers behind it. Where the vector is
-        not finite, or of no examples, only the last integer is not zero.
+        """A client's weighted vector as integers, followed by its counts. If the vector is not
+        finite, or has no examples, only the last integer is nonzero.
 
         Args:
-            update: the client's.
-            examples: its training examples.
-            rng: of the rounding.
+            update: the client's update.
+            examples: number of its training examples.
+            rng: generator of the rounding.
         """
         vector = np.zeros(len(update) + EXTRA, np.uint32)
         weight = min(int(examples), self.cap)
@@ -118,14 +120,14 @@ class Grid:
         rng: np.random.Generator,
         numbers: int = 0,
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's clipped vector with its share of noise, as integers, with nothing behind it.
+        """A client's clipped vector with its share of noise, as integers, without counts.
 
         Args:
-            update: the client's; None: the client has not trained the model, and sends only noise.
-            examples: its training examples.
-            share: of the noise.
-            rng: of the rounding, and of seeded noise.
-            numbers: p, where there is no update.
+            update: the client's update; None: it has not trained the model, and sends only noise.
+            examples: number of its training examples.
+            share: its share of the noise.
+            rng: generator of the rounding, and of seeded noise.
+            numbers: p, used without an update.
         """
         if update is None:
             noisy = share.noise(numbers, rng)

@@ -1,5 +1,4 @@
-"""The server's side of a secret sum: the clients that are there, the shares that are wanted, and
-the sum without its masks.
+"""The server's side of a secret sum: present clients, requested shares, and the unmasked sum.
 
 Shapes: n clients of a group, G holders of each client's shares, V numbers of a vector.
 """
@@ -21,19 +20,19 @@ from fedkin.security.secret_keys import SecretKeyError
 
 
 class LostSumError(FedkinError):
-    """A sum that cannot be made, or must not be made: nothing is known of its vectors."""
+    """A sum that cannot or must not be computed; nothing is revealed about its vectors."""
 
 
 @dataclass
 class Exchange:
-    """One sum of a group of clients, as the server follows it.
+    """The server's state of one sum of a group of clients.
 
     Attributes:
         about: run, round and group, from which all keys are derived.
         clients: numbers of the clients that have announced keys, ascending.
         announced: the announcement of each.
         places: each client's holders, by position among ``clients``.
-        least: the least number of clients of a sum.
+        least: minimum number of clients of a sum.
         shared: clients that have sealed shares for their holders.
         sealed: the sealed shares, by client and place of the holder.
         total: sum of the masked vectors.
@@ -90,12 +89,12 @@ class Exchange:
 
     @property
     def needed(self) -> int:
-        """Holders of each client, itself among them, that must be in the sum."""
+        """Number of holders of each client, itself included, that must be in the sum."""
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Go on without clients that have too few holders that have shared; repeated, as others may
-        have too few without them. Such clients would refuse to send a vector.
+        """Remove clients with too few holders that have shared. This repeats, since others may then
+        have too few. Such clients would refuse to send a vector.
 
         Returns:
             Whether any client is left.
@@ -127,7 +126,7 @@ class Exchange:
         return self.sealed[self.places, self._place_of_each]
 
     def add(self, position: int, masked: UInt32[np.ndarray, "V"]) -> None:
-        """Take a client's masked vector."""
+        """Add a client's masked vector."""
         if self.total is None:
             self.total = np.zeros_like(masked)
         self.total += masked
@@ -145,7 +144,7 @@ class Exchange:
         """The sum of the vectors of the clients that have answered.
 
         Args:
-            revealed: by each client of its neighbours, in the order of its holders.
+            revealed: shares revealed by each client, in the order of its holders.
             replied: which clients have revealed shares.
 
         Raises:
@@ -200,7 +199,7 @@ class Exchange:
     def _subtract_pairs(
         self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes
     ) -> None:
-        """Take out the masks that other clients have with a client that has gone."""
+        """Remove the masks that other clients share with a client that has dropped out."""
         private = client.mask_private(mask_seed, self.about)
         gone = int(self.clients[position])
         its_holders = self.places[position]
@@ -209,7 +208,7 @@ class Exchange:
             number = int(self.clients[other])
             pair = self.about + f" {min(gone, number)} {max(gone, number)}".encode()
             key = client.pair_mask(private, self.announced[other, :KEY].tobytes(), pair)
-            # The other client has added the mask if its number is lower, else subtracted it.
+            # The other client has added the mask if its number is lower, otherwise subtracted it.
             keys.add_mask(total, key, -1 if number < gone else 1)
 
     @cached_property

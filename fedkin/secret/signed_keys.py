@@ -1,8 +1,8 @@
-"""Announcements that clients have signed, so that a server cannot put other keys in their place.
+"""Signed announcements of clients, so that a server cannot replace their keys.
 
-A signature is by a member's certificate (``security.signatures``), over the sum, the client's
-number and its keys. Shapes: G holders of a client's shares, S bytes of a signature with the name
-and the certificate behind it.
+A signature is made with a member's certificate (``security.signatures``), over the sum, the
+client's number and its keys. Shapes: G holders of a client's shares, S bytes of a signature
+followed by the name and the certificate.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _LENGTHS = struct.Struct(">HHH")  # of the name, the signature and the certifica
 
 
 class Identity(NamedTuple):
-    """A member that signs, and checks signatures of others."""
+    """A member that signs, and checks other members' signatures."""
 
     name: str
     signer: MessageSigner
 
 
 def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
-    """The signature of a client's own announcement.
+    """The signature of a client's announcement.
 
     Args:
-        identity: the client's; None where it has none.
-        group: of the client alone, with its announcement.
+        identity: the client's; None if it has none.
+        group: contains only the client, with its announcement.
 
     Raises:
         RefusedError: the client has no identity, or its certificate is longer than any that fedkin
@@ -57,15 +57,15 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
 def check_signed(
     identity: Identity | None, group: Group, signatures: UInt8[np.ndarray, "G S"]
 ) -> None:
-    """Refuse holders whose announcements are not signed by themselves.
+    """Refuse holders whose announcements they have not signed.
 
     Args:
-        identity: of the client that checks.
+        identity: identity of the checking client.
         group: its holders.
         signatures: the holders' signatures.
 
     Raises:
-        RefusedError: a key does not verify, or two holders have the same name.
+        RefusedError: a signature does not verify, or two holders have the same name.
     """
     if identity is None:
         raise RefusedError(

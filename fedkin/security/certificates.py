@@ -61,7 +61,7 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: Path, key: Path) -> Authority:
-        """Read the files of ``save``. Raises ConfigError where they cannot be read."""
+        """Read the files of ``save``. Raises ConfigError if they cannot be read."""
         return cls(read_certificate(certificate, "authority"), read_key(key, "authority"))
 
     def save(self, certificate: Path, key: Path) -> None:
@@ -73,8 +73,8 @@ class Authority:
         """A new certificate and its private key, both in PEM.
 
         Args:
-            name: of the member; the certificate's common name and first DNS name.
-            addresses: further names or IP addresses at which the member is reached.
+            name: the member's name; the certificate's common name and first DNS name.
+            addresses: further names or IP addresses of the member.
         """
         c = load_cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
@@ -100,7 +100,7 @@ def write_public(path: Path, content: bytes) -> None:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read (mode 600 from its creation on)."""
+    """Write a file that only its owner may read (created with mode 600)."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
 
@@ -110,7 +110,7 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
     now = datetime.datetime.now(datetime.UTC)
     builder = c.x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(c.x509.random_serial_number())
-    # An hour earlier than now, for clocks that differ.
+    # An hour before now, for clock differences.
     builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
     return builder.not_valid_after(now + datetime.timedelta(days=days))
 
@@ -121,7 +121,7 @@ def _name(text: str) -> Any:
 
 
 def _address(text: str) -> Any:
-    """An IP address or a DNS name, as a certificate holds it."""
+    """An IP address or a DNS name, as stored in a certificate."""
     c = load_cryptography()
     try:
         return c.x509.IPAddress(ipaddress.ip_address(text))
@@ -142,11 +142,11 @@ def read_certificate(path: Path, where: str) -> Certificate:
     """A certificate in PEM.
 
     Args:
-        path: of the file.
-        where: the beginning of an error's message.
+        path: the file.
+        where: beginning of an error message.
 
     Raises:
-        ConfigError: the file cannot be read, or is no certificate.
+        ConfigError: the file cannot be read, or is not a certificate.
     """
     try:
         return load_cryptography().x509.load_pem_x509_certificate(path.read_bytes())
@@ -159,14 +159,14 @@ def read_certificate(path: Path, where: str) -> Certificate:
 
 
 def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
-    """A private key in PEM, of an elliptic curve.
+    """A private elliptic-curve key in PEM.
 
     Args:
-        path: of the file.
-        where: the beginning of an error's message.
+        path: the file.
+        where: beginning of an error message.
 
     Raises:
-        ConfigError: the file cannot be read, or holds anything else.
+        ConfigError: the file cannot be read, or holds something else.
     """
     c = load_cryptography()
     try:
@@ -202,7 +202,7 @@ class Cryptography:
 
 
 def load_cryptography() -> Cryptography:
-    """The library. Raises MissingExtra where it is not installed."""
+    """The library. Raises MissingExtra if it is not installed."""
     try:
         return Cryptography()
     except ImportError as error:

@@ -1,9 +1,9 @@
-"""Keys, masks and shares of secret sums. Every primitive is of ``cryptography`` or, for Shamir's
-shares, PyCryptodome.
+"""Keys, masks and shares of secret sums. All primitives come from ``cryptography`` or, for Shamir's
+shares, from PyCryptodome.
 
-Keys are agreed by X25519 and derived by HKDF (SHA-256), with their purpose in the derivation; masks
-are AES in counter mode; messages between clients are sealed by AES-GCM. (Flower 1.41's masks come
-from seeds of 28 to 32 bits, which a server can try one after another.)
+Keys are agreed by X25519 and derived by HKDF (SHA-256), separately for each purpose. Masks are AES
+in counter mode. Messages between clients are sealed by AES-GCM. (Flower 1.41 derives masks from
+seeds of 28 to 32 bits, which a server can try exhaustively.)
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from jaxtyping import UInt32
 
 from fedkin.core.errors import FedkinError, MissingExtra
 
-SEED = 16  # bytes of a secret that is shared
-KEY = 32  # bytes of a key of X25519
+SEED = 16  # bytes of a shared secret
+KEY = 32  # bytes of an X25519 key
 _NONCE = 12  # bytes
 _TAG = 16  # bytes
-SEAL = _NONCE + _TAG  # bytes by which sealing makes a content longer
-_BLOCK = 2**16  # numbers of a mask that are made at once
+SEAL = _NONCE + _TAG  # bytes that sealing adds
+_BLOCK = 2**16  # numbers of a mask generated at once
 
 
 class SecretKeyError(FedkinError):
-    """A wrong key, a wrong sealed content or wrong shares."""
+    """A wrong key, wrong sealed content, or wrong shares."""
 
 
 def check_installed() -> None:
-    """Raises MissingExtra where a library that secret sums need is not installed."""
+    """Raise MissingExtra if a library that secret sums need is not installed."""
     _cryptography()
     _shamir()
 
 
 def new_seed() -> bytes:
-    """A new secret of the operating system's randomness."""
+    """A new secret from the operating system's randomness."""
     return secrets.token_bytes(SEED)
 
 
 def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> bytes:
-    """A key from a secret.
+    """Derive a key from a secret.
 
     Args:
         secret: such as one that two clients have agreed on.
-        purpose: of the key: each purpose has another key.
-        context: round and clients: each has another key.
+        purpose: purpose of the key; each purpose gives a different key.
+        context: round and clients; each context gives a different key.
         size: bytes.
     """
     c = _cryptography()
@@ -55,13 +55,13 @@ def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> by
 
 
 def public_key(private: bytes) -> bytes:
-    """The public key of X25519 to a private one."""
+    """The X25519 public key of a private key."""
     return _cryptography()["Private"].from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """The secret that the owners of two keys of X25519 have in common. Raises SecretKeyError for a
-    public key that is none."""
+    """The shared secret of the owners of two X25519 keys. Raises SecretKeyError for an invalid
+    public key."""
     c = _cryptography()
     try:
         of_other = c["Public"].from_public_bytes(public)
@@ -74,8 +74,8 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
     """Add the mask of a key, or subtract it, modulo 2^32, in place.
 
     Args:
-        total: to which it is added.
-        key: of 16 bytes, that is used for one mask only.
+        total: changed in place.
+        key: 16 bytes, used for one mask only.
         sign: 1 or -1.
     """
     c = _cryptography()
@@ -89,27 +89,27 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt a content, so that only an owner of the key can read or change it.
+    """Encrypt and authenticate content, so that only an owner of the key can read or change it.
 
     Args:
-        key: of 16 bytes.
-        content: to be sealed.
-        about: a context; ``unseal`` needs the same.
+        key: 16 bytes.
+        content: plaintext.
+        about: a context; ``unseal`` needs the same one.
     """
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _cryptography()["AESGCM"](key).encrypt(nonce, content, about)
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """The content that ``seal`` encrypted.
+    """Decrypt what ``seal`` encrypted.
 
     Args:
-        key: of 16 bytes.
+        key: 16 bytes.
         sealed: the result of ``seal``.
-        about: the context with which it was sealed.
+        about: the context used for sealing.
 
     Raises:
-        SecretKeyError: it was sealed with another key or context, or has been changed.
+        SecretKeyError: sealed with another key or context, or changed since.
     """
     c = _cryptography()
     try:
@@ -122,19 +122,19 @@ def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
     """Shamir's shares of a secret of 16 bytes, for holders 1, 2, ...
 
     Args:
-        secret: to be shared.
-        threshold: so many shares give the secret, and fewer say nothing of it.
+        secret: the secret.
+        threshold: number of shares that give the secret; fewer reveal nothing about it.
         holders: number of shares.
     """
     return [share for _, share in _shamir().split(threshold, holders, secret)]
 
 
 def combine(shares: dict[int, bytes], threshold: int) -> bytes:
-    """The secret behind shares. Raises SecretKeyError for too few.
+    """Reconstruct a secret from shares. Raises SecretKeyError for too few.
 
     Args:
         shares: by the numbers of their holders, from 1 on.
-        threshold: shares that are needed.
+        threshold: required number of shares.
     """
     if len(shares) < threshold:
         raise SecretKeyError(

@@ -1,7 +1,7 @@
-"""Signatures of messages, which prove their sender. Needs ``cryptography``.
+"""Signatures that authenticate the senders of messages. Needs ``cryptography``.
 
-A member with a valid certificate could still reply in another's name; so each message is signed by
-its sender.
+A member with a valid certificate could otherwise reply in another member's name. Each message is
+therefore signed by its sender.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class SignatureError(FedkinError):
 
 @runtime_checkable
 class MessageSigner(Protocol):
-    """Signs a member's messages and checks messages of others."""
+    """Signs a member's messages and checks other members' messages."""
 
     @property
     def certificate(self) -> bytes:
-        """The member's own certificate, DER."""
+        """The member's certificate, DER."""
         ...
 
     def sign(self, content: bytes) -> bytes:
@@ -41,7 +41,7 @@ class MessageSigner(Protocol):
         ...
 
     def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
-        """Raises SignatureError unless the certificate is ``name``'s and its key has signed
+        """Raise SignatureError unless the certificate is ``name``'s and its key signed
         ``content``."""
         ...
 
@@ -50,10 +50,10 @@ class Signer:
     """The ``MessageSigner`` of a member with a certificate of the federation's authority.
 
     Args:
-        name: of the member.
+        name: the member's name.
         authority: file of the authority's certificate.
         certificate: file of the member's certificate.
-        key: file of its private key. All three in PEM.
+        key: file of its private key. All three are PEM files.
 
     Raises:
         MissingExtra: ``cryptography`` is not installed.
@@ -92,7 +92,7 @@ class Signer:
         """The public key of a certificate. Raises SignatureError unless it is valid for this
         name."""
         if (name, certificate) not in self._public_keys:
-            # One certificate is remembered for each name.
+            # One certificate per name is remembered.
             others = {key: value for key, value in self._public_keys.items() if key[0] != name}
             public_key = self._verified(name, certificate)
             self._public_keys = others | {(name, certificate): public_key}

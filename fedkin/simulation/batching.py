@@ -1,5 +1,5 @@
-"""Mini-batches of local training: drawn on the host, per client, so that every trainer has the
-same."""
+"""Mini-batches of local training, drawn on the host for each client, so that every trainer uses the
+same ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedkin.core.training import LocalTraining
 class Batches:
     """The mini-batches of one client in order; entries of a row beyond ``valid`` are padding."""
 
-    rows: Int[np.ndarray, "steps B"]  # positions in the client's own samples
+    rows: Int[np.ndarray, "steps B"]  # positions in the client's samples
     valid: Int[np.ndarray, "steps"]
     per_epoch: int  # steps in one pass over the data
 
@@ -29,9 +29,9 @@ def local_batches(
     Args:
         samples: number of the client's training samples.
         work: batch size, and whether epochs or steps are counted.
-        num_steps: epochs, or steps where ``work.steps`` is set.
+        num_steps: epochs, or steps if ``work.steps`` is set.
         client: its number in the stream.
-        stream: randomness of the call.
+        stream: random numbers of the call.
         largest: upper bound of the batch size, at least ``samples``: a full batch needs no more
             room.
     """
@@ -59,7 +59,7 @@ def epoch_batches(samples: int, batch: int, epochs: int, rng: np.random.Generato
 
 
 def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator) -> Batches:
-    """A number of batches, as in FlexCFL's pre-training: the last batch of an epoch is filled up
+    """A fixed number of batches, as in FlexCFL's pre-training. The last batch of an epoch is filled
     with the first samples of the next permutation, which then starts again from its beginning.
 
     Args:
@@ -88,7 +88,7 @@ def sequential_batches(samples: int, batch: int) -> Batches:
 
 
 def rounded_up(size: int) -> int:
-    """The next of four sizes per power of two: few compiled shapes, and at most a quarter of
-    padding."""
+    """The size rounded up to one of four per power of two: few compiled shapes, and at most a
+    quarter of padding."""
     step = max(1, 2 ** (max(size, 1).bit_length() - 3))
     return -(-max(size, 1) // step) * step

@@ -1,4 +1,4 @@
-"""The simulated world: every task on this machine, over the rows of one data set."""
+"""The simulated world: runs every task on this machine, over the rows of one data set."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class SimulatedWorld:
 
     Args:
         data: samples of all clients.
-        model: the model to train: a JAX ``Model``, or a ``TorchModel``, which is trained by
-            PyTorch.
+        model: a JAX ``Model``, or a ``TorchModel``, which PyTorch trains.
         work: the run's local training.
         population: which clients take part, drop out or straggle.
-        shift: how clients' data change from round to round; None where they do not.
+        shift: how clients' data change from round to round; None: not at all.
         devices: number of XLA devices; None for all. Results do not depend on it. Ignored by
             PyTorch models.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
-            the fastest. PyTorch trains one after another.
-        ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of the clients
-            7 and 9 alone trains them with the random numbers that they have among all.
-        compiled: whether tasks are run in their compiled form, where they have one; else client by
+        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, and for the
+            fastest number elsewhere. PyTorch trains one after another.
+        ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of only the
+            clients 7 and 9 trains them with the random numbers that they have among all.
+        compiled: whether tasks run in their compiled form, if they have one; otherwise client by
             client.
         memory_limit: bytes that one client may keep between rounds.
-        engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for the
-            actors of Ray.
-        actors: how many of these; None for one on each machine, on one machine one on each core.
-        sum_by_actor: whether each actor adds up the updates of its clients, which changes last
+        engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for Ray
+            actors.
+        actors: number of Ray actors; None for one on each machine, or one on each core of a single
+            machine.
+        sum_by_actor: whether each actor adds up the updates of its clients, which changes the last
             bits.
     """
 
@@ -115,15 +115,15 @@ class SimulatedWorld:
         self.true_clusters = data.true_clusters
         # Clients whose data shift in this round; None without a shift.
         self.shifted_clients: Bool[np.ndarray, "N"] | None = None
-        # Files that the caller's arrays are mapped from; packed data check their own.
+        # Files that map the caller's arrays; packed data check their files themselves.
         arrays = (data.x, data.y, data.train.rows, data.test.rows)
         self._files = {} if data.packed else mapped_files(arrays)
         self._now = Stream(0)  # stream of the current round
-        self.identity: Any = None  # by which a real site's clients sign
+        self.identity: Any = None  # signing key of a real site's clients
 
     @property
     def client_names(self) -> Sequence[str] | None:
-        """Names of all clients, for messages; None where they have none."""
+        """Names of all clients, for messages; None if they have none."""
         return self.data.client_names
 
     @property
@@ -136,9 +136,10 @@ class SimulatedWorld:
         return self.data.scored_split
 
     def rehearsal(self) -> SimulatedWorld:
-        """The same clients with their present data, for measurements that leave no trace.
+        """The same clients with their present data, for measurements without side effects.
 
-        All clients reply in full, and their memory is lost with this world. The ledger is shared.
+        All clients reply in full, and their memory is discarded with this world. The ledger is
+        shared.
         """
         other = copy.copy(self)
         other.population = replace(self.population, dropout=0.0, mute=0.0, stragglers=0.0)
@@ -159,7 +160,7 @@ class SimulatedWorld:
             self._scorer, self._trainer = self._workers(data)
 
     def check_samples(self) -> None:
-        """Refuse (DataError) files of samples that have changed or are gone since the start."""
+        """Raise DataError for sample files that have changed or disappeared since the start."""
         if self._first_data.packed is not None:
             self._first_data.packed.check()
         check_files(self._files)
@@ -198,12 +199,12 @@ class SimulatedWorld:
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or forgot anything."""
+        """How often clients stored or deleted anything."""
         return self._memory.changes
 
     def _sums_at_actors(self, task: Task) -> bool:
-        """Whether actors add up what their clients reply to a task, whose sums need nothing that
-        this process keeps."""
+        """Whether actors add up clients' replies to a task. The sums must need nothing that only
+        this process has."""
         wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
         return wanted and mean_vector(task) is not None
 
@@ -216,7 +217,7 @@ class SimulatedWorld:
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
-        """The rows of a call, with those that do the work and the steps that they complete."""
+        """The rows of a call, with the active ones and the steps that they complete."""
         drawn = stream or self._now
         failed = self._failed(task, clients, drawn)
         steps = np.zeros(len(clients), np.int64)
@@ -267,10 +268,10 @@ class SimulatedWorld:
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
-        """Samples and engine of clients that have a part of their training samples.
+        """Samples and engine of clients with a subset of their training samples.
 
-        After them comes the client with the most samples of all, which does no work. It gives
-        batches the same width as in any other training, and so dropout the same random numbers.
+        A further client at the end has the most samples of all and does no work. It gives batches
+        the same width as in any other training, and so dropout the same random numbers.
         """
         largest = int(np.argmax(self.data.train.sizes))
         rows = [
@@ -288,8 +289,8 @@ class SimulatedWorld:
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Rows whose client does not reply. A client that never replies can still do local work,
-        for which no reply is awaited."""
+        """Rows whose client does not reply. A client that never replies can still do local work
+        that needs no reply."""
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
             return np.zeros(len(clients), bool)
@@ -308,7 +309,7 @@ def _check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray
     """The numbers of the clients in streams: 0 .. N-1 by default.
 
     Raises:
-        ConfigError: not one for each client, or not ascending from 0 up.
+        ConfigError: not one number per client, or not ascending from at least 0.
     """
     if ids is None:
         return np.arange(clients)

@@ -1,4 +1,4 @@
-"""A world of quadratic clients: every task in closed form, for tests of methods."""
+"""A world of quadratic clients for tests of methods: every task has a closed form."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class FakeWorld(SimulatedWorld):
     """A world of quadratic clients for tests: the loss of client i is half the squared distance to
     ``target[i]``.
 
-    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply; those
-    in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test; tests change them.
-    The whole vector is the last layer and its bias, or ``head`` is. With ``detects`` the target of
-    a detector of class c is ``target[i] + c``, and it scores P - |w|^2 on any sample. A client has
-    one sample, of its first class, with its row of ``features``; ``examples`` are its weight.
+    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply;
+    clients in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test; tests
+    change them. The last layer and its bias are the whole vector, or ``head``. With ``detects`` the
+    target of a detector of class c is ``target[i] + c``, and its score is P - |w|^2 on any sample.
+    A client has one sample, of its first class, with its row of ``features``; ``examples`` are its
+    weight.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -117,7 +118,7 @@ class _Labels:
         self._counts = counts.copy()
 
     def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
-        """As ``FederatedData`` has them."""
+        """As in ``FederatedData``."""
         return self._counts if clients is None else self._counts[clients]
 
 
@@ -152,7 +153,7 @@ class _Samples:
         return self._rows
 
     def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
-        """The present ones; of one class where the world has none."""
+        """The present label counts; if the world has none, counts of a single class."""
         counts = self._world.counts
         if counts is None:
             counts = np.ones((self._world.total_clients, 1), int)
@@ -201,7 +202,7 @@ class _Quadratic:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """The way from the target."""
+        """The difference to the target."""
         return (models[model_index] - self._world.target[clients]).astype(np.float32)
 
     def losses(
@@ -218,7 +219,7 @@ class _Quadratic:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct within a distance of 1; of detectors, where the client's own first class scores
+        """Correct within a distance of 1; for detectors, if the client's first class scores
         highest."""
         ones = np.ones(len(clients), np.int64)
         if model_index.ndim == 2:
@@ -233,7 +234,7 @@ class _Quadratic:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Float[np.ndarray, "t"]]:
-        """Numbers that are as far from the label as the model from the target."""
+        """Predictions that differ from the label as much as the model from the target."""
         return list(np.sqrt(2 * self.losses(models, clients)).T + self._world.data.y[clients])
 
     def sample_losses(
@@ -245,7 +246,7 @@ class _Quadratic:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """Scores of a linear layer, the model, on as many numbers of the target as it takes."""
+        """Outputs of a linear layer, the model, on as many entries of the target as it takes."""
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
         bias = model[len(model) - classes :]
@@ -268,13 +269,13 @@ def _step(
     start: Float[np.ndarray, "r P"],
     target: Float[np.ndarray, "r P"],
 ) -> Float[np.ndarray, "r P"]:
-    """The gradient of every row at w with the terms of the call; 0 where nothing is trained."""
+    """The gradient of every row at w with the call's terms; 0 for parameters that are fixed."""
     gradient = w - target
     if call.weights is not None:
         gradient = np.concatenate(call.weights)[:, None] * gradient
     gradient = gradient + call.work.mu * (w - start)
     if call.terms is not None:
-        # Numbers become a column, which multiplies the rows of a vector.
+        # Numbers become a column, to multiply the rows of a vector.
         by_row = call.terms.map(lambda term: term.reshape(len(term), -1))
         gradient = by_row.added_to(gradient, w)
     return gradient if call.trained is None else gradient * call.trained

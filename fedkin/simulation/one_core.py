@@ -1,8 +1,8 @@
-"""The environment of a process that has one core: one device, no threads in matrix products (XLA's
+"""The environment of a single-core process: one device, and no threads in matrix products (XLA's
 and NumPy's).
 
-Several processes with as many threads as there are cores spend a third of their time on switches
-and on waiting in loops. The bits are the same.
+Several processes with as many threads as cores spend a third of their time on context switches and
+on busy waiting. The bits are the same.
 """
 
 ONE_CORE = {

@@ -20,16 +20,16 @@ from fedkin.data.federated import FederatedData
 
 
 def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-    """Let the active rows do a task, and take their replies.
+    """Run a task on the active rows, and add their replies.
 
     Args:
-        builder: of the reply, which has the task.
-        rows: of the call.
-        compiled: whether the task is run in its compiled form, where it has one; else client by
+        builder: builder of the reply, which has the task.
+        rows: rows of the call.
+        compiled: whether the task runs in its compiled form, if it has one; otherwise client by
             client.
 
     Raises:
-        TaskError: replies that do not fit the task's schema; a row that has none, or two.
+        TaskError: replies that do not fit the task's schema; a row with no reply, or with two.
     """
     task = builder.task
     form = type(task).compute_rows if compiled else Task.compute_rows
@@ -50,31 +50,31 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
 
 
 class SummedCall(NamedTuple):
-    """A call whose replies actors add up: what all of its parts have in common."""
+    """The common properties of all parts of a call whose replies actors add up."""
 
-    task: Task  # which has no memory
+    task: Task  # has no memory
     sizes: Mapping[str, int]  # by name
-    compiled: bool  # as for ``add_replies``
+    compiled: bool  # as in ``add_replies``
     together: bool  # whether all rows of one client stay in one portion
     stream: Stream | None  # random numbers of the call
 
 
 class PartOfRows(NamedTuple):
-    """The rows of a call that one actor takes."""
+    """The rows of a call that one actor computes."""
 
-    rows: Int[np.ndarray, "r"]  # which of the call's
+    rows: Int[np.ndarray, "r"]  # indices in the call
     clients: Int[np.ndarray, "r"]
     steps: Int[np.ndarray, "r"]  # epochs or steps that they complete
 
 
 class RowReplies:
-    """Replies of some rows of a call, of an actor that holds all data.
+    """Computes the replies of some rows of a call, on an actor that holds all data.
 
     Args:
-        data: of all clients.
-        ids: their numbers in streams.
-        scorer: scores with the model.
-        trainer: trains it.
+        data: samples of all clients.
+        ids: numbers of the clients in streams.
+        scorer: scores models.
+        trainer: trains models.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class RowReplies:
         self._trainer = trainer
 
     def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
-        """The part of a reply that some rows make, with their sums."""
+        """The partial reply of some rows, with their sums."""
         task = call.task.select(part.rows)
         engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
         memory = ClientMemory(len(self._ids), ids=self._ids, names=self._data.client_names)
@@ -116,8 +116,8 @@ def _refuse_part(*_: Any) -> NoReturn:
 def _active(
     index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
 ) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and their arrays; a wrong number of entries stays
-    as it is."""
+    """The rows of a portion whose clients reply, and their arrays. Arrays with a wrong number of
+    entries are unchanged."""
     rows = np.arange(len(active))[index]
     replying = active[rows]
     arrays = {name: np.asarray(values) for name, values in arrays.items()}

@@ -1,7 +1,7 @@
-"""Where a model's trainer and scorer come from: compiled by JAX, or its own.
+"""Selection of a model's trainer and scorer: compiled by JAX, or provided by the model.
 
-All else in a simulated world (participation, failures, bytes, memory) is the same for every model.
-JAX is imported only where a JAX model is used: a client with another model starts without it.
+Everything else in a simulated world (participation, failures, bytes, memory) is the same for every
+model. JAX is imported only for a JAX model: a client with another model starts without it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class ModelWithWorkers(AnyModel, Protocol):
 
 
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
-    """Try the model on one sample; return its layout, without a last layer where the last bias is
-    not that of the scores. Raises ModelError where the model does not fit the data."""
+    """Try the model on one sample and return its spec, without a last layer if the last bias does
+    not match the scores. Raises ModelError if the model does not fit the data."""
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
     from fedkin.simulation.jax import workers as jax_workers
@@ -111,8 +111,8 @@ def decided(model: AnyModel, data: FederatedData) -> AnyModel:
 
 
 def program_release(model: AnyModel) -> Callable[[], object]:
-    """A function that releases compiled programs where the process has too many, to be called
-    between rounds."""
+    """A function that releases compiled programs if the process has too many, to be called between
+    rounds."""
     # Without JAX nothing has been compiled.
     if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:
         return lambda: None

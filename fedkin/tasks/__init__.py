@@ -1,8 +1,7 @@
-"""Client work, one kind in one file: what clients receive, what they compute, and what they reply.
+"""Client work, one kind per file: what clients receive, what they compute, and what they reply.
 
-Importing this package imports all of its modules, so that every kind of task is known by its name.
-What a task of one's own is made of can be imported from here: ``from fedkin.tasks import Rows,
-Task, floats``.
+Importing this package imports all of its modules, which registers every kind of task by name. The
+parts of a user's task can be imported from here: ``from fedkin.tasks import Rows, Task, floats``.
 """
 
 from __future__ import annotations

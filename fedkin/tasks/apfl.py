@@ -1,5 +1,5 @@
-"""APFL's client work: a model for each client, trained in a mix with the model of its cluster. It
-never leaves the client.
+"""APFL's client work: a personal model for each client, trained in a mix with its cluster's model.
+It never leaves the client.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -29,16 +29,16 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainMixed(Train):
-    """Local training of w as in ``Train``, and by the same batches of the client's model v in the
+    """Local training of w as in ``Train``, and of the client's model v on the same batches, in the
     mix v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the gradient of the loss.
 
-    v begins as the first w that the client receives; where a training diverged, it stays. The share
-    moves once before the training, but is used after it: share - share_lr <v - w, g(v~)>, of the
-    full training loss, cut to 0 .. 1.
+    v starts as the first w that the client receives; if a training diverged, v stays unchanged. The
+    share is updated once before the training, but used only after it: share - share_lr <v - w,
+    g(v~)>, of the full training loss, clipped to 0 .. 1.
 
     Attributes:
-        share: the first one.
-        share_lr: 0: the share stays.
+        share: initial share.
+        share_lr: learning rate of the share; 0: it stays fixed.
     """
 
     share: float = 0.5
@@ -106,7 +106,7 @@ class TrainMixed(Train):
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the clients' new models and shares, and which of them are sound."""
+        """The reply's arrays, the clients' new models and shares, and which of them are valid."""
         after = share
         if gradient is not None:
             difference = (own_model - received).astype(np.float64)
@@ -127,8 +127,8 @@ class TrainMixed(Train):
 
 @dataclass(frozen=True)
 class EvaluateMixed(EvaluateOwn):
-    """Evaluation of each client's mix, of its model and its cluster's, on its data. A client
-    without a model is evaluated with the cluster's."""
+    """Evaluation of the mix of each client's model and its cluster's model, on the client's data. A
+    client without a model is evaluated with the cluster's."""
 
     memory = _MEMORY
 
@@ -147,6 +147,6 @@ def mixed(
     Args:
         own_model: v.
         received: w.
-        share: of v.
+        share: weight of v.
     """
     return (share[:, None] * own_model + (1 - share[:, None]) * received).astype(np.float32)

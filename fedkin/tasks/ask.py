@@ -1,4 +1,4 @@
-"""The requests of peers to each other: models and updates, without a server."""
+"""Requests between peers for models and updates, without a server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fedkin.core.task import Task, stays
 
 @dataclass(frozen=True)
 class Ask(Task):
-    """Whether each client, a peer that is asked by another, replies with so many vectors: its
-    model, and perhaps its last update. The simulation has the models already, so the reply carries
+    """Whether each client, a peer that another one queries, replies with this many vectors: its
+    model, and possibly its last update. The simulation already has the models, so the reply carries
     none.
 
-    Bytes count as download and as upload: one client receives what another sends.
+    Bytes count both as download and as upload: one client receives what another sends.
     """
 
     vectors: int = stays(default=1)

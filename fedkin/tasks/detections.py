@@ -17,8 +17,9 @@ from fedkin.measures.calibration import BINS, score_histogram
 
 @dataclass(frozen=True)
 class Detections(Task):
-    """Histograms of each detector's scores on a client's samples of the ``positive`` class and on
-    all others (see ``measures.calibration``); -1 everywhere without a reply about training samples.
+    """Histograms of each detector's scores on a client's samples, for the ``positive`` class and
+    for all others (see ``measures.calibration``). -1 everywhere without a reply on training
+    samples.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")

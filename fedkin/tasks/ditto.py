@@ -1,5 +1,5 @@
-"""Ditto's client work: with the model of its cluster each client trains a personal model, which
-never leaves it.
+"""Ditto's client work: in addition to its cluster's model, each client trains a personal model,
+which never leaves it.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -28,16 +28,16 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainBeside(Train):
-    """Local training as in ``Train``, and of the client's model v_i, pulled to the model w that it
-    received: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
+    """Local training as in ``Train``, and of the client's model v_i, regularised towards the
+    received model w: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
 
-    Both see the same batches. v_i begins as the first w that the client receives; where its
-    training diverged it stays.
+    Both use the same batches. v_i starts as the first w that the client receives; if its training
+    diverged, it stays unchanged.
 
     Attributes:
-        strength: of the pull.
-        own_epochs: epochs (or steps) of the training of v_i; None: as in ``work``.
-        own_lr: its learning rate; None: as in ``work``.
+        strength: strength of the regularisation.
+        own_epochs: epochs (or steps) of v_i; None: as in ``work``.
+        own_lr: learning rate of v_i; None: as in ``work``.
     """
 
     strength: float = 1.0
@@ -87,7 +87,7 @@ class TrainBeside(Train):
 
     def _own_work(self) -> LocalTraining:
         """Settings of the training of v_i."""
-        # FedProx pulls w only.
+        # FedProx's term applies only to w.
         work = replace(self.work, mu=0.0)
         if self.own_lr is not None:
             work = replace(work, lr=self.own_lr)

@@ -1,4 +1,4 @@
-"""Evaluation: each client scores its model on its own samples. Shapes: n rows, K models, P
+"""Evaluation: each client evaluates its model on its samples. Shapes: n rows, K models, P
 parameters, C classes."""
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fedkin.core.world import World
 class Evaluate(Task):
     """Evaluation of each client's model on its own data.
 
-    Where models are detectors, ``model_index`` [n C] has one for each class (-1: none). A sample is
-    of the class whose detector gives the highest score, the first of equals.
+    If models are detectors, ``model_index`` [n C] has one for each class (-1: none). The predicted
+    class is that of the detector with the highest score, the first of ties.
 
     Attributes:
-        models: what is scored.
+        models: evaluated models.
         model_index: the model of each row.
-        split: ``test``, ``train``, or ``validation`` where the data have one.
-        local: whether peers score models that they have.
+        split: ``test``, ``train``, or ``validation`` if the data have one.
+        local: whether peers evaluate models that they already have.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -41,7 +41,7 @@ class Evaluate(Task):
     up = Rows(
         correct=integers(counted=False),
         examples=integers(counted=False),
-        # The loss is infinite where a model has diverged.
+        # The loss is infinite if a model has diverged.
         loss=floats(missing=0.0, finite=False, counted=False),
     )
     detectors = None
@@ -65,7 +65,7 @@ class Evaluate(Task):
         yield rows.every, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Detectors are scored together, other models one by one."""
+        """Detectors are evaluated together, other models one by one."""
         expected = (classes,) if spec.detects else ()
         if self.model_index.shape[1:] != expected:
             raise ModelError(
@@ -101,14 +101,14 @@ def evaluate(
     model_index: Int[np.ndarray, "n ..."],
     **options: Any,
 ) -> Scores:
-    """Let clients score models.
+    """Evaluate models on clients.
 
     Args:
-        world: of the clients.
-        models: what is scored.
+        world: the clients.
+        models: evaluated models.
         clients: ids, one per row.
-        model_index: the model of each row, or of detectors one for each class.
-        options: ``split`` and ``local``, as ``Evaluate`` has them.
+        model_index: the model of each row; for detectors one for each class.
+        options: ``split`` and ``local``, as in ``Evaluate``.
     """
     reply = world.run(Evaluate(models, np.asarray(model_index, np.int64), **options), clients)
     return Scores(reply.correct, reply.examples, reply.loss)

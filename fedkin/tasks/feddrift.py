@@ -1,8 +1,8 @@
-"""FedDrift's client work, on a part of clients' samples: a model is trained on the steps of a
-client that it owns.
+"""FedDrift's client work on a part of clients' samples: a model trains on the steps of a client
+that it owns.
 
-Clients keep the samples of all steps, in the order in which they came; the server names samples by
-their positions. Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
+Clients keep the samples of all steps in order of arrival. The server refers to samples by position.
+Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class SampleCounts(Task):
 
 @dataclass(frozen=True)
 class SpanScores(Task):
-    """For each row, how many of the client's training samples ``start`` .. ``stop`` - 1 each model
-    classifies correctly."""
+    """For each row, the number of the client's training samples ``start`` .. ``stop`` - 1 that each
+    model classifies correctly."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
     start: Int[np.ndarray, "n"] = each()
@@ -75,15 +75,15 @@ class SpanScores(Task):
 
 @dataclass(frozen=True)
 class TrainSpans(Task):
-    """Local training of ``models[model_index]`` on spans of a client's training samples; means of
-    updates go up.
+    """Local training of ``models[model_index]`` on spans of a client's training samples. The server
+    receives means of updates.
 
     Attributes:
-        models: where training starts.
-        work: settings of the training.
+        models: initial models.
+        work: training settings.
         model_index: the model of each row; a client may have several rows.
-        spans: first and last position (not included) of the samples of each step; empty where it is
-            left out.
+        spans: first and last position (excluded) of the samples of each step; empty for an unused
+            step.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")

@@ -1,5 +1,5 @@
-"""FedEM's and FedRC's client work, a mixture of shared models: each client trains all components on
-its samples, weighted by the probability that they are of each component.
+"""FedEM's and FedRC's client work: each client trains all components of a mixture on its samples,
+weighted by the posterior probability of each component.
 
 Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C
 classes, t samples.
@@ -33,21 +33,20 @@ _MEMBERSHIP = floats("c", low=0, high=1 + 1e-6, over="row", counted=False)
 
 @dataclass(frozen=True)
 class TrainMixture(Task):
-    """One E-step, and local training of every component on the samples with the weights that it
-    gave.
+    """One E-step, and local training of every component on the samples with the resulting weights.
 
     The weighted loss of a batch is divided by its number of samples, not by the sum of weights. All
-    components of a client are one vector, of which only means over clients go up. The new
-    ``membership`` is the mean weight of each component over the client's samples.
+    components of a client are one vector, of which the server receives only means over clients. The
+    new ``membership`` is the mean weight of each component over the client's samples.
 
     Attributes:
-        models: the components end to end, one row.
-        work: settings of the training.
-        membership: each client's weights of the components before the E-step.
-        by_label: whether the summed weights of the samples of each label, ``label_masses``, are
-            wanted too.
-        shares: of each label among the samples of each component, by which weights are divided;
-            None: they are not.
+        models: the components, concatenated in one row.
+        work: training settings.
+        membership: each client's component weights before the E-step.
+        by_label: whether to reply with the summed weights of the samples of each label,
+            ``label_masses``.
+        shares: share of each label among the samples of each component, by which weights are
+            divided; None: no division.
     """
 
     models: Float[np.ndarray, "K m"] = shared("K m")
@@ -58,8 +57,8 @@ class TrainMixture(Task):
 
     @property
     def up(self) -> Schema:
-        """Mean update of all components, losses, examples, membership; and label masses where they
-        are wanted."""
+        """Mean update of all components, losses, examples, membership; and label masses if
+        requested."""
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -130,7 +129,7 @@ class TrainMixture(Task):
         return self.models.reshape(self.membership.shape[1], -1)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Refuse detectors, and a mixture that is not of whole models."""
+        """Raise ModelError for detectors, and for a mixture that is not of whole models."""
         super().check(model, spec, classes)
         expected = (1, self.membership.shape[1] * spec.parameters)
         if self.models.shape != expected:
@@ -166,12 +165,11 @@ class TrainMixture(Task):
 
 @dataclass(frozen=True)
 class MixtureWeights(Task):
-    """One E-step, and nothing else: the weights of the components for clients that do not train,
-    such as newcomers.
+    """Only an E-step: component weights of clients that do not train, such as newcomers.
 
     Attributes:
         models: the components.
-        membership: each client's weights of the components before the E-step.
+        membership: each client's component weights before the E-step.
         shares: as in ``TrainMixture``.
     """
 
@@ -191,13 +189,13 @@ class MixtureWeights(Task):
 
 @dataclass(frozen=True)
 class EvaluateMixture(Task):
-    """Evaluation of each client's mixture on its data: the probabilities of the components are
-    mixed, not their scores.
+    """Evaluation of each client's mixture on its data. It mixes the probabilities of the
+    components, not their logits.
 
     Attributes:
         models: the components.
-        membership: each client's weights of the components.
-        split: ``test``, ``train``, or ``validation`` where the data have one.
+        membership: each client's component weights.
+        split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -264,9 +262,9 @@ def label_masses(
     """Summed weights of the samples of each label, by client and component.
 
     Args:
-        weights: of each component on the samples of all clients, end to end.
-        labels: of the samples.
-        sizes: samples of each client.
+        weights: component weights of the samples of all clients, concatenated.
+        labels: labels of the samples.
+        sizes: number of samples of each client.
         classes: C.
     """
     place = np.repeat(np.arange(len(sizes)), sizes) * classes + labels
@@ -283,14 +281,14 @@ def sample_weights(
     shares: Float[np.ndarray, "c C"] | None,
     labels: Int[np.ndarray, "t"],
 ) -> Float[np.ndarray, "c t"]:
-    """The probability that a sample is of each component, with the shares of labels divided out
-    where they are given.
+    """The posterior probability of each component for a sample, divided by the label shares if
+    given.
 
     Args:
-        losses: of every component on every sample.
+        losses: loss of every component on every sample.
         prior: weight of each component for each sample, or for all of them.
-        shares: of each label among the samples of each component; None: alike.
-        labels: of the samples.
+        shares: share of each label among the samples of each component; None: equal.
+        labels: labels of the samples.
     """
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior) + np.zeros(losses.shape)
@@ -301,7 +299,7 @@ def sample_weights(
 
 @cache
 def _schema(by_label: bool) -> Schema:
-    """The schema of a reply, made once."""
+    """The schema of a reply, cached."""
     arrays = {
         "update": floats("m", np.float32, missing=0.0, over="model", norm_checked=True),
         "loss": _LOSS,

@@ -1,5 +1,5 @@
-"""FedPer's and FedRep's client work: one part of each client's model, its head, never leaves the
-client (Arivazhagan et al. 2019; Collins et al. 2021).
+"""FedPer's and FedRep's client work: the head of each client's model never leaves the client
+(Arivazhagan et al. 2019; Collins et al. 2021).
 
 Shapes: n rows, r of a portion, K models, P parameters, h numbers of the head, b = P - h numbers of
 the body.
@@ -34,19 +34,18 @@ _MEMORY = {_HEAD: Memory("h", np.float32)}
 
 @dataclass(frozen=True)
 class Personal(Task):
-    """Local training of whole models, of which each client keeps the head: only means of the
-    bodies' updates go up.
+    """Local training of whole models, whose heads clients keep. The server receives only means of
+    the bodies' updates.
 
-    A client trains its head and its body together. It starts from the head that it kept the last
-    time, or from the head of the run's initial model. Where its training diverged it keeps the old
-    head.
+    A client trains its head and its body together. It starts from the head that it kept, or from
+    the head of the run's initial model. If its training diverged, it keeps the old head.
 
     Attributes:
-        models: the bodies where training starts.
-        work: settings of the training.
-        model_index: the body of each row; a client has one row, as it has one head.
+        models: initial bodies.
+        work: training settings.
+        model_index: the body of each row; a client has one row, since it has one head.
         start: the run's initial model.
-        head: which slice of a whole model is the head; None: no part is.
+        head: slice of a whole model that is the head; None: no head.
         head_epochs: epochs (or steps) of the head alone, before the body alone is trained; 0: both
             together.
         reduce: whether the mean update of each body is enough.
@@ -130,15 +129,15 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the new heads, and the rows whose training is sound. The update of
-        any other row is NaN."""
+        """The reply's arrays, the new heads, and the rows with a valid training. The update of any
+        other row is NaN."""
         update = np.asarray(local.update)
         heads = kept + update[:, _slice(self.head)]
         losses = {
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
         }
-        # The checks of the server, for the heads too.
+        # The server's checks, applied to the heads too.
         numbers = {"update": np.concatenate([update, heads], axis=1), **losses}
         checks = [sound_rows(self.up.arrays[name], values) for name, values in numbers.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
@@ -146,7 +145,7 @@ class Personal(Task):
         return {"update": body, **losses}, heads, sound
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Refuse detectors, and bodies and heads that do not make whole models."""
+        """Raise ModelError for detectors, and if bodies and heads do not form whole models."""
         super().check(model, spec, classes)
         _check_parts(self)
 
@@ -181,15 +180,15 @@ class Personal(Task):
 
 @dataclass(frozen=True)
 class EvaluatePersonal(Task):
-    """Evaluation of each client's whole model, the body of its cluster and its head, on its data. A
+    """Evaluation of each client's whole model, its cluster's body and its head, on its data. A
     client that never trained is evaluated with the head of the run's initial model.
 
     Attributes:
         models: the bodies.
         model_index: the body of each row.
         start: the run's initial model.
-        head: which slice of a whole model is the head; None: no part is.
-        split: ``test``, ``train``, or ``validation`` where the data have one.
+        head: slice of a whole model that is the head; None: no head.
+        split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
     models: Float[np.ndarray, "K b"] = chosen("K b")
@@ -223,7 +222,7 @@ class EvaluatePersonal(Task):
             yield portion, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Refuse detectors, and bodies and heads that do not make whole models."""
+        """Raise ModelError for detectors, and if bodies and heads do not form whole models."""
         super().check(model, spec, classes)
         _check_parts(self)
 
@@ -235,19 +234,19 @@ class EvaluatePersonal(Task):
 
 
 def body_of(models: Float[np.ndarray, "... P"], head: slice | None) -> Float[np.ndarray, "... b"]:
-    """Models without their heads; whole models where no part is the head."""
+    """Models without their heads; whole models if there is no head."""
     return np.delete(models, _slice(head), axis=-1)
 
 
 def join(
     bodies: Float[np.ndarray, "*n b"], heads: Float[np.ndarray, "*n h"], head: slice | None
 ) -> Float[np.ndarray, "*n P"]:
-    """Whole models.
+    """Join bodies and heads to whole models.
 
     Args:
-        bodies: all parameters but the head.
+        bodies: all parameters except the head.
         heads: one for each body.
-        head: which slice of a whole model is the head.
+        head: slice of a whole model that is the head.
     """
     models = np.empty((*bodies.shape[:-1], bodies.shape[-1] + heads.shape[-1]), np.float32)
     is_head = np.zeros(models.shape[-1], bool)
@@ -259,7 +258,7 @@ def join(
 
 @cache
 def _schema(reduce: bool) -> Schema:
-    """The schema of a reply, made once."""
+    """The schema of a reply, cached."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
     kind = Sums if reduce else Rows

@@ -1,5 +1,5 @@
-"""FedSoft's client work: one model for each client, pulled to all centres. The pull of a centre is
-proportional to the number of the client's samples that it fits best.
+"""FedSoft's client work: one model for each client, with proximal terms to all centres. The weight
+of a centre is proportional to the number of the client's samples that it fits best.
 
 Shapes: n rows, r of a portion, K centres, P parameters, t samples of all rows.
 """
@@ -32,14 +32,14 @@ class TrainTowards(Train):
     """Local training of each client's model w from its last value, with the term strength/2 sum_k
     u_k |w - c_k|^2.
 
-    The update in the reply is w minus the centre ``model_index``. w begins as the mean of the
-    centres with weights u; where its training diverged it stays.
+    The update in the reply is w minus the centre ``model_index``. w starts as the mean of the
+    centres with weights u; if its training diverged, it stays unchanged.
 
     Attributes:
         models: the centres c.
         importance: u of each row; a row of zeros is measured first, as by ``Importance``.
-        strength: of the pull.
-        floor: in place of an importance of 0.
+        strength: strength of the proximal terms.
+        floor: replaces an importance of 0.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -49,7 +49,7 @@ class TrainTowards(Train):
 
     detectors = False
     memory = _MEMORY
-    charged = "not"  # solutions one by one
+    charged = "not"  # single solutions
 
     @property
     def up(self) -> Schema:
@@ -112,7 +112,8 @@ class TrainTowards(Train):
     def _terms(
         self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]
     ) -> GradientTerms:
-        """The pulls to all centres together: one pull to their mean, as strong as all of them."""
+        """The proximal terms to all centres: equivalent to one term to their mean, with their total
+        strength."""
         strength = self.strength * importance.sum(axis=1)
         return GradientTerms(anchor=anchor, strength=strength.astype(np.float32))
 
@@ -127,11 +128,11 @@ class TrainTowards(Train):
 
 @dataclass(frozen=True)
 class Importance(Task):
-    """The share of a client's samples that each centre fits best, the first of equals.
+    """The share of a client's samples that each centre fits best, the first of ties.
 
     Attributes:
         models: the centres.
-        floor: in place of a share of 0.
+        floor: replaces a share of 0.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -147,12 +148,12 @@ class Importance(Task):
 def importances(
     losses: Float[np.ndarray, "K t"], sizes: Int[np.ndarray, "r"], floor: float
 ) -> Float[np.ndarray, "r K"]:
-    """Shares of each client's samples whose loss is lowest at each centre, and ``floor`` in place
-    of 0: a row may sum to a little more than 1, as in the authors' code.
+    """Share of each client's samples whose loss is lowest at each centre, with 0 replaced by
+    ``floor``. A row may sum to a little more than 1, as in the authors' code.
 
     Args:
-        losses: of each centre on the samples of all clients, end to end.
-        sizes: samples of each client.
+        losses: loss of each centre on the samples of all clients, concatenated.
+        sizes: number of samples of each client.
         floor: above 0.
     """
     best = np.where(np.isnan(losses), np.inf, losses).argmin(axis=0)

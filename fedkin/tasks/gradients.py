@@ -37,6 +37,6 @@ class Gradients(Task):
 
 @dataclass(frozen=True)
 class CriterionGradients(Gradients):
-    """Gradients that begin a clustering, of clients that may fail to reply."""
+    """Gradients for a clustering, from clients that may fail to reply."""
 
     can_be_lost = True

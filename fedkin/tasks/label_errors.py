@@ -17,7 +17,7 @@ from fedkin.core.task import Task, shared
 @dataclass(frozen=True)
 class LabelErrors(Task):
     """Root mean square error of the class *numbers* that each model predicts for each client's
-    training samples; NaN without a reply. Nothing but these numbers is sent."""
+    training samples; NaN without a reply. Only these numbers are sent."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 

@@ -1,4 +1,4 @@
-"""Training losses of models on clients' own samples."""
+"""Training losses of models on clients' samples."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fedkin.core.task import Task, shared
 
 @dataclass(frozen=True)
 class Losses(Task):
-    """Mean training loss of every model on every client, with the penalty of training; NaN without
-    a reply."""
+    """Mean training loss of every model on every client, with the regularisation used in training;
+    NaN without a reply."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 
-    # A loss is infinite where a model has diverged.
+    # A loss is infinite if a model has diverged.
     up = Rows(losses=floats("K", finite=False, counted=False))
 
     def compute(self, client: Client) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""A model for each client, which never leaves it (Ditto, APFL, pFedMe, FedSoft): the name under
-which a client keeps it, and its evaluation.
+"""A personal model for each client, which never leaves it (Ditto, APFL, pFedMe, FedSoft): its name
+in client memory, and its evaluation.
 
 Shapes: n rows, r of a portion, K models, P parameters.
 """
@@ -31,9 +31,9 @@ class EvaluateOwn(Task):
     model of its cluster.
 
     Attributes:
-        models: of the clusters.
+        models: models of the clusters.
         model_index: the cluster's model of each row.
-        split: ``test``, ``train``, or ``validation`` where the data have one.
+        split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -42,7 +42,7 @@ class EvaluateOwn(Task):
 
     up = Evaluate.up
     memory = _MEMORY
-    can_be_lost = False  # it measures a method, and so every client
+    can_be_lost = False  # a measurement of the method, on every client
 
     def compute(self, client: Client) -> dict[str, Any]:
 
@@ -71,10 +71,10 @@ class EvaluateOwn(Task):
             )
 
     def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
-        """The models with which the clients of r rows are tested.
+        """The models with which the clients of r rows are evaluated.
 
         Args:
-            stored: reads an array that clients keep, from its name and the value for a client that
+            stored: reads an array from clients' memory, by its name and a default for a client that
                 keeps none.
             received: the models of their clusters.
         """

@@ -18,19 +18,20 @@ from fedkin.measures.principal_angles import directions_by_label, leading_direct
 
 @dataclass(frozen=True)
 class Subspace(Task):
-    """The first p left singular vectors of each client's training samples, which are the columns of
-    its data matrix; NaN without a reply.
+    """The first p left singular vectors of each client's data matrix, whose columns are its
+    training samples; NaN without a reply.
 
-    Samples are flattened and taken as they are. The largest component of each vector is positive. A
-    client with fewer than p samples, or whose samples span fewer dimensions, has columns of zeros
-    at the end. The authors' code sends p vectors for each class that a client has, side by side;
-    here are p in all, of all its samples, so that every client sends as much and needs no labels.
+    Samples are flattened and not centred. The largest component of each vector is positive. If a
+    client has fewer than p samples, or its samples span fewer dimensions, the last columns are
+    zeros. The authors' code sends p vectors for each class that a client has, side by side. Here p
+    vectors are computed over all samples, so every client sends the same amount and needs no
+    labels.
 
-    The vectors are directions of the data themselves: the first looks like a mean sample, and is
-    sent as it is.
+    The vectors are directions of the data: the first resembles a mean sample, and is sent
+    unprotected.
 
     Attributes:
-        p: how many vectors.
+        p: number of vectors.
     """
 
     p: int = 3
@@ -55,11 +56,11 @@ class LabelSubspaces(Task):
     """The first p left singular vectors of each client's training samples of each label; NaN
     without a reply.
 
-    Samples are taken as in ``Subspace``. Every reply has the room of all C labels: columns of zeros
-    stand for those that a client does not have.
+    Samples are treated as in ``Subspace``. Every reply has space for all C labels, with columns of
+    zeros for labels that a client does not have.
 
     Attributes:
-        p: how many vectors of each label.
+        p: number of vectors per label.
     """
 
     p: int = 3

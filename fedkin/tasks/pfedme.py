@@ -26,15 +26,15 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainEnvelope(Train):
-    """Local training of w as in ``Train``, along strength (w - theta) in place of the gradient:
-    theta is where ``own_steps`` steps of gradient descent from w lead on the batch's loss plus
-    strength/2 |theta - w|^2.
+    """Local training of w as in ``Train``, with strength (w - theta) instead of the gradient. theta
+    results from ``own_steps`` steps of gradient descent from w on the batch's loss plus strength/2
+    |theta - w|^2.
 
-    The client keeps the theta of its last batch; where the training diverged, the one before.
+    The client keeps the theta of its last batch; if the training diverged, the previous one.
 
     Attributes:
-        strength: of the pull, lambda.
-        own_steps: steps that lead to theta.
+        strength: lambda, strength of the proximal term.
+        own_steps: number of steps to theta.
         own_lr: learning rate of these steps.
     """
 

@@ -32,16 +32,16 @@ _MEMORY = {_CONTROL: Memory("P", np.float32)}
 class Controlled(Task):
     """Local training by y <- y - lr (g_i(y) - c_i + c), after which the client keeps a new c_i.
 
-    Plain means of the updates of models and of control variates go up. A client whose training
-    diverged keeps its old control variate.
+    The server receives unweighted means of the updates of models and of control variates. A client
+    whose training diverged keeps its old control variate.
 
     Attributes:
-        models: where training starts.
+        models: initial models.
         control: c, the server's control variate.
-        work: settings of the training: plain steps of SGD.
+        work: training settings: plain steps of SGD.
         model_index: the model of each row.
         rate: learning rate of this round.
-        option: how c_i is renewed, as the paper numbers them.
+        option: update rule of c_i, with the paper's number.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -106,8 +106,8 @@ class Controlled(Task):
         """K_i lr, the sum of the learning rates of all steps of each row.
 
         Args:
-            sizes: samples of each client.
-            done: epochs, or steps where the training has steps.
+            sizes: number of samples of each client.
+            done: epochs, or steps if the training counts steps.
         """
         batches = -(-sizes // self.work.batch_size)
         count = done if self.work.steps is not None else done * batches
@@ -120,7 +120,7 @@ class Controlled(Task):
     def _results(
         self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The reply's arrays, and which rows are sound. The updates of any other row are NaN."""
+        """The reply's arrays, and which rows are valid. The updates of any other row are NaN."""
         update = np.asarray(local.update)
         if self.option == "I":
             # c_i+ = g_i(x)

@@ -1,5 +1,5 @@
-"""Moments of a model's scores on clients' samples (FLUX, FEROMA). Shapes: P parameters, C classes
-and scores."""
+"""Moments of a model's outputs on clients' samples (FLUX, FEROMA). Shapes: P parameters, C classes
+and outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OVERALL = floats("2 C")
 
 @dataclass(frozen=True)
 class DescribingModel(Task):
-    """The model of ``ScoreMoments``, for clients to keep; a real client receives it with the first
+    """The model of ``ScoreMoments``, which clients keep. A real client receives it with the first
     task that uses it."""
 
     model: Float[np.ndarray, "P"] = kept("P")
@@ -37,15 +37,15 @@ class DescribingModel(Task):
 
 @dataclass(frozen=True)
 class ScoreMoments(Task):
-    """Mean and standard deviation of each score that a model gives a client's training samples:
-    over all of them, and over the samples of each class (-1 for a class with fewer than two).
+    """Mean and standard deviation of each output of a model on a client's training samples: over
+    all of them, and over the samples of each class (-1 for a class with fewer than two).
 
-    The last layer of such a model may be a projection: then these are moments of the projected
+    The last layer of the model may be a projection: then these are moments of the projected
     features.
 
     Attributes:
-        model: whose scores they are; clients were sent it (``DescribingModel``).
-        labels: whether moments by class are wanted; without them, no label is read.
+        model: the model, which clients already have (``DescribingModel``).
+        labels: whether to compute moments by class; otherwise no label is read.
     """
 
     model: Float[np.ndarray, "P"] = kept("P")
@@ -53,7 +53,7 @@ class ScoreMoments(Task):
 
     @property
     def up(self) -> Rows:
-        """Moments of all samples [2 C]; those by class [2 C C] where labels are read."""
+        """Moments of all samples [2 C], and by class [2 C C] if labels are read."""
         return _WITH_LABELS if self.labels else _WITHOUT
 
     def compute(self, client: Client) -> dict[str, Any]:

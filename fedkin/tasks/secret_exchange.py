@@ -1,9 +1,9 @@
 """The exchanges of a secret sum that carry keys and shares: the first, the second and the last of
 four.
 
-Between them clients train, and send masked vectors (``secret_training``). A client's refusal is an
-error, which on a real site is its reply. Shapes: n rows of a call, G holders of a client's shares,
-itself among them.
+In between, clients train and send masked vectors (``secret_training``). A client's refusal is an
+error, which a real site sends as its reply. Shapes: n rows of a call, G holders of a client's
+shares, itself included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def context(sum_id: str, group: int) -> bytes:
 
 
 def kept_session(memory: OwnMemory) -> Session:
-    """The session that a client keeps of its last sum."""
+    """The session of a client's last sum, from its memory."""
     return Session.of(memory.get("secret_session"))
 
 
@@ -42,7 +42,7 @@ class SecretKeys(Task):
     """New keys of each client.
 
     Attributes:
-        sum_id: of this sum and no other, with the round.
+        sum_id: unique id of this sum, including the round.
         group: number of each client's group.
         signed: whether the keys must be signed.
     """
@@ -71,14 +71,14 @@ class SecretKeys(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Holders:
-    """Fields of tasks that are about the holders of a client's shares.
+    """Fields of tasks about the holders of a client's shares.
 
     Attributes:
-        sum_id: as of ``SecretKeys``.
-        group: as of ``SecretKeys``.
-        holders: their numbers; -1 behind them.
+        sum_id: as in ``SecretKeys``.
+        group: as in ``SecretKeys``.
+        holders: their numbers, padded with -1.
         announced: the announcement of each, in bytes.
-        least: the least number of clients of a sum.
+        least: minimum number of clients of a sum.
     """
 
     sum_id: str = setting()
@@ -104,7 +104,7 @@ class SecretShares(Holders, Task):
     """Shares of each client's secrets, sealed for their holders.
 
     Attributes:
-        signatures: of the holders' announcements; empty where they are not signed.
+        signatures: signatures of the holders' announcements; empty if they are not signed.
     """
 
     signatures: Int[np.ndarray, "n G _"] = each()
@@ -127,13 +127,13 @@ class SecretShares(Holders, Task):
 
 @dataclass(frozen=True, kw_only=True)
 class SecretReveal(Holders, Task):
-    """One share of each neighbour of a client, where one is wanted.
+    """One share of each neighbour of a client, if one is requested.
 
     Attributes:
         partners: holders with whom the client has masked.
         sealed: the message that each holder has sealed for the client, in bytes.
         wanted: 0 nothing; 1 a share of the seed of a neighbour whose vector is in the sum; 2 a
-            share of the key of a neighbour that has gone.
+            share of the key of a neighbour that has dropped out.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -163,7 +163,7 @@ class SecretReveal(Holders, Task):
 
 @dataclass(frozen=True)
 class SecretForget(Task):
-    """Clients that have not revealed forget the secrets of their last sum: it was lost, or made
+    """Clients that have not revealed delete the secrets of their last sum: it was lost, or computed
     without them."""
 
     memory = SESSION_MEMORY

@@ -1,7 +1,8 @@
-"""Local training whose update leaves the client as integers behind masks, for a sum over a group of
+"""Local training whose update leaves the client as masked integers, for a sum over a group of
 clients.
 
-Every kind of training that secret sums may ask for has its masked form here: two lines. Shapes: n
+Every kind of training that secret sums may request has its masked form here, in two lines. Shapes:
+n
 rows of a call, r of a portion, G holders of a client's shares, V numbers that a client sends, K
 models.
 """
@@ -34,18 +35,18 @@ from fedkin.tasks.train import Train
 
 @dataclass(frozen=True, kw_only=True)
 class _Masked(Holders):
-    """The masked form of a training, in front of it among the bases of a class.
+    """The masked form of a training: a mix-in, first among the bases of a class.
 
     Attributes:
         partners: holders with whom each client masks.
         members: n, most clients of a group.
-        limit: as of ``Grid``.
-        cap: as of ``Grid``.
+        limit: as in ``Grid``.
+        cap: as in ``Grid``.
         hide_choice: whether a client sends a vector for every model: zeros, or noise, for all
-            models but its own.
-        clip: of the client's share of the noise, as of ``NoiseShare``; 0: no noise.
-        deviation: as of ``NoiseShare``.
-        seeded: as of ``NoiseShare``. Real sites are never told it: their noise is the system's,
+            models that it did not train.
+        clip: clip for the client's share of the noise, as in ``NoiseShare``; 0: no noise.
+        deviation: as in ``NoiseShare``.
+        seeded: as in ``NoiseShare``. It is never sent to real sites: their noise is the system's,
             whatever a server says.
     """
 
@@ -100,14 +101,14 @@ class _Masked(Holders):
         rng: np.random.Generator,
         row: int = 0,
     ) -> UInt32[np.ndarray, "V"]:
-        """The masked vector that a client sends in place of its update.
+        """The masked vector that a client sends instead of its update.
 
         Args:
-            reply: of the training, which stays on the client.
-            number: of the client.
-            memory: of the client.
-            rng: of the client.
-            row: of the call.
+            reply: the training's reply, which stays on the client.
+            number: the client's number.
+            memory: the client's memory.
+            rng: the client's generator.
+            row: row of the call.
         """
         vectors = self._vectors(reply, rng.spawn(1)[0])
         group = self.group_of(number, row)
@@ -159,7 +160,7 @@ class _Masked(Holders):
         return self
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
-        """The cluster's model only: the client's model is not in the reply."""
+        """Only the cluster's model: the client's model is not in the reply."""
         index = cast(Any, self).model_index
         if index is None or not reply.arrived.all():
             return {}
@@ -203,11 +204,11 @@ MASKED: dict[type[Task], Any] = {
 
 
 def masked_form(task: Task, **fields: Any) -> Task:
-    """The masked form of a task that wants means.
+    """The masked form of a task that requests means.
 
     Args:
-        task: of any kind that has a masked form.
-        fields: of the masked form.
+        task: a task of a kind with a masked form.
+        fields: fields of the masked form.
 
     Raises:
         TaskError: the task has no masked form.

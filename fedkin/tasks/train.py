@@ -33,17 +33,17 @@ class Train(Task):
     """Local training of ``models[model_index]``. Detectors of one client see the same batches.
 
     Attributes:
-        models: where training starts.
-        work: settings of the training.
-        model_index: the model of each row; None: each client trains the one of its lowest training
-            loss.
+        models: initial models.
+        work: training settings.
+        model_index: the model of each row; None: each client trains the model with its lowest
+            training loss.
         reduce: whether the mean update of each model is enough.
-        gradient: whether the gradient of the full training loss at the start is wanted too, from
+        gradient: whether to reply with the gradient of the full training loss at the start too, in
             the same message.
-        part: the slice of the update that is wanted; None: all of it.
-        test: whether to test the models before training, all rows together.
+        part: the requested slice of the update; None: all of it.
+        test: whether to evaluate the models before training, all rows together.
         save: whether a client that is alone on its device stores its model.
-        local: whether peers train models that they have.
+        local: whether peers train models that they already have.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -100,7 +100,7 @@ class Train(Task):
         return np.argmin(_finite(rows.scorer.losses(self.models, rows.clients)), axis=1)
 
     def _arrays(self, local: LocalUpdates) -> dict[str, Any]:
-        """The part that is wanted, NaN in rows where any other number is not finite."""
+        """The requested part, NaN in rows in which any other number is not finite."""
         arrays = {
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
@@ -116,7 +116,8 @@ class Train(Task):
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Detectors need a class each, and cannot be chosen by clients; other models have none."""
+        """Detectors need one class each, and clients cannot choose among them; other models have
+        none."""
         has_classes = self.work.positive is not None
         detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
@@ -147,8 +148,8 @@ class Train(Task):
         return replace(self, reduce=False) if self.reduce else None
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        """Clients test a whole model before they train it, and store it, so that no other message
-        is needed."""
+        """Clients evaluate a whole model before they train it, and store it, so that no other
+        message is needed."""
         whole = self.part is None and self.work.steps is None and not spec.detects
         return replace(self, test=whole, save=whole)
 
@@ -230,17 +231,17 @@ def train(
     stream: Stream,
     **options: Any,
 ) -> TrainingReply:
-    """Let clients train.
+    """Train models on clients.
 
     Args:
-        world: of the clients.
-        models: where training starts.
+        world: the clients.
+        models: initial models.
         clients: ids, one per row.
-        model_index: the model of each row; None: all K are sent, and each client trains the one of
-            its lowest training loss.
-        work: settings; by default the run's.
-        stream: of the clients' random numbers.
-        options: ``reduce``, ``gradient``, ``part``, ``local``, as ``Train`` has them.
+        model_index: the model of each row; None: all K are sent, and each client trains the model
+            with its lowest training loss.
+        work: training settings; by default the run's.
+        stream: the clients' random numbers.
+        options: ``reduce``, ``gradient``, ``part``, ``local``, as in ``Train``.
     """
     task = Train(models, work or world.work, model_index, **options)
     return training_reply(task, world.run(task, clients, stream))
@@ -253,14 +254,14 @@ def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> In
     Args:
         count: epochs or steps of the second training.
         done: epochs or steps of the task's ``work`` that each row completes.
-        work: of these rows.
+        work: settings of these rows.
     """
     asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
     return np.where(done >= asked, count, np.maximum(1, count * done // asked))
 
 
 def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
-    """The models, and zeros up to a power of two: a compiled program is for one number of
+    """The models, padded with zeros to a power of two: a compiled program is for a fixed number of
     models."""
     padded = 1 << (len(models) - 1).bit_length()
     return np.pad(models, ((0, padded - len(models)), (0, 0)))
@@ -268,7 +269,7 @@ def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
 
 @cache
 def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
-    """The schema of a reply, made once."""
+    """The schema of a reply, cached."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
     arrays = {
@@ -287,7 +288,7 @@ def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
 
 
 def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
-    """Losses with infinity in place of NaN."""
+    """Losses with NaN replaced by infinity."""
     return np.where(np.isnan(losses), np.inf, losses)
 
 

@@ -1,1 +1,1 @@
-"""Clients that attack, in a simulation: models, clusters, and what they say."""
+"""Simulated attacks by clients: on models, on clusters, and by false reports."""

@@ -1,7 +1,6 @@
-"""The entries in a summary of a run in which clients attack: the attackers, and the accuracy of
-honest clients.
+"""Summary entries of a run with attacks: the attackers, and the accuracy of honest clients.
 
-The accuracy of the attackers themselves means nothing.
+The accuracy of the attackers is not meaningful.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     """The entries of an attack in a summary.
 
     ``honest_accuracy`` is the mean accuracy of honest clients, ``honest_bottom_decile`` the mean
-    over their bottom 10%, ``honest_ari`` the agreement of their clusters with the true ones, and
-    ``attackers_alone`` the share of attackers in clusters without honest clients, of those that
-    have a cluster. Each is None where there is nothing to count.
+    over their bottom 10%. ``honest_ari`` is the agreement of their clusters with the true ones.
+    ``attackers_alone`` is the share of attackers in clusters without honest clients, among
+    attackers that have a cluster. Each is None if it is undefined.
 
     Args:
         attacks: which clients attack.
@@ -54,8 +53,8 @@ def _honest_ari(
 
 
 def share_alone(assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"]) -> float | None:
-    """The share of attackers in clusters without honest clients, of those that have a cluster; None
-    without any.
+    """The share of attackers in clusters without honest clients, among attackers that have a
+    cluster; None if there are none.
 
     Args:
         assignment: cluster of each client, or UNASSIGNED.

@@ -1,11 +1,11 @@
-"""Vectors that Byzantine clients send in place of their updates, where they know the updates of all
-honest clients of their model.
+"""Vectors that Byzantine clients send instead of their updates, knowing the updates of all honest
+clients of their model.
 
-Rows h_i [h P] are the honest ones, mu their mean, s their standard deviation. Sources: sign flip
-and inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,
+The honest rows are h_i [h P], mu their mean, s their standard deviation. Sources: sign flip and
+inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,
 NeurIPS 2019), mimic (Karimireddy et al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr,
-NDSS 2021). An optimal attack knows the rule, and searches for the factor that does most harm
-(Shejwalkar and Houmansadr).
+NDSS 2021). An optimal attack knows the rule, and searches for the most harmful factor (Shejwalkar
+and Houmansadr).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from fedkin.options.robust.rules import aggregate
 
 Rows = Float64[np.ndarray, "h P"]
 Row = Float64[np.ndarray, "P"]
-_HALVINGS = 200  # of an interval: to the last bit
-# Of the search for the best factor.
+_HALVINGS = 200  # interval halvings: to the last bit
+# The search for the best factor.
 _TRIALS = 20
 _STEP = 10.0
 _SHRINKAGE = 0.8
 
 
 def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
-    """The mean of the honest rows, turned round and stretched."""
+    """The negated mean of the honest rows, scaled."""
     return -factor * honest.mean(axis=0)
 
 
 def inner_product(honest: Rows, tau: float = 0.5) -> Row:
-    """IPM: - tau mu. A small tau hides among the honest rows, a tau above 1 turns their mean."""
+    """IPM: - tau mu. A small tau hides among the honest rows; a tau above 1 reverses the mean."""
     return -tau * honest.mean(axis=0)
 
 
@@ -45,25 +45,25 @@ def little_is_enough(honest: Rows, z: float = 1.5) -> Row:
 
 
 def largest_hidden_shift(n: int, f: int) -> float:
-    """ALIE's z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f: a majority is beyond
-    that shift.
+    """ALIE's z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f: a majority is farther
+    away than this shift.
 
     Args:
-        n: clients.
-        f: Byzantine ones among them.
+        n: number of clients.
+        f: Byzantine clients among them.
     """
     needed = n // 2 + 1 - f
     return float(ndtri((n - f - needed) / (n - f)))
 
 
 def mimic(honest: Rows, target: int = 0) -> Row:
-    """A copy of one honest row, which so counts many times."""
+    """A copy of one honest row, which thereby counts many times."""
     return honest[target].copy()
 
 
 def min_max(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g at which no honest row is farther away than the honest rows from
-    each other.
+    """mu + g p with the largest g such that no honest row is farther away than the honest rows are
+    from each other.
 
     Args:
         honest: their rows.
@@ -79,8 +79,8 @@ def min_max(honest: Rows, direction: str = "unit") -> Row:
 
 
 def min_sum(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g at which the sum of squared distances to the honest rows is no
-    larger than the largest such sum of an honest row.
+    """mu + g p with the largest g such that the sum of squared distances to the honest rows is at
+    most the largest such sum of an honest row.
 
     Args:
         honest: their rows.
@@ -95,7 +95,7 @@ def min_sum(honest: Rows, direction: str = "unit") -> Row:
 
 
 def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> Row:
-    """The farthest allowed row along a direction, by halving."""
+    """The farthest allowed row along a direction, by bisection."""
     mean = honest.mean(axis=0)
     directions = {
         "unit": -mean / max(float(np.linalg.norm(mean)), 1e-300),
@@ -122,12 +122,12 @@ def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> R
 
 
 def gaussian(honest: Rows, count: int, rng: np.random.Generator) -> Float64[np.ndarray, "count P"]:
-    """Noise of the median length of honest rows, another for each attacker.
+    """Noise with the median length of the honest rows, drawn separately for each attacker.
 
     Args:
-        honest: their rows.
-        count: attackers.
-        rng: of the noise.
+        honest: honest rows.
+        count: number of attackers.
+        rng: generator of the noise.
     """
     noise = rng.normal(size=(count, honest.shape[1]))
     lengths = np.linalg.norm(noise, axis=1, keepdims=True)
@@ -139,13 +139,13 @@ def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: in
     """The row by which f attackers move the aggregate farthest from the mean of the honest rows.
 
     Args:
-        honest: their rows.
-        attack: the row of a factor.
-        rule: of the server, as of ``rules.aggregate``.
-        f: attackers, as many as the rule is told.
+        honest: honest rows.
+        attack: the row for a factor.
+        rule: the server's rule, as in ``rules.aggregate``.
+        f: attackers, as many as the rule assumes.
 
     Raises:
-        ConfigError: the rule cannot be used with so many.
+        ConfigError: the rule cannot be used with so many attackers.
     """
     mean = honest.mean(axis=0)
 
@@ -163,14 +163,14 @@ def best_factor(
     step: float = _STEP,
     shrinkage: float = _SHRINKAGE,
 ) -> float:
-    """A factor from 0 up at which a function is large: steps forward from the best so far, which
-    double until the first that does not help, and then shrink.
+    """A factor, at least 0, at which a function is large. The search steps forward from the best
+    factor so far: steps double until the first that does not improve it, and then shrink.
 
     Args:
         harm: the function.
-        trials: how often it is evaluated.
-        step: the first one.
-        shrinkage: what each later step is of the one before.
+        trials: number of evaluations.
+        step: the first step.
+        shrinkage: ratio of each later step to the one before.
     """
     best = 0.0
     most = harm(0.0)

@@ -1,5 +1,5 @@
-"""Byzantine clients in a simulation: who they are, what they send for their updates, and what they
-lie about."""
+"""Byzantine clients in a simulation: which clients attack, which updates they send, and what else
+they report falsely."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fedkin.options.robust.rules import parse
 from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.shift import Shift
 
-# By these an attacker multiplies its own update.
+# Factors of an attacker's update.
 OWN = {"stretch": -10.0, "own_sign_flip": -1.0}
 LABELS = "label_flip"
 BACKDOOR = "backdoor"
@@ -47,34 +47,34 @@ _PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two
 @plain_options
 @dataclass(frozen=True)
 class Byzantine(Option):
-    """Clients that attack, their way to do it, and the round in which they begin.
+    """Clients that attack, the kind of attack, and the round in which it starts.
 
     Attributes:
         attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5
             deviations), ``optimal_ipm``, ``optimal_alie`` (with the factor that does most harm to
             the rule ``against``), ``mimic`` (a copy of one), ``min_max``, ``min_sum``, ``gaussian``
-            (noise), ``nan`` (not finite); of the attacker's own update, ``own_sign_flip`` (-1
-            times) and ``stretch`` (-10 times); or what comes of training on other data:
-            ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images have a
-            patch of 3 x 3 in a corner and the label 0), ``backdoor_replacement`` (that, times the
-            clients of the model for each attacker); ``none``: its own update, together with a
-            ``disguise`` or a ``lie``.
-        share: of the clients.
+            (noise), ``nan`` (not finite). Applied to the attacker's update: ``own_sign_flip`` (-1
+            times) and ``stretch`` (-10 times). By training on poisoned data: ``label_flip`` (labels
+            y -> classes - 1 - y), ``backdoor`` (half of the images have a patch of 3 x 3 in a
+            corner and the label 0), ``backdoor_replacement`` (the same, scaled by the clients of
+            the model per attacker). ``none``: the unchanged update, for use with a ``disguise`` or
+            a ``lie``.
+        share: share of the clients that attack.
         spread: ``evenly`` over the true clusters, or ``random``.
-        start: the round from which on they attack (sleepers: above 0); 0 is the start, where
+        start: first round of the attack. Sleepers start after 0; 0 is the cold start, in which
             clusters are found.
-        disguise: what they send before ``start``, so that clusters are wrong: ``imitation`` (the
-            mean of another kind), ``splitting`` (two bundles on either side of their kind's mean),
-            ``blob`` (one row for all, in the middle of all), ``bridge`` (rows between two kinds);
-            ``none``: their own.
-        lie: what else they say, from the start on: ``lowest`` or ``highest`` of all numbers that a
-            client says of every model, such as losses and cosines; ``sizes`` (2^40 samples),
-            ``bits`` (yes to all questions, such as whether their data have shifted), ``choice``
-            (IFCA: the model that fewest others chose); ``none``.
+        disguise: what attackers send before ``start``, to corrupt the clusters: ``imitation`` (the
+            mean of another true cluster), ``splitting`` (two groups on either side of their
+            cluster's mean), ``blob`` (one row for all, the mean of all), ``bridge`` (rows between
+            two clusters); ``none``: their updates.
+        lie: what else they report falsely, from the start on. ``lowest`` or ``highest``: of all
+            numbers that a client reports about every model, such as losses and cosines. ``sizes``:
+            2^40 samples. ``bits``: yes to all questions, such as whether their data have shifted.
+            ``choice``: the model that fewest others chose (IFCA). ``none``: nothing.
         against: the rule that optimal attacks know.
-        clients: the attackers' positions, from 0, in place of share and spread. Names of clients
+        clients: the attackers' positions, from 0, instead of share and spread. Names of clients
             are not positions: the position of the client "6" is ``data.client_names.index("6")``.
-        seed: of who they are.
+        seed: random seed of the choice of attackers.
     """
 
     section = "attack"
@@ -114,10 +114,10 @@ class Byzantine(Option):
     def simulated(
         self, data: FederatedData, shift: Shift | None
     ) -> tuple[FederatedData, Shift | None]:
-        """The data with poisoned samples of attackers, at once or later.
+        """The data with poisoned samples of attackers, from the start or from a later round.
 
         Raises:
-            ConfigError: later, and the data shift in another way.
+            ConfigError: poisoning starts later, and the data shift for another reason.
             DataError: these data cannot be poisoned.
         """
         if self.attack not in POISONS:
@@ -135,7 +135,7 @@ class Byzantine(Option):
         )
 
     def bind(self, run: RunFacts) -> ActiveOption:
-        # Attackers are named by their numbers, so that data that shift change none of them.
+        # Attackers are stored by number, so that a shift of the data does not change who they are.
         attackers = np.flatnonzero(self.attackers(run.clients, run.true_clusters))
         return ActiveAttack(replace(self, clients=tuple(attackers.tolist())))
 
@@ -146,10 +146,10 @@ class Byzantine(Option):
 
         Args:
             total: N.
-            true_clusters: of the clients, over which they are spread; None: as if there were one.
+            true_clusters: true clusters, over which attackers are spread; None: one cluster.
 
         Raises:
-            ConfigError: a client that is not there.
+            ConfigError: an unknown client.
         """
         if self.clients is not None:
             return _mask(self.clients, total)
@@ -173,25 +173,25 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         rng: np.random.Generator | None = None,
     ) -> Float[np.ndarray, "n p"]:
-        """The updates that arrive: of honest clients as they are, of attackers as the attack makes
-        them.
+        """The updates as they arrive: unchanged for honest clients, changed by the attack for
+        attackers.
 
         Args:
-            updates: of all rows.
+            updates: updates of all rows.
             index: the model that each row trained.
-            attacks: whose rows are changed.
-            rng: of noise.
+            attacks: which rows are changed.
+            rng: generator of the noise.
         """
         sent = updates.copy()
         if self.attack in OWN:
             sent[attacks] *= OWN[self.attack]
-        # Poisoned data show in the update itself.
+        # Poisoned data affect the update through training.
         if self.attack in (*OWN, LABELS, BACKDOOR, NOTHING):
             return sent
         if self.attack == NOT_FINITE:
             sent[attacks] = np.nan
             return sent
-        # With fewer honest rows there is no client to imitate, and attackers stay honest.
+        # With fewer honest rows the attack is undefined, and attackers send their updates.
         least_honest = 2 if self.attack in _PAIRS else 1
         for k in np.unique(index[attacks]):
             theirs = (index == k) & attacks
@@ -205,11 +205,11 @@ class Byzantine(Option):
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
     ) -> Float64[np.ndarray, "..."]:
-        """The attackers' rows, or one for all of them."""
+        """The attackers' rows, or one row for all of them."""
         if self.attack == NOISE:
             return gaussian(honest, count, rng or np.random.default_rng(0))
         if self.attack in OPTIMAL:
-            # The rule refuses more attackers than that.
+            # The rule refuses more attackers than this.
             f = min(count, len(honest) - 1)
             return optimal(honest, OPTIMAL[self.attack], self.against, f)
         return ATTACKS[self.attack](honest)
@@ -221,12 +221,12 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
-        """The updates that arrive before the attackers attack.
+        """The updates as they arrive before the attack starts.
 
         Args:
-            updates: as of ``replies``.
-            index: as of ``replies``.
-            attacks: as of ``replies``.
+            updates: as in ``replies``.
+            index: as in ``replies``.
+            attacks: as in ``replies``.
             kinds: true cluster of each row's client.
         """
         sent = updates.copy()
@@ -247,7 +247,7 @@ class ActiveAttack(ActiveOption):
     """An attack in a run.
 
     Args:
-        attack: with the attackers by their positions.
+        attack: the attack, with the attackers by position.
     """
 
     def __init__(self, attack: Byzantine) -> None:
@@ -263,15 +263,15 @@ class ActiveAttack(ActiveOption):
 
 
 class AttackedWorld(WorldProxy):
-    """A world in which some clients reply other things than they have computed.
+    """A world in which attackers change their replies.
 
     Args:
-        world: of the clients.
-        attack: who and how.
-        round: of the calls.
+        world: the clients.
+        attack: the attack and its clients.
+        round: round of the calls.
 
     Raises:
-        ConfigError: a disguise, and the true clusters are not known.
+        ConfigError: a disguise without known true clusters.
     """
 
     def __init__(self, world: World, attack: Byzantine, round: int) -> None:
@@ -286,7 +286,7 @@ class AttackedWorld(WorldProxy):
             )
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply, with what attackers send and say."""
+        """The reply, with what attackers send and report."""
         attacks = self._attackers[clients]
         single: Any = task if task.single() is None else task.single()
         vectors = [name for name, array in single.up.of("row").items() if array.norm_checked]
@@ -308,7 +308,7 @@ class AttackedWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         attacks: Bool[np.ndarray, "n"],
     ) -> Reply:
-        """The reply with vectors of attackers changed; what is not finite does not count as
+        """The reply with attackers' vectors changed. A vector that is not finite does not count as
         arrived."""
         replied = np.flatnonzero(reply.arrived)
         index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[replied]
@@ -334,14 +334,14 @@ class AttackedWorld(WorldProxy):
         )
 
     def _true_clusters_of(self, clients: Int[np.ndarray, "r"]) -> Int[np.ndarray, "r"]:
-        """True cluster of each client; 0 for all where the clusters are not known."""
+        """True cluster of each client; 0 for all if the clusters are unknown."""
         if self.true_clusters is None:
             return np.zeros(len(clients), np.int64)
         return self.true_clusters[clients]
 
 
 def _check_positions(clients: Any) -> None:
-    """Refuse (ConfigError) attackers that are no positions, such as names."""
+    """Raise ConfigError for attackers that are not positions, such as names."""
     if clients is None:
         return
     for client in clients if isinstance(clients, (tuple, list)) else [None]:

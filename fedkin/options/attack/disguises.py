@@ -1,7 +1,7 @@
-"""Rows that attackers send in place of their updates while clusters are found, so that these are
-wrong.
+"""Rows that attackers send instead of their updates while clusters are found, to corrupt the
+clusters.
 
-They know the honest rows of the same model, and of which kind (true cluster) each client is. Rows
+Attackers know the honest rows of the same model, and each client's kind (its true cluster). Rows
 [n p].
 """
 
@@ -17,7 +17,7 @@ Row = Float64[np.ndarray, "p"]
 
 
 class Honest(NamedTuple):
-    """Honest rows of one model, and the kind of the client of each."""
+    """Honest rows of one model, and the kind of each row's client."""
 
     rows: Float64[np.ndarray, "h p"]
     kinds: Int[np.ndarray, "h"]
@@ -27,31 +27,31 @@ class Honest(NamedTuple):
         return self.rows[self.kinds == kind].mean(axis=0)
 
     def other(self, kind: int) -> int:
-        """The next kind after this one that has honest rows; the first of them after the last."""
+        """The next kind, cyclically, that has honest rows."""
         kinds = np.unique(self.kinds)
         later = kinds[kinds > kind]
         return int(later[0] if len(later) else kinds[0])
 
 
 def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of another kind, to be taken for one of its clients.
+    """The mean of another kind, so that the attacker is taken for one of its clients.
 
     Args:
         honest: rows of the same model.
-        kind: of these attackers; it has honest rows.
+        kind: kind of these attackers; it has honest rows.
         count: attackers of this kind that train the model.
     """
     return np.repeat(honest.mean(honest.other(kind))[None], count, axis=0)
 
 
 def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Two bundles on either side of their kind's mean, as far from it as honest rows are, along the
-    direction in which these differ most: so that the kind is cut in two, and two others are merged
-    where K is fixed.
+    """Two groups on either side of their kind's mean, along the direction of largest variation, as
+    far away as honest rows are. The kind is then split in two, and two others are merged if K is
+    fixed.
 
     Args:
         honest: rows of the same model.
-        kind: of these attackers; it has honest rows.
+        kind: kind of these attackers; it has honest rows.
         count: attackers of this kind that train the model.
     """
     rows = honest.rows[honest.kinds == kind]
@@ -64,24 +64,24 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of all honest rows from every attacker: a dense cluster in the middle, that takes a
-    centre.
+    """The mean of all honest rows from every attacker: a dense cluster in the middle, which
+    attracts a centre.
 
     Args:
         honest: rows of the same model.
-        kind: of these attackers; it has honest rows.
+        kind: kind of these attackers; it has honest rows.
         count: attackers of this kind that train the model.
     """
     return np.repeat(honest.rows.mean(axis=0)[None], count, axis=0)
 
 
 def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Rows in equal steps from their kind's mean to another's, so that what joins near rows joins
-    both.
+    """Rows at equal steps from their kind's mean to another kind's, so that a method that links
+    near rows merges both kinds.
 
     Args:
         honest: rows of the same model.
-        kind: of these attackers; it has honest rows.
+        kind: kind of these attackers; it has honest rows.
         count: attackers of this kind that train the model.
     """
     start = honest.mean(kind)

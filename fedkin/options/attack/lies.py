@@ -1,7 +1,8 @@
-"""Lies about what a server takes a client's word for: numbers of a reply other than vectors, as the
-task's schema has them. No task is named here: an array by row with an entry for each model (the
-axis K) is what a client says of the models, such as losses or cosines; ``WEIGHT`` is its number of
-samples, ``INDEX`` the model that it chose.
+"""False reports: numbers of a reply, other than vectors, that a server cannot verify.
+
+The task's schema identifies them, so no task is named here. An array by row with an entry for each
+model (the axis K) is a report about models, such as losses or cosines. ``WEIGHT`` is a client's
+number of samples, ``INDEX`` the model that it chose.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from jaxtyping import Bool, Int
 from fedkin.core.schema import INDEX, WEIGHT, Array
 from fedkin.core.task import Task, fields_down
 
-HUGE = 1e30  # in place of a bound, where there is none
+HUGE = 1e30  # used if there is no bound
 LIES = ("lowest", "highest", "sizes", "bits", "choice")
 
 
 def lie(
     about: str, task: Task, arrays: Mapping[str, np.ndarray], liars: Bool[np.ndarray, "n"]
 ) -> dict[str, np.ndarray]:
-    """A reply's arrays, with the rows of liars changed.
+    """A reply's arrays with the rows of lying clients changed.
 
     Args:
-        about: one of ``LIES``: the ``lowest`` or ``highest`` possible number for every model; the
-            most samples that can be true (``sizes``); yes to every question of yes or no
-            (``bits``); the model that fewest others have chosen, where clients choose (``choice``).
-        task: whose schema declares what the arrays are.
+        about: one of ``LIES``. ``lowest`` or ``highest``: the extreme possible number for every
+            model. ``sizes``: the largest possible number of samples. ``bits``: yes to every
+            question. ``choice``: the model that fewest others have chosen, if clients choose.
+        task: its schema declares what the arrays are.
         arrays: by name; those by row are read.
-        liars: rows that are changed.
+        liars: rows to change.
     """
     changed = dict(arrays)
     for name, array in task.up.of("row").items():
@@ -55,7 +56,7 @@ def _claim(
     values: np.ndarray,
     liars: Bool[np.ndarray, "n"],
 ) -> float | int | bool | None:
-    """The value that liars send in place of an array's; None: they send the truth."""
+    """The false value sent instead of an array's; None: the true values are sent."""
     kind = np.dtype(array.dtype).kind
     if about in ("lowest", "highest") and kind == "f" and array.axes == "K":
         if about == "lowest":
@@ -81,5 +82,5 @@ def chosen_by_clients(task: Task) -> bool:
 
 
 def _rarest(chosen: Int[np.ndarray, "h"], models: int) -> int:
-    """The model with the fewest choices, the first of equals."""
+    """The model with the fewest choices, the first of ties."""
     return int(np.argmin(np.bincount(chosen, minlength=models)))

@@ -1,1 +1,1 @@
-"""Replies that come after their round, and count in later ones."""
+"""Replies that arrive after their round and are used in later ones."""

@@ -1,6 +1,6 @@
-"""Replies that wait for a later round.
+"""Buffer of replies that are used in a later round.
 
-Shapes: b replies that wait, r that are added, u that are used, p numbers of an update.
+Shapes: b buffered replies, r added ones, u used ones, p numbers of an update.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from fedkin.core.task import Task
 
 
 class Row(NamedTuple):
-    """The facts of each reply that waits."""
+    """What is stored with each buffered reply."""
 
-    task: Int[np.ndarray, "b"]  # a checksum of its name
+    task: Int[np.ndarray, "b"]  # checksum of the task's name
     client: Int[np.ndarray, "b"]
     model: Int[np.ndarray, "b"]  # the model that it trained
-    models: Int[np.ndarray, "b"]  # how many models there were
+    models: Int[np.ndarray, "b"]  # number of models at that time
     examples: Int[np.ndarray, "b"]
-    sent: Int[np.ndarray, "b"]  # the round of the request
-    due: Int[np.ndarray, "b"]  # the first round that may use it
+    sent: Int[np.ndarray, "b"]  # round of the request
+    due: Int[np.ndarray, "b"]  # first round that may use it
 
 
 @dataclass
 class LateBuffer:
-    """Late replies with their updates, and how many were used and dropped so far: the arrays of a
+    """Late replies with their updates, and counts of used and dropped ones: the arrays of a
     checkpoint."""
 
     rows: Int[np.ndarray, "b 7"]
@@ -60,12 +60,12 @@ class LateBuffer:
         sent: int,
         due: int,
     ) -> None:
-        """Add replies to the buffer. All updates in it have one length; others are dropped.
+        """Add replies to the buffer. All buffered updates have one length; others are dropped.
 
         Args:
-            call: the task that they reply to.
+            call: the task that they answer.
             clients: ids.
-            arrays: of the replies, by row.
+            arrays: the replies' arrays, by row.
             vector: the name of the update in ``arrays``.
             sent: the round of the call.
             due: the first round that may use them.
@@ -91,18 +91,18 @@ class LateBuffer:
     def take(
         self, call: Task, round: int, oldest: int, length: int, usable: Bool[np.ndarray, "b"]
     ) -> tuple[Row, Float[np.ndarray, "u p"]]:
-        """Take the replies that a call uses out of the buffer, in the order of their clients. Those
-        that no later call can use are dropped.
+        """Remove and return the replies that a call uses, in the order of their clients. Those that
+        no later call can use are dropped.
 
         Args:
             call: the task.
-            round: the present one.
+            round: the present round.
             oldest: replies of rounds before this one are dropped.
-            length: p, of the updates of the call.
-            usable: which replies the caller lets count.
+            length: p, size of the call's updates.
+            usable: which replies the caller accepts.
 
         Returns:
-            The rows and the updates that are used.
+            The used rows and updates.
         """
         waiting = self.columns
         same_task = waiting.task == _checksum(call)
@@ -112,7 +112,7 @@ class LateBuffer:
         expired = waiting.sent < oldest
         chosen = np.flatnonzero(asked & ~expired & usable & same_models)
 
-        # Sums must not depend on who came first.
+        # Sums must not depend on the order of arrival.
         order = chosen[np.lexsort((waiting.sent[chosen], waiting.client[chosen]))]
         rows = Row(*self.rows[order].T)
         updates = self.updates[order]

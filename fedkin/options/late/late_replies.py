@@ -1,19 +1,20 @@
-"""Any method that averages, with replies that came too late: later rounds use them, up to an age
-(bounded staleness).
+"""Late replies for any method that averages: later rounds use them, up to an age (bounded
+staleness).
 
     u_{i,s}   the update of client i in round s, which arrived after that round's end
     s(a)      (1 + a)^-exponent, a = t - s rounds old, at most ``max_age``
-    mean      in round t, of cluster k, over all updates that are used:
+    mean      in round t, for cluster k, over all used updates:
               sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i
 
 J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv
-2106.06639, has s(a) with exponent 0.5 on the update, so that a mean of old ones only is a smaller
-step; here in each cluster, and rounds stay rounds. An old update counts for nothing where its
-client has replied in this round, where it belongs to another cluster by now, or where the number of
-clusters has changed.
+2106.06639, applies s(a) with exponent 0.5 to the update, so that a mean of only old ones is a
+smaller step. Here this is done in each cluster, and in synchronous rounds. An old update is not
+used if its client has replied in this round, if the client now belongs to another cluster, or if
+the number of clusters has changed.
 
 In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Replies
-of real clients are late when they are (``WaitingWorld``). With ``max_age=0`` late ones are lost.
+of real clients are late when they arrive late (``WaitingWorld``). With ``max_age=0`` late ones are
+lost.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ _NO_PLACE = "late ones have no place"
 @plain_options
 @dataclass(frozen=True)
 class LateReplies(Option):
-    """Use of replies that come after their round.
+    """Use of replies that arrive after their round.
 
     Attributes:
-        max_age: rounds after which one is of no use; 0: at once.
-        exponent: of (1 + age)^-exponent, by which an update is shortened; 0: not at all.
-        share: of the replies that are late by a round or more; by a rounds or more, share^a.
-        same: whether the same clients are late in every round; else each reply is drawn by itself.
+        max_age: largest age, in rounds, of a used reply; 0: late replies are not used.
+        exponent: exponent in (1 + age)^-exponent, the factor of a late update; 0: no factor.
+        share: in a simulation, share of replies that are late by a round or more; by a rounds or
+            more, share^a.
+        same: whether the same clients are late in every round. If not, each reply is drawn
+            independently.
     """
 
     section = "late"
@@ -91,27 +94,27 @@ class LateReplies(Option):
         return (1.0 + age) ** -self.exponent
 
     def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """How many rounds late each client's reply is, in a simulation: at least a with probability
-        share^a.
+        """By how many rounds each client's reply is late, in a simulation: at least a with
+        probability share^a.
 
         Args:
             clients: ids.
-            stream: of their work.
+            stream: stream of their work.
         """
         if not self.share:
             return np.zeros(len(clients), np.int64)
         late_stream = Stream(stream.seed, 0 if self.same else stream.round, "late")
-        # One minus a number below 1 is above 0, so that it has a logarithm.
+        # One minus a number below 1 is above 0, so its logarithm exists.
         chance = np.array([1 - late_stream.client(int(c)).random() for c in clients])
         return np.floor(np.log(chance) / math.log(self.share)).astype(np.int64)
 
 
 class ActiveLateReplies(ActiveOption):
-    """Late replies in a run: those that wait for a later round are in the state.
+    """Late replies in a run. The buffer of replies is in the state.
 
     Args:
-        settings: of late replies.
-        method: of the run.
+        settings: settings of late replies.
+        method: the run's method.
     """
 
     def __init__(self, settings: LateReplies, method: Method) -> None:
@@ -135,7 +138,7 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def _after_round(self, after: State, world: LateWorld, buffer: LateBuffer, round: int) -> State:
-        """The state after a round. Raises MethodError where the method averages single updates
+        """The state after a round. Raises MethodError if the method averages single updates
         itself."""
         check_asks_for_means(
             section=self.section,
@@ -148,7 +151,7 @@ class ActiveLateReplies(ActiveOption):
         return self._with_buffer(after, buffer)
 
     def _buffer(self, state: State) -> LateBuffer:
-        """The replies that wait, as a copy that a round may change."""
+        """The buffered replies, as a copy that a round may change."""
         arrays = self.arrays(state)
         return LateBuffer(
             rows=arrays["rows"].copy(),
@@ -162,21 +165,21 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def record(self, state: State) -> Record:
-        """How many replies were used in a later round than their own, and how many came too late,
-        since the start."""
+        """Numbers of replies since the start that were used in a later round, and that came too
+        late."""
         used, dropped = self.arrays(state)["counts"]
         return {"late_used": int(used), "late_dropped": int(dropped)}
 
 
 class LateWorld(WorldProxy):
-    """A world whose means count late replies too, for one round.
+    """A world whose means also include late replies, for one round.
 
     Args:
-        world: of the clients.
-        settings: how old replies may be.
-        buffer: replies that wait; it changes.
-        assignment: of the clients, before the round.
-        round: the present one.
+        world: the clients.
+        settings: limits on the age of replies.
+        buffer: buffered replies, changed in place.
+        assignment: cluster of each client before the round.
+        round: the present round.
     """
 
     def __init__(
@@ -196,7 +199,7 @@ class LateWorld(WorldProxy):
         self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply; means are of replies that came in time, and of late ones that are due."""
+        """The reply. Means include replies that arrived in time, and late ones that are due."""
         vector = mean_vector(task)
         single = task.single()
         if vector is None or single is None:
@@ -234,19 +237,19 @@ class LateWorld(WorldProxy):
         return replace(means, arrays=means.arrays | {vector: mean}, weight=weight)
 
     def _usable(self, replied: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "b"]:
-        """Which replies that wait may count in this round.
+        """Which buffered replies may be used in this round.
 
         Args:
-            replied: clients with a reply of this round, which counts in place of a late one.
+            replied: clients with a reply of this round, which replaces a late one.
         """
         waiting = self._buffer.columns
         cluster = self._assignment[waiting.client]
-        # A client that chooses its cluster as it trains has none until it was in time once.
+        # A client that chooses its cluster while training has none until its first reply in time.
         same_cluster = (cluster == waiting.model) | (cluster < 0)
         return same_cluster & ~np.isin(waiting.client, replied)
 
     def _take_late(self, task: Task, vector: str) -> None:
-        """Add replies of real clients that came since the last round to the buffer."""
+        """Add real clients' replies that arrived since the last round to the buffer."""
         for late in late_replies(self._world, task, self._settings.max_age):
             came = late.reply.arrived
             self._buffer.add(
@@ -261,7 +264,7 @@ class LateWorld(WorldProxy):
     def _postpone(
         self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Reply:
-        """The reply without the rows that are late in a simulation. They wait in the buffer."""
+        """The reply without the rows that are late in a simulation. These go to the buffer."""
         delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
         for rounds in np.unique(delay[delay > 0]).tolist():
             is_late = delay == rounds
@@ -280,7 +283,7 @@ class LateWorld(WorldProxy):
 
 
 def _of_rows(reply: Reply, vector: str, rows: Bool[np.ndarray, "n"]) -> dict[str, np.ndarray]:
-    """The arrays of rows that wait: update, model and examples."""
+    """The arrays of the buffered rows: update, model and examples."""
     return {name: reply.arrays[name][rows] for name in (vector, INDEX, WEIGHT)}
 
 
@@ -292,7 +295,7 @@ def _mean(
     late: Row,
     updates: Float[np.ndarray, "b p"],
 ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
-    """The mean update of each model, over replies in time and late ones, and its examples."""
+    """The mean update of each model, over timely and late replies, and its examples."""
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
@@ -302,7 +305,7 @@ def _mean(
 
 
 def refusal(method: Method) -> str:
-    """Why late replies are no use to a method; empty where they are."""
+    """Why late replies cannot be used with a method; empty if they can."""
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.peers:

@@ -1,1 +1,1 @@
-"""A part of the model that stays with each client, for any method that averages."""
+"""A personal part of the model, which stays on each client, for any method that averages."""

@@ -1,18 +1,18 @@
-"""Any method that averages, with a part that stays with each client: a last layer (FedRep, FedPer)
-or a model (Ditto).
+"""Personal parts for any method that averages: each client keeps a last layer (FedRep, FedPer) or a
+model (Ditto).
 
     head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
-    ditto   v_i together with w_k, pulled to the w_k that the client received in this round
-            (ditto.py)
+    ditto   v_i in addition to w_k, regularised towards the w_k that the client received in this
+            round (ditto.py)
 
 With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
-are tested with the part that they keep; one that never trained is tested with the first head, or
-with its cluster's model. A client that changes its cluster keeps its part.
+are tested with the part that they keep. A client that never trained is tested with the initial
+head, or with its cluster's model. A client that changes its cluster keeps its part.
 
-What the method trains in its rounds is personal: clients of a cold start, and newcomers that are
-placed, train whole models. The head of every cluster stays the initial model's, whatever a cold
-start made of them, so that sharing between clusters and server optimisers leave them alone. Updates
-that a method clusters by in a round are zero there.
+Only training in the method's rounds is personal. In a cold start, and when newcomers are placed,
+clients train whole models. The head of every cluster is always reset to the initial model's, so
+sharing between clusters and server optimisers leave heads alone. In rounds, the head's entries are
+zero in updates by which the method clusters.
 
 Some methods cannot be used with it (``refusal``): they cluster clients by the behaviour of shared
 last layers (``ModelParts.shared_head``), or keep a part on each client already
@@ -47,7 +47,7 @@ from fedkin.tasks.train import Train
 
 
 class PersonalPart(Option):
-    """A part of a model that stays with each client."""
+    """A part of a model that stays on each client."""
 
     section = "personal"
     head: ClassVar[bool]  # whether it is a part of the cluster's model, which is then not shared
@@ -58,7 +58,7 @@ class PersonalPart(Option):
         Args:
             task: the training.
             start: the run's initial model.
-            head: which slice of a model is its last layer.
+            head: slice of a model that is its last layer.
         """
         raise NotImplementedError
 
@@ -91,10 +91,10 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """A last layer for each client, trained alone before the body is; with 0 ``head_epochs``,
-    together with it."""
+    """A last layer for each client, trained alone before the body; with ``head_epochs`` 0, together
+    with it."""
 
-    head_epochs: int = 10  # of the head, before the body is trained
+    head_epochs: int = 10  # epochs of the head, before the body is trained
 
     head = True
     shares_part = True
@@ -104,8 +104,8 @@ class PersonalHead(PersonalPart):
             check_positive_integer("head_epochs", self.head_epochs)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """As ``PersonalPart``. Raises MethodError where clients choose among models, or tell
-        gradients of them."""
+        """As in ``PersonalPart``. Raises MethodError if clients choose among models, or reply with
+        gradients."""
         if task.model_index is None or task.gradient:
             raise MethodError(
                 "personal heads: clients cannot compare models, or their gradients, without a "
@@ -126,12 +126,12 @@ class PersonalHead(PersonalPart):
 @plain_options
 @dataclass(frozen=True)
 class PersonalModel(PersonalPart):
-    """A model for each client, close to its cluster's model (Ditto)."""
+    """A model for each client, regularised towards its cluster's model (Ditto)."""
 
     strength: float = 1.0  # lambda
-    # Epochs of the training of v_i, or steps where the run's training has steps; None: the run's.
+    # Epochs of v_i, or steps if the run's training has steps; None: the run's.
     own_epochs: int | None = None
-    own_lr: float | None = None  # None: the run's
+    own_lr: float | None = None  # learning rate of v_i; None: the run's
 
     head = False
 
@@ -143,7 +143,7 @@ class PersonalModel(PersonalPart):
             check_positive("own_lr", self.own_lr)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """As ``PersonalPart``."""
+        """As in ``PersonalPart``."""
         training = {field.name: getattr(task, field.name) for field in fields(Train)}
         return TrainBeside(
             **training,
@@ -154,10 +154,11 @@ class PersonalModel(PersonalPart):
 
 
 class ActivePersonalPart(ActiveOption):
-    """A personal part in a run. The state holds the run's initial model: heads begin with its head.
+    """A personal part in a run. The state holds the run's initial model, whose head is the initial
+    head of all clients.
 
     Args:
-        part: which one.
+        part: the personal part.
     """
 
     def __init__(self, part: PersonalPart) -> None:
@@ -178,14 +179,14 @@ class ActivePersonalPart(ActiveOption):
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model; empty where clients keep whole models, which begin with their
+        """The run's initial model; empty if clients keep whole models, which start as their
         cluster's."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
 
     def _with_first_heads(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
-        """The method's next state, with the first head in all models."""
+        """The method's next state, with the initial head in all models."""
         if self._part.head:
             models = after.models.copy()
             models[:, world.spec.head] = start[world.spec.head]
@@ -194,7 +195,7 @@ class ActivePersonalPart(ActiveOption):
 
 
 def refusal(method: Method, personal: PersonalPart) -> str:
-    """Why a personal part cannot be used with a method; empty where it can."""
+    """Why a personal part cannot be used with a method; empty if it can."""
     needs = requirements_of(method)
     name = type(method).__name__
     personal_part = needs.parts.own
@@ -214,7 +215,7 @@ def refusal(method: Method, personal: PersonalPart) -> str:
 
 
 def head_refusal(method: Method, spec: ModelSpec) -> str:
-    """Why clients of a method cannot keep a last layer of such a model; empty where they can."""
+    """Why clients of a method cannot keep a last layer of this model; empty if they can."""
     size = 0 if spec.head is None else len(range(spec.parameters)[spec.head])
     if 0 < size < spec.parameters:
         return ""
@@ -226,12 +227,12 @@ def head_refusal(method: Method, spec: ModelSpec) -> str:
 
 
 class PersonalWorld(WorldProxy):
-    """A proxy of a world, in which training of whole models is personal.
+    """A proxy of a world that makes the training of whole models personal.
 
     Args:
-        world: of the clients.
-        personal: from a training to the one that clients do in its place.
-        head: which slice of a model is its last layer.
+        world: the clients.
+        personal: from a training to the one that clients do instead.
+        head: slice of a model that is its last layer.
     """
 
     def __init__(self, world: World, personal: Callable[[Train], Task], head: slice | None) -> None:
@@ -240,7 +241,7 @@ class PersonalWorld(WorldProxy):
         self._head = head
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The world's reply; trainings of whole models are done with the clients' parts."""
+        """The world's reply. Training of whole models uses the clients' parts."""
         if type(task) is not Train or task.part is not None:
             return self._world.run(task, clients, stream)
         personal = self._personal(task)
@@ -251,13 +252,12 @@ class PersonalWorld(WorldProxy):
 
 
 def whole(reply: Reply, parameters: int, head: slice | None) -> Reply:
-    """A reply to a training of bodies as one to a training of whole models, whose heads have not
-    moved.
+    """Convert a reply to a training of bodies to one of whole models, with zero updates of heads.
 
     Args:
         reply: with updates of bodies.
         parameters: P.
-        head: which slice of a model is its head.
+        head: slice of a model that is its head.
     """
     bodies: Float[np.ndarray, "n b"] = reply.update
     heads = np.zeros((len(bodies), parameters - bodies.shape[1]), np.float32)

@@ -1,2 +1,2 @@
-"""Differential privacy of clients: a trusted server releases models whose sums over clients are
-clipped and noised."""
+"""Client-level differential privacy: a trusted server clips and noises sums over clients, and
+releases models computed from them."""

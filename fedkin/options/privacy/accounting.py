@@ -1,17 +1,17 @@
-"""The price of noisy sums: epsilon at a delta, from dp-accounting (the extra ``privacy``).
+"""Privacy accounting of noisy sums: epsilon at a delta, from dp-accounting (the extra ``privacy``).
 
-Two data sets are neighbours that differ by one whole client, added or removed, for all rounds
-together. A round is a Gaussian mechanism on the sum over a Poisson sample of the clients. The
-figure is that of the privacy loss distribution (PLD, Koskela et al. 2020, Doroshenko et al. 2022);
-Renyi differential privacy (Mironov 2017) gives an upper bound of it, and a PLD above that bound is
-refused. Only this mechanism is accounted for here: the accountants of the library mean different
-things by the replacement of a client, and one of them ignores the count of a randomised response.
-Noisy sums of all clients, before the first round of a cold start and after the last one of scores,
-compose with the rounds: Gaussians without sampling.
+Neighbouring data sets differ by one whole client, added or removed, for all rounds together. A
+round is a Gaussian mechanism on the sum over a Poisson sample of the clients. The reported epsilon
+is that of the privacy loss distribution (PLD, Koskela et al. 2020, Doroshenko et al. 2022). Renyi
+differential privacy (Mironov 2017) gives an upper bound of it, and a PLD epsilon above that bound
+is refused. Only this mechanism is accounted for: the library's accountants disagree on the
+definition of replacing a client, and one of them ignores the count of a randomised response. Noisy
+sums of all clients, before the first round of a cold start and of scores after the last round, are
+Gaussians without sampling that compose with the rounds.
 
-The Renyi bound itself is the figure in two cases: above an epsilon of 50, where a distribution of
-losses takes minutes and protects nothing, and at a delta below 1e-14, which a distribution in
-double precision does not resolve.
+The Renyi bound itself is reported in two cases: above an epsilon of 50, where a loss distribution
+takes minutes and such an epsilon gives no protection, and at a delta below 1e-14, which a loss
+distribution in double precision does not resolve.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from typing import Any
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.options.privacy.search import PRECISION, Search
 
-_TOLERANCE = 1e-3  # relative, of one accountant against the other
-_MOST_NOISE = 2.0**16  # multiplier; where this is not enough, none is
-_FIRST_NOISE = 1.0  # the multiplier from which a search starts
+_TOLERANCE = 1e-3  # relative tolerance between the two accountants
+_MOST_NOISE = 2.0**16  # largest noise multiplier tried; if it is not enough, none is
+_FIRST_NOISE = 1.0  # first noise multiplier of a search
 
-# Above this epsilon the Renyi bound is the figure: an epsilon this large gives no protection.
+# Above this epsilon the Renyi bound is reported: an epsilon this large gives no protection.
 MOST_EPSILON = 50.0
 
-# Steps of a distribution of losses. Those of dp-accounting by default are fine. With a cap, coarse
-# ones are a hundred times as fast and give a figure that is above the fine one by less than
-# the coarse step.
+# Step sizes of loss distributions. The default steps of dp-accounting are fine. With a cap, coarse
+# steps are a hundred times as fast. Their epsilon is above the fine one by less than the coarse
+# step.
 _FINE_STEP = 1e-4
 _COARSE_STEP = 1e-2
-_CLOSE = 1e-3  # relative; fine steps decide for coarse figures that are above a target by less
+_CLOSE = 1e-3  # relative; coarse results this close above a target are checked with fine steps
 
-# dp-accounting cuts a tail of 1e-15 off a distribution of losses. Below ten times that, the tail
-# decides.
+# dp-accounting truncates a tail of 1e-15 of a loss distribution. For a delta below ten times that,
+# the tail determines the result.
 LEAST_DELTA = 1e-14
 
 
@@ -54,14 +54,14 @@ class NoisyRounds:
         probability: q, with which each client takes part in a round; 1: all clients take part.
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clipping
             norm.
-        count: how many rounds.
-        cap: most clients of a round, where a device needs one; None: no limit. Larger samples are
-            cut at random.
-        clients: N, which only a cap needs.
-        start_noise: the noise multiplier of each noisy sum before the first round, of all clients.
-        start_sums: how many of these.
-        score_noise: the noise multiplier of each noisy sum of all clients' scores.
-        score_sums: how many of these.
+        count: number of rounds.
+        cap: most clients of a round, if a device needs a limit; None: no limit. Larger samples are
+            reduced at random.
+        clients: N, needed only with a cap.
+        start_noise: noise multiplier of each noisy sum of all clients before the first round.
+        start_sums: number of these sums.
+        score_noise: noise multiplier of each noisy sum of all clients' scores.
+        score_sums: number of these sums.
     """
 
     probability: float
@@ -76,13 +76,13 @@ class NoisyRounds:
 
     @property
     def lacks_noise(self) -> bool:
-        """Whether something was released as it is."""
+        """Whether something was released without noise."""
         return (self.count > 0 and self.noise_multiplier <= 0) or any(
             noise <= 0 for noise, _ in self._of_all()
         )
 
     def _of_all(self) -> list[tuple[float, int]]:
-        """The noise multiplier and the number of sums of all clients, where there are some."""
+        """The noise multiplier and the number of sums over all clients, if there are any."""
         sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
         return [(noise, count) for noise, count in sums if count]
 
@@ -113,15 +113,15 @@ class NoisyRounds:
 
 @cache
 def epsilon(rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds at a delta, by the privacy loss distribution, or its Renyi bound
+    """The epsilon of rounds at a delta, by the privacy loss distribution, or the Renyi bound
     (``by_renyi_bound``).
 
     Args:
-        rounds: what was released.
-        delta: the probability that the bound does not hold.
+        rounds: the released rounds.
+        delta: probability that the bound does not hold.
 
     Raises:
-        ConfigError: the two accountants contradict each other; then neither is to be trusted.
+        ConfigError: the two accountants contradict each other, so neither is reliable.
         MissingExtra: dp-accounting is not installed.
     """
     if rounds.lacks_noise:
@@ -133,7 +133,7 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
         return coarse if coarse > MOST_EPSILON else _pld_epsilon(rounds, delta, _FINE_STEP)
     value = _pld_epsilon(rounds, delta, _FINE_STEP)
     bound = renyi_epsilon(rounds, delta)
-    # An infinite value: the tails that many rounds lose together are more than delta.
+    # Infinite: the tails that many rounds lose together exceed delta.
     if math.isinf(value):
         return bound
     check(value, bound)
@@ -145,8 +145,8 @@ def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
 
     Args:
         target: the epsilon.
-        delta: the probability that the bound does not hold.
-        rounds: what is released.
+        delta: probability that the bound does not hold.
+        rounds: the released rounds.
 
     Raises:
         ConfigError: the two accountants contradict each other.
@@ -155,8 +155,8 @@ def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
     if rounds.cap is None or rounds.lacks_noise or by_renyi_bound(rounds, delta):
         return epsilon(rounds, delta) <= target
 
-    # The figure of coarse steps is never too low. Most rounds that a search tries cost far more or
-    # far less.
+    # Coarse steps never underestimate epsilon. Most rounds that a search tries cost far more or far
+    # less than the target.
     step = min(max(target * _CLOSE, _FINE_STEP), _COARSE_STEP)
     coarse = _pld_epsilon(rounds, delta, step)
     if coarse <= target:
@@ -167,23 +167,23 @@ def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
 
 
 def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
-    """Whether the epsilon of rounds is their Renyi bound: it is above 50, or delta is below 1e-14.
+    """Whether the Renyi bound is reported for rounds: it is above 50, or delta is below 1e-14.
 
     Args:
-        rounds: what was released.
-        delta: the probability that the bound does not hold.
+        rounds: the released rounds.
+        delta: probability that the bound does not hold.
 
     Raises:
         MissingExtra: dp-accounting is not installed.
     """
-    # For rounds with a cap the bound is far above the figure. The bound of the same rounds without
-    # a cap is below it, and tells whether the figure is large.
+    # For rounds with a cap the bound is far above the PLD epsilon. The bound of the same rounds
+    # without a cap is below it, and shows whether the epsilon is large.
     return delta < LEAST_DELTA or renyi_epsilon(replace(rounds, cap=None), delta) > MOST_EPSILON
 
 
 def check(value: float, bound: float | None) -> None:
-    """Refuse (ConfigError) an epsilon that is above its upper bound by the other accountant, where
-    there is one."""
+    """Raise ConfigError if an epsilon exceeds its upper bound by the other accountant, if there is
+    one."""
     if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
         raise ConfigError(
             f"accountants contradict each other: epsilon {value:.4g} by PLD, above {bound:.4g} by "
@@ -193,11 +193,11 @@ def check(value: float, bound: float | None) -> None:
 
 @cache
 def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound that takes
+    """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound, computed in
     milliseconds.
 
-    No bound is known of a sample with a cap. There a client that is added may take the place of
-    another one, so the bound is that of all clients in every round with half the noise.
+    No bound is known for a sample with a cap. There an added client may displace another one, so
+    the bound used is that of all clients in every round with half the noise.
 
     Raises MissingExtra: dp-accounting is not installed.
     """
@@ -210,17 +210,17 @@ def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
 def fixed_cohort_epsilon(
     clients: int, cohort: int, noise_multiplier: float, count: int, delta: float
 ) -> float:
-    """The epsilon of rounds whose cohorts have a fixed size, where a client is replaced by another.
+    """The epsilon of rounds with cohorts of a fixed size, where one client is replaced by another.
 
-    That moves a sum by twice the clipping norm, so the event gets half the noise multiplier. No
-    bound is known for these cohorts and a client that is removed.
+    Replacement moves a sum by twice the clipping norm, so the event gets half the noise multiplier.
+    No bound is known for these cohorts when a client is removed.
 
     Args:
         clients: N.
         cohort: n.
         noise_multiplier: z.
-        count: how many rounds.
-        delta: the probability that the bound does not hold.
+        count: number of rounds.
+        delta: probability that the bound does not hold.
 
     Raises:
         MissingExtra: dp-accounting is not installed.
@@ -235,13 +235,13 @@ def fixed_cohort_epsilon(
 
 
 def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds]) -> float:
-    """The least noise multiplier, to 0.1%, with which rounds cost at most an epsilon.
+    """The smallest noise multiplier, to 0.1%, with which rounds cost at most an epsilon.
 
-    A search of more than some seconds is logged.
+    A search that takes more than some seconds is logged.
 
     Args:
         target: the epsilon.
-        delta: the probability that the bound does not hold.
+        delta: probability that the bound does not hold.
         rounds: from a noise multiplier to the rounds.
 
     Raises:
@@ -256,8 +256,9 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     def enough(noise: float) -> bool:
         return costs_at_most(target, delta, rounds(noise))
 
-    # First by the quick bound, which is never too low. With a cap it is far too high. Where the
-    # cold start alone costs much, the target may be between price and bound.
+    # First by the fast bound, which never underestimates. With a cap it is far too high. If the
+    # cold start is a large part of the cost, the target may be between the PLD epsilon and the
+    # bound.
     quick = rounds(_FIRST_NOISE).cap is None and enough_by_bound(_MOST_NOISE)
     price = enough_by_bound if quick else enough
     if not price(_MOST_NOISE):
@@ -268,8 +269,8 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     low, high = search.bracket(price, _FIRST_NOISE)
     noise = search.least(price, low, high)
 
-    # The bound is rarely twice the figure; where it is, half of the noise is enough, and the search
-    # goes on below it.
+    # The bound is rarely twice the PLD epsilon. If it is, half of the noise is enough, and the
+    # search continues below it.
     while True:
         found = search.least(enough, noise / 2, noise, nearest=0.9)
         at_lower_end = found - noise / 2 <= found * PRECISION
@@ -279,15 +280,15 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
 
 
 def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds], most: int) -> int:
-    """How many rounds cost at most an epsilon, up to ``most``.
+    """The largest number of rounds, up to ``most``, that cost at most an epsilon.
 
-    A search of more than some seconds is logged.
+    A search that takes more than some seconds is logged.
 
     Args:
         target: the epsilon.
-        delta: the probability that the bound does not hold.
+        delta: probability that the bound does not hold.
         rounds: from a count to that many rounds.
-        most: the number that is planned.
+        most: planned number of rounds.
 
     Raises:
         MissingExtra: dp-accounting is not installed.
@@ -298,7 +299,7 @@ def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds]
 
 @cache
 def _pld_epsilon(rounds: NoisyRounds, delta: float, step: float) -> float:
-    """The epsilon of rounds by a distribution of losses in steps; it is never too low."""
+    """The epsilon of rounds by a loss distribution with a step size; it never underestimates."""
     accountant = partial(
         _library("dp_accounting.pld").PLDAccountant, value_discretization_interval=step
     )

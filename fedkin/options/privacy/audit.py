@@ -1,15 +1,16 @@
-"""An audit of the mechanism: a lower bound of epsilon from one simulated run with canaries.
+"""Audit of the mechanism: a lower bound of epsilon from one simulated run with canaries.
 
-m canaries are clients whose updates are random directions; each is in or out by a fair coin. In
-each round every canary that is in takes part with the run's sampling probability, independently of
-the others, without a cap on the cohort. The run's own functions clip the updates and add the noise,
-with a fixed clip. Then whoever sees the sums guesses: the r / 2 canaries with the highest products
-with the sums are in, the r / 2 with the lowest are out. So many right guesses are unlikely under a
-small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run,
-NeurIPS 2023 (theorem 5.2).
+m canaries are clients whose updates are random directions. A fair coin decides whether each is in
+or out. In each round every canary that is in takes part with the run's sampling probability,
+independently of the others, without a cap on the cohort. The run's functions clip the updates and
+add the noise, with a fixed clip. An observer of the sums then guesses: the r / 2 canaries with the
+highest products with the sums are in, the r / 2 with the lowest are out. Many correct guesses are
+unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1)
+Training Run, NeurIPS 2023 (theorem 5.2).
 
-In a run with secret sums the canaries go through the clients' clip and rounding. Only as many other
-clients as the smallest sum has add their shares of the noise: the least noise that any sum has.
+In a run with secret sums the canaries pass through the clients' clipping and rounding. Only as many
+other clients as the smallest sum has add their shares of the noise: the least noise that any sum
+has.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from fedkin.options.privacy.settings import Mechanism
 from fedkin.secret.quantization import EXTRA
 
 LEVEL = 0.05
-_DIMENSIONS = 7850  # of a canary's update: so many that random directions hardly overlap
-_MOST = 30.0  # epsilon from which the search for the lower bound starts
+_DIMENSIONS = 7850  # size of a canary's update: random directions are nearly orthogonal
+_MOST = 30.0  # initial epsilon of the search for the lower bound
 _HALVINGS = 60
-_LEAST = 1e-6  # the least noise by which a sum is weighed
+_LEAST = 1e-6  # smallest noise in a sum's weight
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        claim: the accountant's epsilon for the sums of updates. Scores are not in it, as canaries
+        claim: the accountant's epsilon for the sums of updates. It excludes scores, as canaries
             have none.
-        lower_bound: an epsilon below which the guesses would have been right less often, at 95%
+        lower_bound: an epsilon below which this many correct guesses are implausible, at 95%
             confidence.
-        correct: right guesses.
+        correct: number of correct guesses.
         guesses: r.
         canaries: m.
         rounds: T.
@@ -58,22 +59,22 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is not contradicted."""
+        """Whether the audit is consistent with the claim."""
         return self.lower_bound <= self.claim
 
 
 def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The largest probability of so many right guesses, or more, that (epsilon, delta) allows. With
+    """The largest probability, under (epsilon, delta), of this many correct guesses or more. With
     q = e^eps / (1 + e^eps) it is
 
         P[Bin(r, q) >= v] + 2 m delta max over i = 1 .. v of (1 / i) P[v - i <= Bin(r, q) < v].
 
     Args:
-        epsilon: to be tested.
+        epsilon: the tested epsilon.
         canaries: m.
         guesses: r.
         correct: v.
-        delta: of the claim.
+        delta: delta of the claim.
     """
     from scipy import stats
 
@@ -88,7 +89,7 @@ def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: fl
 
 
 def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The largest epsilon that the guesses contradict (p below 5%); 0 where they contradict none.
+    """The largest epsilon that the guesses contradict (p below 5%); 0 if they contradict none.
 
     Args:
         canaries: m.
@@ -129,16 +130,16 @@ def audit(
     noise_factor: float = 1.0,
     least: int | None = None,
 ) -> Audit:
-    """Run canaries through the mechanism of a run, and guess.
+    """Run canaries through the mechanism of a run, and guess which were in.
 
     Args:
         mechanism: sampling, clip and noise.
         rounds: T.
-        randomness: of everything.
+        randomness: source of all random numbers.
         canaries: m.
         guesses: r, even.
-        noise_factor: of the noise that is really added; a factor below 1 is a fault that the audit
-            should find.
+        noise_factor: factor of the noise that is added; a factor below 1 is an error that the audit
+            should detect.
         least: n_min of secret sums, to which clients add the noise; None: the server adds it.
     """
     directions = randomness.normal(canaries, _DIMENSIONS)
@@ -181,7 +182,7 @@ def audit(
 class _Release(NamedTuple):
     """One noisy sum of a run."""
 
-    probability: float  # with which a client takes part
+    probability: float  # probability with which a client takes part
     clip: float
     noise_multiplier: float
 
@@ -194,7 +195,7 @@ def _scores(
     present: Bool[np.ndarray, "m"],
     noise_factor: float,
 ) -> Float[np.ndarray, "m"]:
-    """How much the sums of a trusted server speak for each canary, sums of a cold start too."""
+    """Evidence for each canary in the sums of a trusted server, including cold-start sums."""
     scores = np.zeros(len(directions))
     start_sum = _Release(probability=1.0, clip=1.0, noise_multiplier=mechanism.start_noise)
     round_sum = _Release(
@@ -206,7 +207,7 @@ def _scores(
         clip = release.clip
         noise = release.noise_multiplier
         taking_part = present & (randomness.uniform(len(directions)) < release.probability)
-        # Updates are twice too long, so that the clip is tested too.
+        # Updates are twice as long as the clip, so that clipping is tested too.
         rows = clipped(2 * clip * directions[taking_part], clip)
         sums = noisy_sums(
             rows=rows,
@@ -216,7 +217,7 @@ def _scores(
             clip=clip,
             randomness=randomness,
         )
-        # Sums with less noise say more.
+        # Sums with less noise have more weight.
         scores += directions @ sums[0] / (clip * max(noise, _LEAST) ** 2)
     return scores
 
@@ -230,8 +231,8 @@ def _secret_scores(
     noise_factor: float,
     least: int,
 ) -> Float[np.ndarray, "m"]:
-    """How much secret sums speak for each canary. Who takes part is seen, and the claim is for a
-    client that takes part in every round: so do the canaries."""
+    """Evidence for each canary in secret sums. An observer sees who takes part, and the claim is
+    for a client in every round, so canaries take part in every round."""
     seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
     rng = seeded or np.random.default_rng()
     numbers = directions.shape[1]
@@ -250,7 +251,7 @@ def _secret_scores(
     for direction in directions[present]:
         updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)
 
-    # Others add only their shares of the noise.
+    # Other clients add only their shares of the noise.
     seen = np.zeros(numbers)
     for _ in range(rounds):
         total = updates.copy()

@@ -14,26 +14,26 @@ from fedkin.options.privacy.settings import PrivacySettings
 @plain_options
 @dataclass(frozen=True)
 class ClientDP(PrivacySettings, Option):
-    """Differential privacy of whole clients, by a server that they trust: each client's update is
-    clipped, and noise is added to the sums of every round. Give the noise, or the epsilon of the
-    whole run; both together stop the run at the round that would exceed that epsilon.
+    """Differential privacy of whole clients, with a trusted server. Each client's update is
+    clipped, and noise is added to the sums of every round. Set the noise, or the epsilon of the
+    whole run. If both are set, the run stops before the round that would exceed that epsilon.
 
     Attributes:
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clip.
-        epsilon: of all rounds together, at ``delta``.
-        delta: the probability that the bound does not hold; below 1 / N.
-        clip: C, the longest update that counts in full; with ``adaptive`` only in the first round.
+        epsilon: budget of all rounds together, at ``delta``.
+        delta: probability that the bound does not hold; below 1 / N.
+        clip: C, clipping norm; with ``adaptive`` only in the first round.
         adaptive: whether the clip follows the median norm, privately (Andrew et al. 2021).
-        divisor: clients by which each cluster's sum is divided; by default the expected cohort / K.
-        cap: most clients of a round, where a device needs a limit.
-        examples_cap: a client weighs its training examples / this number, at most 1; by default all
-            weigh 1.
-        start_noise: noise multiplier of each noisy sum of a cold start, of all clients before the
+        divisor: number of clients by which each cluster's sum is divided; by default the expected
+            cohort / K.
+        cap: most clients of a round, if a device needs a limit.
+        examples_cap: a client's weight is its training examples / this number, at most 1; by
+            default all weights are 1.
+        start_noise: noise multiplier of each noisy sum of a cold start, over all clients before the
             first round; by default four times the noise multiplier of the rounds.
         scores: noise multiplier of the sum of all clients' accuracies after the last round, whose
             mean is released with the models; None: no score is released.
-        uncharged: the treatment of client work that no noise covers: it is refused, or epsilon is
-            infinite.
+        uncharged: client work that no noise covers is refused, or makes epsilon infinite.
         testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
     """
 

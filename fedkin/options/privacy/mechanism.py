@@ -1,10 +1,10 @@
-"""The Gaussian mechanism on sums of clipped updates, by model, and the clip that follows a quantile
-of their norms.
+"""The Gaussian mechanism on sums of clipped updates, by model, with a clip that can follow a
+quantile of their norms.
 
     u_i <- u_i min(1, C / |u_i|);   S_k = sum of w_i u_i over the clients of model k + N(0, (z C)^2)
 
-A client adds one vector no longer than C to one of the K sums, so all of them together are one
-release, whatever K. Shapes: n rows, K models, P parameters.
+A client adds one vector of norm at most C to one of the K sums, so all sums together are one
+release, for any K. Shapes: n rows, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedkin.options.privacy.randomness import Randomness
 
 
 def clipped(rows: Float[np.ndarray, "n P"], clip: float) -> Float[np.ndarray, "n P"]:
-    """Rows no longer than ``clip``, in float64; a row that is not finite counts as zero."""
+    """Rows clipped to norm ``clip``, in float64; a row that is not finite counts as zero."""
     rows = rows.astype(np.float64)
     norms = np.linalg.norm(rows, axis=1)
     sound = np.isfinite(norms)
@@ -34,15 +34,15 @@ def noisy_sums(
     clip: float,
     randomness: Randomness,
 ) -> Float[np.ndarray, "K P"]:
-    """Sums of clipped rows by model, with noise in all of them, also where there is no row.
+    """Sums of clipped rows by model. All of them get noise, also those without rows.
 
     Args:
-        rows: one per client, each no longer than ``clip``.
+        rows: one per client, each of norm at most ``clip``.
         model_index: the model of each.
         models: K.
         noise_multiplier: z.
         clip: C.
-        randomness: of the noise.
+        randomness: source of the noise.
     """
     sums = np.zeros((models, rows.shape[1]))
     np.add.at(sums, model_index, rows)
@@ -52,16 +52,15 @@ def noisy_sums(
 def noisy_mean(
     shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness
 ) -> float:
-    """The mean of a share of each client, over all clients, with noise on the sum; cut to between 0
-    and 1.
+    """The mean of one share per client over all clients, with noise on the sum, clipped to [0, 1].
 
     Args:
-        shares: between 0 and 1, of a client each; what is not finite counts as 0, and so do clients
-            without one.
+        shares: between 0 and 1, one per client. Values that are not finite count as 0, and so do
+            missing clients.
         clients: N, a number that does not depend on data.
-        noise_multiplier: standard deviation of the noise on the sum, which a client moves by 1 at
-            most.
-        randomness: of the noise.
+        noise_multiplier: standard deviation of the noise on the sum, which a client moves by at
+            most 1.
+        randomness: source of the noise.
     """
     total = np.clip(np.where(np.isfinite(shares), shares, 0), 0, 1).sum(dtype=np.float64)
     noise = noise_multiplier * float(randomness.normal(1)[0])
@@ -69,7 +68,7 @@ def noisy_mean(
 
 
 def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
-    """The noise multiplier of updates at which they and a noisy count together cost as much as one
+    """The noise multiplier of updates for which they and a noisy count together cost as much as one
     release.
 
     The count is of bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
@@ -90,19 +89,19 @@ def next_clip(
     quantile: float = 0.5,
     rate: float = 0.2,
 ) -> float:
-    """The clip of the next round: it grows where fewer norms than the quantile are below it.
+    """The clip of the next round. It grows if the share of norms below it is below the quantile.
 
-    C <- C exp(-rate (b - quantile)), b the noisy share of norms up to C, of a number of clients
+    C <- C exp(-rate (b - quantile)), b the noisy share of norms up to C, among a number of clients
     that does not depend on data.
 
     Args:
-        norms: of the updates before they were clipped.
+        norms: norms of the updates before clipping.
         clip: C.
         cohort: expected number of clients.
         count_deviation: standard deviation of the noise on the count.
-        randomness: of the noise.
-        quantile: of the norms that C follows.
-        rate: how fast.
+        randomness: source of the noise.
+        quantile: quantile of the norms that C follows.
+        rate: adaptation rate.
     """
     noise = count_deviation * float(randomness.normal(1)[0])
     bits = np.where(norms <= clip, 0.5, -0.5).sum() + noise

@@ -1,8 +1,8 @@
 """Any method that averages, with client-level differential privacy.
 
-The method sees noisy means in place of means; what else clients would reply to it is refused by the
-name of the task, or makes epsilon infinite. A cohort is drawn by the operating system's randomness:
-whoever knew it would undo the amplification by sampling.
+The method sees noisy means instead of means. Any other client work is refused with the name of the
+task, or makes epsilon infinite. Cohorts are drawn by the operating system's randomness: knowledge
+of a cohort would remove the amplification by sampling.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ MODELS = "models.safetensors"
 
 
 def refusal(method: Method, uncharged: str = "refuse") -> str:
-    """Why noisy sums are not enough for a method; empty where they are.
+    """Why a method needs more than noisy sums; empty if they are enough.
 
     Args:
-        method: any.
-        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: the treatment of client work that
-            no noise covers.
+        method: any method.
+        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: how client work that no noise
+            covers is treated.
     """
     needs = requirements_of(method)
     name = type(method).__name__
@@ -77,7 +77,7 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
     """The privacy of a run.
 
     Args:
-        settings: of the privacy.
+        settings: privacy settings.
         run: the run; its folder holds the journal of earlier releases.
 
     Raises:
@@ -107,12 +107,12 @@ def secret_settings(run: RunFacts) -> SecretSettings | None:
 
 
 def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
-    """Refuse (ConfigError) runs that would release more than noisy sums, and settings that have no
-    epsilon.
+    """Raise ConfigError for runs that would release more than noisy sums, and for settings without
+    an epsilon.
 
     Args:
-        settings: of the privacy.
-        runs: of each method.
+        settings: privacy settings.
+        runs: facts for each method.
     """
     main = runs[0]
     for name in ("patience", "until"):
@@ -149,11 +149,11 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
     part.
 
     Args:
-        settings: of the privacy.
-        run: the run; the cold start of its method may cost something.
+        settings: privacy settings.
+        run: the run; its method's cold start may have a cost.
 
     Raises:
-        ConfigError: cohorts of a fixed size; a budget below the price of one round.
+        ConfigError: cohorts of a fixed size; a budget below the cost of one round.
     """
     return settings.mechanism(
         clients=run.clients,
@@ -166,8 +166,8 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
 
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
-    """Refuse (ConfigError) noise that differs from the noise of earlier releases: the accountant
-    charges all of them alike."""
+    """Raise ConfigError for noise that differs from the noise of earlier releases: the accountant
+    charges all of them equally."""
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
@@ -181,15 +181,15 @@ def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) ->
 
 
 class ActivePrivacy(ActiveOption):
-    """Privacy of clients in a run: of the method only noisy sums of clients are released.
+    """Client privacy in a run: the method sees only noisy sums over clients.
 
     Args:
-        method: that averages.
+        method: a method that averages.
         mechanism: sampling, clip and noise.
-        journal: of what was released.
+        journal: journal of releases.
         planned_rounds: T.
-        folder: of the run; None where it has none.
-        seed: of the noise, for tests only; None: the operating system's.
+        folder: the run's folder; None if it has none.
+        seed: seed of the noise, for tests only; None: the operating system's randomness.
         secret: settings of secret sums, to which clients add shares of the noise; None: the server
             sees updates.
     """
@@ -216,8 +216,8 @@ class ActivePrivacy(ActiveOption):
         self.secret = secret
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """Clients that are drawn independently with the same probability, or as many as a cohort of
-        fixed size has; at most as many as the cap, at random."""
+        """The cohort: clients drawn independently with equal probability, or a cohort of fixed
+        size. If it exceeds the cap, it is reduced at random."""
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
@@ -228,14 +228,14 @@ class ActivePrivacy(ActiveOption):
         return np.sort(reachable[drawn]).astype(np.int64)
 
     def exhausted(self) -> str:
-        """Why no further round may be done; empty where one may."""
+        """Why no further round is allowed; empty if one is."""
         settings = self.mechanism.settings
         start_sums = self.journal.start_sums
         score_sums = self.journal.score_sums
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
-        # More was released than planned: a cold start was done again, or the run was extended.
+        # More was released than planned: a cold start was repeated, or the run was extended.
         if start_sums > self.mechanism.start_sums or score_sums:
             another = self.mechanism.epsilon(
                 self.journal.rounds + 1,
@@ -251,7 +251,7 @@ class ActivePrivacy(ActiveOption):
         )
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The world of noisy sums. Raises ConfigError where earlier cold starts leave no budget for
+        """The world of noisy sums. Raises ConfigError if earlier cold starts leave no budget for
         this one."""
         if call.step == "init":
             if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
@@ -268,8 +268,7 @@ class ActivePrivacy(ActiveOption):
         return Around(private_world, finish)
 
     def _check_one_sum(self, released: int, round: int) -> None:
-        """Refuse (TaskError) a method that does not train once in a round, all of the cohort
-        together."""
+        """Raise TaskError for a method that does not train once per round with the whole cohort."""
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
                 f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
@@ -289,12 +288,12 @@ class ActivePrivacy(ActiveOption):
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Write down the noisy mean of clients' accuracies, where the settings release it. It is
-        released once for a round, and only within the budget.
+        """Record the noisy mean of clients' accuracies, if the settings release it. It is released
+        once for a round, and only within the budget.
 
         Args:
-            round: the last one.
-            accuracy: of each client that was scored.
+            round: the last round.
+            accuracy: accuracy of each evaluated client.
         """
         noise = self.mechanism.settings.scores
         budget = self.mechanism.settings.epsilon
@@ -321,8 +320,8 @@ class ActivePrivacy(ActiveOption):
         journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def closing(self, end: RunEnd) -> Record:
-        """The privacy entries of the summary. The statement, and the models that may be released,
-        are written into the run's folder."""
+        """The privacy entries of the summary. The statement and the releasable models are written
+        to the run's folder."""
         self.release_scores(end.round, end.client_accuracy)
         facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
@@ -352,8 +351,7 @@ class ActivePrivacy(ActiveOption):
 
 
 def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """Write the files that may be released: models and statement; none where epsilon is
-    infinite."""
+    """Write the releasable files: models and statement; none if epsilon is infinite."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)

@@ -1,8 +1,7 @@
-"""The world of a private run: noisy sums of clients leave it, and nothing else.
+"""The world of a private run: only noisy sums over clients leave it.
 
-Sums of a round are of the clients that were drawn for it, and clipped to the run's C; sums of a
-cold start are of unit vectors, before the first round. Each release is written down before it
-leaves.
+Sums of a round are over the round's cohort, clipped to the run's C. Sums of a cold start are over
+unit vectors, before the first round. Each release is recorded before it leaves.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ _log = logging.getLogger("fedkin")
 
 
 class PrivateWorld(WorldProxy):
-    """A proxy of a world that lets noisy sums out, and nothing else.
+    """A proxy of a world that returns only noisy sums.
 
     Args:
-        world: of the clients.
+        world: the clients.
         mechanism: sampling, clip and noise.
-        journal: of what is released.
-        randomness: of the noise.
-        round: the present one; 0: before the first.
-        cohort: clients that were drawn for the round; None outside of a round.
+        journal: journal of releases.
+        randomness: source of the noise.
+        round: the present round; 0: before the first.
+        cohort: clients drawn for the round; None outside a round.
         secret: settings of secret sums; None: without.
     """
 
@@ -62,12 +61,12 @@ class PrivateWorld(WorldProxy):
         self._journal = journal
         self._randomness = randomness
         self._round = round
-        self.released = 0  # noisy sums of the round
-        self.started = 0  # noisy sums of the cold start
+        self.released = 0  # noisy sums released in the round
+        self.started = 0  # noisy sums released in the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Noisy sums of a training, or of a cold start. Work without a reply is done as it is, and
-        so are choices that a trusted server keeps to itself.
+        """Noisy sums of a training, or of a cold start. Work without a reply is done unchanged, and
+        so are choices that a trusted server does not release.
 
         Raises:
             TaskError: any other work, unless the settings allow it.
@@ -140,7 +139,7 @@ class PrivateWorld(WorldProxy):
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The reply of sums with noise, of a task that wants means."""
+        """The noisy reply of sums, for a task that requests means."""
         start = is_start(task)
         self.released += not start
         self.started += start
@@ -183,9 +182,9 @@ class PrivateWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         stream: Stream | None,
     ) -> Reply:
-        """The reply of sums with noise, where clients add the noise and the server sees sums only.
+        """The noisy reply of sums, if clients add the noise and the server sees only sums.
 
-        The round is charged before the clients are asked.
+        The round is charged before the request to the clients.
         """
         clip = self._mechanism.settings.clip
         self._journal.add(
@@ -276,8 +275,8 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K p"]:
-        """Noisy sums of vectors no longer than 1, before the first round; written down before they
-        are returned."""
+        """Noisy sums of vectors of norm at most 1, before the first round. They are recorded before
+        they are returned."""
         rows = np.concatenate([clipped(portion, 1.0) for portion in updates]) * arrived[:, None]
         noise = self._mechanism.start_noise
         sums = noisy_sums(
@@ -300,7 +299,7 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K P"]:
-        """The noisy sums of a round; written down before they are returned."""
+        """The noisy sums of a round, recorded before they are returned."""
         mechanism = self._mechanism
         settings = mechanism.settings
         clip = settings.clip
@@ -341,13 +340,13 @@ class PrivateWorld(WorldProxy):
 
 
 def _vector_name(task: Any) -> str:
-    """The name of the one array of a task whose sum gets noise."""
+    """The name of a task's one array whose sum gets noise."""
     (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
     return name
 
 
 def _empty_reply(task: Any) -> Reply:
-    """The reply of no client, with updates of the right shape."""
+    """A reply without clients, with updates of the right shape."""
     vector = _vector_name(task)
     array = task.up.of("model")[vector]
     no_updates = np.zeros((0, *array.shape(task.sizes())), array.dtype)

@@ -1,5 +1,5 @@
-"""Randomness of noise and of cohorts: the operating system's, which no seed repeats; or a seed's,
-for tests only."""
+"""Randomness of noise and cohorts: the operating system's, which no seed reproduces, or a seeded
+one, for tests only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Randomness(Protocol):
 
 @dataclass(frozen=True)
 class SystemRandomness:
-    """The operating system's. Whoever knows the run's seed can subtract none of it."""
+    """The operating system's randomness. Knowing the run's seed reveals none of it."""
 
     def uniform(self, count: int) -> Float[np.ndarray, "c"]:
         return uniform_of(np.frombuffer(secrets.token_bytes(8 * count), np.uint64))
@@ -40,7 +40,7 @@ class SystemRandomness:
 
 @dataclass(frozen=True)
 class SeededRandomness:
-    """Of a seed and a round. For tests: whoever knows the seed subtracts the noise, and nothing is
+    """Randomness from a seed and a round. For tests only: the seed reveals the noise, so nothing is
     private."""
 
     rng: np.random.Generator

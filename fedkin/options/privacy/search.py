@@ -1,5 +1,5 @@
-"""Searches by bisection whose steps may take seconds each: one that takes long says how far it has
-come."""
+"""Bisection searches whose evaluations may take seconds each. A search that takes long logs its
+progress."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 import time
 from collections.abc import Callable
 
-PRECISION = 1e-3  # a search ends where the interval is this share of its upper end
-_QUIET = 5.0  # seconds between two lines of the log
+PRECISION = 1e-3  # a search ends when the interval is this share of its upper end
+_QUIET = 5.0  # least seconds between two log lines
 
 _log = logging.getLogger("fedkin")
 
@@ -20,8 +20,8 @@ class Search:
         """Start a search.
 
         Args:
-            name: what is searched, for the log.
-            clock: seconds.
+            name: name of the searched quantity, for the log.
+            clock: returns seconds.
         """
         self._name = name
         self._clock = clock
@@ -29,11 +29,11 @@ class Search:
         self._logged = self._start
 
     def bracket(self, enough: Callable[[float], bool], first: float) -> tuple[float, float]:
-        """An interval whose lower end is not enough, or 0, and whose upper end is enough.
+        """An interval: its lower end is not enough, or 0, and its upper end is enough.
 
         Args:
-            enough: whether a value is enough; so is every larger one.
-            first: the value that is tried first; then it is doubled.
+            enough: whether a value is enough; monotone: then every larger one is enough too.
+            first: the first value tried; it is doubled until it is enough.
         """
         low = 0.0
         high = first
@@ -49,11 +49,11 @@ class Search:
         """The smallest value that is enough, to 0.1%.
 
         Args:
-            enough: whether a value is enough; so is every larger one.
+            enough: whether a value is enough; monotone: then every larger one is enough too.
             low: a value that is not enough.
             high: a value that is enough.
-            nearest: no value below this share of ``high`` is tried; for a ``high`` that is nearly
-                right.
+            nearest: no value below this share of ``high`` is tried; for a ``high`` that is close to
+                the result.
         """
         while high - low > high * PRECISION:
             middle = max((low + high) / 2, high * nearest)
@@ -68,8 +68,8 @@ class Search:
         """The largest count that is allowed, from 0 to ``limit``.
 
         Args:
-            allowed: whether a count is allowed; so is every smaller one.
-            limit: the count that is tried first.
+            allowed: whether a count is allowed; monotone: then every smaller one is allowed too.
+            limit: the first count tried.
         """
         low = 0
         high = limit + 1
@@ -83,7 +83,7 @@ class Search:
         return low
 
     def _progress(self, interval: str) -> None:
-        """Log the interval, unless the last line is new."""
+        """Log the interval, unless a line was logged recently."""
         now = self._clock()
         if now - self._logged < _QUIET:
             return

@@ -1,11 +1,11 @@
-"""Noisy sums that no server adds the noise to: every client masks its clipped update with a share
-of the noise.
+"""Noisy sums without server noise: every client adds a share of the noise to its clipped update
+before masking it.
 
-    each of the clients adds N(0, s^2 / (n_min - 1)) to every number, s = z (C + sqrt(p) / scale):
+    each client adds N(0, s^2 / (n_min - 1)) to every number, s = z (C + sqrt(p) / scale):
 
-a sum of n_min answers or more has at least the noise of the mechanism, and one of fewer is lost.
-The rounding to integers may lengthen an update by sqrt(p) steps of the grid, which is in s. (A
-discrete Gaussian would be the exact remedy; no kept library draws one for millions of numbers in a
+A sum of n_min answers or more has at least the noise of the mechanism; a sum of fewer is discarded.
+Rounding to integers may lengthen an update by sqrt(p) steps of the grid, which s accounts for. (A
+discrete Gaussian would be exact; no maintained library draws one for millions of numbers in a
 second.)
 """
 
@@ -26,15 +26,15 @@ from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 
-_TAIL = 8.0  # so many deviations of noise fit on the grid
-_LONGER = 1.05  # rounding may lengthen an update by this factor at most
+_TAIL = 8.0  # noise within this many standard deviations fits on the grid
+_LONGER = 1.05  # largest factor by which rounding may lengthen an update
 
 
 def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
-    """The facts that belong to an epsilon where clients add the noise.
+    """The facts that accompany an epsilon if clients add the noise.
 
     Args:
-        journal: of the run.
+        journal: the run's journal.
         least: n_min.
     """
     return {
@@ -51,7 +51,7 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
 
 
 def _trusted(uncharged: list[str]) -> str:
-    """Who is trusted with which data. Replies that are no sum reach the server as they are."""
+    """Who is trusted with which data. Replies that are not sums reach the server unprotected."""
     seen = (
         "the server to follow the protocol, and each client to add its noise. The server sees "
         "noisy sums, who took part in which round, each client's test scores where the run is "
@@ -64,9 +64,9 @@ class SecretNoisySums(NamedTuple):
     """The release of a round of private secret sums."""
 
     sums: Float[np.ndarray, "K p"]
-    arrived: Bool[np.ndarray, "n"]  # rows that are in a sum
-    made: int  # how many clusters have a sum
-    lost: dict[int, str]  # for each cluster without a sum, why
+    arrived: Bool[np.ndarray, "n"]  # rows that are included in a sum
+    made: int  # number of clusters with a sum
+    lost: dict[int, str]  # reason for each cluster without a sum
 
 
 def noise_share(
@@ -82,7 +82,7 @@ def noise_share(
         seeded: whether noise comes from the clients' streams.
 
     Raises:
-        TaskError: so few bits are left for each client that rounding would lengthen its update.
+        TaskError: too few bits are left for each client, so rounding would lengthen its update.
     """
     clip = mechanism.settings.clip
     share = mechanism.noise_multiplier / math.sqrt(least - 1)
@@ -109,16 +109,16 @@ def secret_noisy_sums(
     stream: Stream,
     seeded: bool,
 ) -> SecretNoisySums:
-    """The noisy sums of a training. The server sees nothing of it before the noise is in them.
+    """The noisy sums of a training. The server sees nothing before the noise is included.
 
     Args:
-        world: of the clients.
-        settings: of the secret sums.
+        world: the clients.
+        settings: settings of secret sums.
         mechanism: clip and noise.
-        task: that wants means.
-        clients: of its rows, each once.
-        stream: of the clients' random numbers.
-        seeded: whether noise comes from it, too: for tests only.
+        task: requests means.
+        clients: client of each row, without repeats.
+        stream: the clients' random numbers.
+        seeded: whether noise comes from ``stream`` too: for tests only.
     """
     rows, members = group_rows(task, clients, settings.hide_choice)
     grid, noise = noise_share(

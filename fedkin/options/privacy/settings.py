@@ -1,4 +1,4 @@
-"""Client-level differential privacy as a run has it: sampling, clip, noise and their price in one
+"""Client-level differential privacy in a run: sampling, clip, noise and their cost in one
 object."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from fedkin.options.privacy import accounting
 from fedkin.options.privacy.accounting import NoisyRounds
 from fedkin.options.privacy.mechanism import noise_of_updates
 
-START_NOISE = 4.0  # times the rounds' noise, in each noisy sum of a cold start
+START_NOISE = 4.0  # noise of each cold-start sum, relative to the rounds' noise
 
 
 @dataclass(frozen=True)
 class PrivacySettings:
-    """The settings of privacy, and what they cost. ``ClientDP`` says what each of them means."""
+    """The settings of privacy, and their cost. ``ClientDP`` describes each of them."""
 
     noise_multiplier: float | None = None
     epsilon: float | None = None
@@ -54,8 +54,8 @@ class PrivacySettings:
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings about settings that make the protection worthless, with the cure; empty where
-        none does.
+        """Warnings about settings that make the protection worthless, with a remedy; empty if there
+        are none.
 
         Args:
             clients: N.
@@ -67,8 +67,8 @@ class PrivacySettings:
                 f"them whole; take less than {1 / clients:.2g}"
             )
         if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
-            # With a cap the noise is found from the figure itself; a noise that is given is not
-            # found.
+            # With a cap the noise is calibrated with the PLD epsilon itself; a given noise is not
+            # calibrated.
             by_bound = self.noise_multiplier is None and self.cap is None
             how = (
                 f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, "
@@ -93,16 +93,16 @@ class PrivacySettings:
 
         Args:
             clients: N.
-            cohort: the expected number of clients of a round.
+            cohort: expected number of clients of a round.
             rounds: T.
             selection: how cohorts are selected.
-            start_sums: noisy sums of all clients before the first round, of the method's cold
+            start_sums: noisy sums over all clients before the first round, in the method's cold
                 start.
-            seen_cohorts: whether who sees the sums learns who took part, as with secret sums.
+            seen_cohorts: whether an observer of the sums learns who took part, as with secret sums.
 
         Raises:
-            ConfigError: cohorts of a fixed size whose members are not seen, or that are not drawn
-                at random; a budget below the price of the cold start or of one round.
+            ConfigError: cohorts of a fixed size that are not seen, or that are not drawn at random;
+                a budget below the cost of the cold start or of one round.
             MissingExtra: dp-accounting is not installed.
         """
         fixed = selection != "poisson" and cohort < clients
@@ -133,7 +133,7 @@ class PrivacySettings:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         if self.scores is not None:
             self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
-        # Given an epsilon alone, find the noise; given both, find how many rounds they allow.
+        # Given only an epsilon, find the noise; given both, find how many rounds they allow.
         noise = self.noise_multiplier
         most = rounds
         if noise is None:
@@ -187,21 +187,22 @@ class PrivacySettings:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The settings of a run that is private, worked out.
+    """The privacy settings of a run with all derived values.
 
     Attributes:
-        settings: as the user gave them.
+        settings: the user's settings.
         clients: N.
         cohort: q N.
         probability: q.
         noise_multiplier: z.
-        limit: how many rounds the budget allows; None without one.
-        start_sums: noisy sums of all clients before the first round.
-        seen_cohorts: whether who sees the sums learns who took part: then sampling amplifies
-            nothing, and neighbours differ by a client that adds noise only in place of its update.
-        fixed_cohorts: whether all rounds have exactly ``cohort`` clients, instead of each client by
-            itself with probability q. Only where cohorts are seen: no amplification is counted
-            then.
+        limit: number of rounds that the budget allows; None without a budget.
+        start_sums: noisy sums over all clients before the first round.
+        seen_cohorts: whether an observer of the sums learns who took part. Then sampling does not
+            amplify privacy, and neighbours differ by a client that sends only noise instead of its
+            update.
+        fixed_cohorts: whether all rounds have exactly ``cohort`` clients. If not, each client is
+            drawn independently with probability q. Only if cohorts are seen, since then no
+            amplification is counted.
     """
 
     settings: PrivacySettings
@@ -215,7 +216,7 @@ class Mechanism:
     fixed_cohorts: bool = False
 
     def divisor(self, clusters: int) -> float:
-        """The number of clients by which a cluster's sum is divided; it does not depend on data."""
+        """The divisor of a cluster's sum, in clients; it does not depend on data."""
         return self.settings.divisor or self.cohort / clusters
 
     @property
@@ -226,19 +227,19 @@ class Mechanism:
 
     @property
     def score_sums(self) -> int:
-        """Noisy sums of scores that are planned: one, after the last round, or none."""
+        """Planned number of noisy sums of scores: one, after the last round, or none."""
         return int(self.settings.scores is not None)
 
     def priced(
         self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
     ) -> NoisyRounds:
-        """The rounds as the accountant takes them, with the noisy sums of the cold start before
-        them and of scores after them; by default the planned ones."""
+        """The rounds as input to the accountant, including the noisy sums of the cold start and of
+        scores; by default the planned ones."""
         if start_sums is None:
             start_sums = self.start_sums
         if score_sums is None:
             score_sums = self.score_sums
-        # Sampling and a cap change nothing for an observer who sees the cohorts.
+        # For an observer who sees the cohorts, sampling and a cap change nothing.
         return NoisyRounds(
             probability=1.0 if self.seen_cohorts else self.probability,
             noise_multiplier=self.noise_multiplier,
@@ -258,7 +259,7 @@ class Mechanism:
 
     @property
     def update_noise(self) -> float:
-        """The noise multiplier on updates: more than z where a count is released with them."""
+        """The noise multiplier on updates: larger than z if a count is released with them."""
         if not self.settings.adaptive or not self.noise_multiplier:
             return self.noise_multiplier
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
@@ -270,14 +271,14 @@ class Mechanism:
         start_sums: int | None = None,
         score_sums: int | None = None,
     ) -> float:
-        """The price of rounds that were released, of the cold start before them and of scores after
-        them; infinite where something else left the clients too."""
+        """The epsilon of released rounds, including the cold start and scores; infinite if
+        something else left the clients too."""
         if uncharged:
             return math.inf
         return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)
 
     def facts(self) -> dict[str, Any]:
-        """The facts that belong to an epsilon."""
+        """The facts that accompany an epsilon."""
         sampling = f"Poisson, probability {self.probability:g}"
         if self.probability == 1:
             sampling = "everybody takes part"

@@ -1,4 +1,5 @@
-"""The statement of a private run: its epsilon, with the releases by task, and the limits of it."""
+"""The privacy statement of a run: its epsilon, the releases by task, and the limits of the
+claim."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ NOT_PRIVATE = (
 
 
 def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
-    """A run's epsilon, with all facts that belong to it.
+    """A run's epsilon, with all facts that accompany it.
 
     Args:
-        private: the privacy of the run (``ActivePrivacy``).
+        private: the run's privacy (``ActivePrivacy``).
         planned: T.
-        round: the last one that was done, whose models are released.
+        round: the last completed round, whose models are released.
     """
     journal = private.journal
     mechanism = private.mechanism
@@ -64,7 +65,7 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
 
 
 def _scores(private: Any, round: int) -> dict[str, Any]:
-    """The noisy mean accuracy of clients on the released models; empty where none was released."""
+    """The noisy mean accuracy of clients on the released models; empty if none was released."""
     mean = private.journal.mean_accuracy(round)
     noise = private.mechanism.settings.scores
     clients = private.mechanism.clients
@@ -80,7 +81,7 @@ def _scores(private: Any, round: int) -> dict[str, Any]:
 
 
 def _charged(journal: Journal, secret: bool) -> dict[str, str]:
-    """The price of all that left the clients, by task."""
+    """The cost of everything that left the clients, by task."""
     charged = {}
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     for name, count in tasks.items():
@@ -110,11 +111,11 @@ def _charged(journal: Journal, secret: bool) -> dict[str, str]:
 
 
 def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Epsilon and delta of several private runs of the same clients together: the sums over the
-    runs (basic composition).
+    """Epsilon and delta of several private runs with the same clients: the sums over the runs
+    (basic composition).
 
     Args:
-        statements: of the runs.
+        statements: statements of the runs.
     """
     epsilons = [
         math.inf if statement["epsilon"] == "infinite" else statement["epsilon"]
@@ -124,12 +125,12 @@ def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float
 
 
 def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = False) -> list[str]:
-    """Notes on the price of several private runs of the same clients together, and on its faults;
+    """Notes on the total cost of several private runs with the same clients, and on its caveats;
     empty without any run.
 
     Args:
-        statements: of the runs that are finished.
-        unfinished: whether there are others that are not.
+        statements: statements of the finished runs.
+        unfinished: whether there are unfinished runs.
     """
     if not statements:
         return []
@@ -140,7 +141,7 @@ def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = Fa
         f"epsilon {epsilon:.3g} at delta {delta:.3g} together; choosing among them by scores "
         f"without noise is not covered{on_top}."
     ]
-    # Old statements do not say how many clients there are.
+    # Old statements lack the number of clients.
     clients = max(statement.get("clients", 0) for statement in statements)
     if clients and delta >= 1 / clients:
         lines.append(

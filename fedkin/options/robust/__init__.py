@@ -1,1 +1,1 @@
-"""Averages that some clients cannot spoil, and what such clients do."""
+"""Robust aggregation: averages that a minority of Byzantine clients cannot corrupt."""

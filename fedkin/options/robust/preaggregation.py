@@ -1,9 +1,9 @@
-"""Steps before a rule aggregates n vectors: mixing, averages of small groups, clipping, leaving
-minorities out.
+"""Pre-aggregation steps before a robust rule, on n vectors: mixing, bucketing, clipping, and
+removal of minorities.
 
 Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al.,
-ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one client's each, in
-the order of their numbers.
+ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one per client, in the
+order of client numbers.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fedkin.clustering.agglomerative import best_silhouette
 from fedkin.measures.cosine import cosine
 
 Rows = Float64[np.ndarray, "n P"]
-BUCKET = 2  # rows of a bucket
+BUCKET = 2  # rows per bucket
 
 
 def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
-    """Every row becomes the mean of the n - f rows nearest to it, itself included (NNM)."""
+    """NNM: replace every row by the mean of the n - f rows nearest to it, itself included."""
     chosen = np.zeros((len(rows), len(rows)))
     np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
     return chosen @ rows
 
 
 def nearest_rows(rows: Rows, f: int) -> Int[np.ndarray, "n m"]:
-    """The numbers of the m = n - f rows nearest to each row, itself included."""
+    """The indices of the m = n - f rows nearest to each row, itself included."""
     return np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
 
 
 def adaptive_clipping(rows: Rows, f: int) -> Rows:
-    """The k = floor(2 f / n (n - f)) longest rows are cut to the length of the next one (ARC)."""
+    """ARC: clip the k = floor(2 f / n (n - f)) longest rows to the length of the next one."""
     n = len(rows)
     k = math.floor(2 * (f / n) * (n - f)) if n else 0
     lengths = np.linalg.norm(rows, axis=1)
@@ -47,34 +47,34 @@ def adaptive_clipping(rows: Rows, f: int) -> Rows:
 
 
 def clip_to_median(rows: Rows, f: int) -> Rows:
-    """Every row is cut to the median length."""
+    """Clip every row to the median length."""
     return clipped(rows)
 
 
 def clipped(rows: Rows, radius: float | None = None) -> Rows:
-    """Rows cut to a length where they are longer; by default the median length."""
+    """Rows clipped to a length; by default the median length."""
     return rows * clip_factors(rows, radius)[:, None]
 
 
 def clip_factors(rows: Rows, radius: float | None = None) -> Float64[np.ndarray, "n"]:
-    """The factor by which ``clipped`` shortens each row."""
+    """The factor by which ``clipped`` scales each row."""
     lengths = np.linalg.norm(rows, axis=1)
     limit = float(np.median(lengths)) if radius is None else radius
     return np.minimum(1, np.divide(limit, lengths, out=np.ones(len(rows)), where=lengths > 0))
 
 
 def bucketing(rows: Rows, f: int) -> Float64[np.ndarray, "b P"]:
-    """Means of random pairs of rows; of an odd number the last row stays alone."""
+    """Means of random pairs of rows; for odd n the last row stays alone."""
     return bucket_means(rows, bucket_order(rows), BUCKET)
 
 
 def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[np.ndarray, "b P"]:
-    """Means of the rows of each bucket; the last may have fewer.
+    """Means of the rows of each bucket; the last bucket may have fewer rows.
 
     Args:
-        rows: of all clients.
-        order: in which they are put into buckets.
-        size: of a bucket.
+        rows: rows of all clients.
+        order: order in which they are put into buckets.
+        size: rows per bucket.
     """
     starts = np.arange(0, len(rows), size)
     sizes = np.diff(np.append(starts, len(rows)))
@@ -82,14 +82,14 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 
 
 def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
-    """A random order that is drawn from the rows themselves: the same in a run that is resumed, and
-    unknown to a client until it has sent its row."""
+    """A random order drawn from the rows themselves. It is the same in a resumed run, and unknown
+    to a client until it has sent its row."""
     seed = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).digest()
     return np.random.default_rng(int.from_bytes(seed[:16], "little")).permutation(len(rows))
 
 
 def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
-    """Squared Euclidean distances of all pairs, from the Gram matrix; equal rows are at 0."""
+    """Squared Euclidean distances of all pairs, from the Gram matrix; 0 for equal rows."""
     inner = rows @ rows.T
     lengths = inner.diagonal()
     return np.maximum(lengths[:, None] + lengths - 2 * inner, 0)
@@ -101,15 +101,15 @@ def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
 
 
 def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The numbers of the rows that are left when minorities that point away are left out.
+    """The indices of the rows that remain after removing minorities with opposing directions.
 
     Repeatedly bisects the rows by cosine similarity (``best_silhouette``), and drops the smaller
     part while its mean has a cosine of 0 or less with the mean of the larger; at most f rows in
     total.
 
-    Ours. Attackers that agree with each other pull a median, even where they are far fewer than
-    half. As a separate group they are found, and count nothing. A minority that does no harm to the
-    direction of the larger part stays.
+    Ours. Attackers that agree with each other shift a median, even if they are far fewer than half.
+    As a separate group they are detected and removed. A minority that does not oppose the direction
+    of the larger part stays.
     """
     kept = np.arange(len(rows))
     while True:

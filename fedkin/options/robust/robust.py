@@ -1,6 +1,6 @@
-"""Any method that averages, with an average that some clients cannot spoil.
+"""Robust aggregation for any method that averages.
 
-A robust rule needs the single updates of a round, in memory at once.
+A robust rule needs the single updates of a round in memory at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
 from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
 
-# Rules, and a step before one, that leave out honest rows too: being left out is no sign of an
+# Rules, and a step before one, that also exclude honest rows: exclusion is then no sign of an
 # attack.
 SELECTING = ("krum", "mda", "nnm")
 # Arrays [N] in the state: the sum of each client's weights, and the number of rounds in it.
@@ -42,21 +42,21 @@ _NO_PLACE = "a rule has no place"  # in a method that averages itself
 @plain_options
 @dataclass(frozen=True)
 class RobustAggregation(Option):
-    """A robust rule in place of the mean, within each cluster.
+    """A robust rule instead of the mean, within each cluster.
 
     Attributes:
         rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``,
-            ``geometric_median``, ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; in front of
-            it ``nnm+`` (nearest-neighbour mixing), ``arc+`` (adaptive clipping), ``clip+`` (to the
-            median length), ``bucketing+`` (means of random pairs) or ``majority+`` (without groups
-            that point away, of as many as may be Byzantine).
-        byzantine: the share of a cluster's replies that may be Byzantine; below one half.
-        least: replies below which a cluster keeps its model in a round: a majority of few is soon
-            Byzantine.
-        memory: rounds for which a client's last update goes on counting, so that a rule compares
-            all clients of a cluster and not only those of a round; 0: none. It costs N x P numbers.
-        split_after: updates of a client that are left out one after another before it leaves its
-            cluster, for one of those that leave it with it; 0: none does.
+            ``geometric_median``, ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; with a prefix
+            ``nnm+`` (nearest-neighbour mixing), ``arc+`` (adaptive clipping), ``clip+`` (to the
+            median length), ``bucketing+`` (means of random pairs) or ``majority+`` (removes
+            opposing minorities, at most as many rows as may be Byzantine).
+        byzantine: assumed largest share of Byzantine replies in a cluster; below one half.
+        least: minimum number of replies; a cluster with fewer keeps its model in that round, since
+            a few Byzantine clients may be the majority of few.
+        memory: rounds for which a client's last update is reused, so that a rule compares all
+            clients of a cluster and not only those of a round; 0: none. It costs N x P numbers.
+        split_after: consecutive exclusions of a client's updates after which it leaves its cluster.
+            Clients that leave one cluster together share a new one. 0: none leaves.
     """
 
     section = "robust"
@@ -114,30 +114,30 @@ class RobustAggregation(Option):
     def average_and_weights(
         self, rows: Float[np.ndarray, "m p"]
     ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
-        """The update of a cluster from its clients' updates, and the weight of each client's update
-        in it: 1 as in a mean, 0 for one that is left out.
+        """The aggregated update of a cluster, and the weight of each client's update in it: 1 as in
+        a mean, 0 if excluded.
 
         Args:
-            rows: in the order of the clients' numbers, and enough of them.
+            rows: updates in the order of client numbers, at least as many as needed.
         """
         average, weights = aggregate_and_weights(rows, self.rule, self.excluded(len(rows)))
         return average.astype(rows.dtype), len(rows) * weights
 
     def enough(self, count: int) -> bool:
-        """Whether so many replies change a cluster's model."""
+        """Whether this number of replies is enough to change a cluster's model."""
         rows = 4 if "krum" in self.rule else 1
         needed = rows * BUCKET if "bucketing" in self.rule else rows
         return count >= max(self.least, needed)
 
     def excluded(self, count: int) -> int:
-        """f: how many of so many replies may be Byzantine."""
+        """f: the assumed number of Byzantine replies among ``count``."""
         rows = math.ceil(count / BUCKET) if "bucketing" in self.rule else count
         possible = (rows - 3) // 2 if "krum" in self.rule else (rows - 1) // 2
         return max(0, min(math.ceil(self.byzantine * count), possible))
 
 
 def refusal(method: Method) -> str:
-    """Why a robust rule is no use to a method; empty where it is."""
+    """Why a robust rule cannot be used with a method; empty if it can."""
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.peers:
@@ -151,7 +151,7 @@ def refusal(method: Method) -> str:
 
 
 def split_refusal(method: Method) -> str:
-    """Why clusters of a method cannot be split; empty where they can."""
+    """Why clusters of a method cannot be split; empty if they can."""
     if requirements_of(method).keeps_clusters:
         return ""
     return (
@@ -164,14 +164,14 @@ def split_refusal(method: Method) -> str:
 class ActiveRule(ActiveOption):
     """A robust rule in a run.
 
-    The state holds its arrays [N]: ``rule_weight`` and ``rule_rounds``, the sum of the weights that
-    the rule gave to a client's updates, and in how many rounds; what clients sent last
-    (``REMEMBERED``), where the rule remembers it; and who left a cluster (``SPLIT``), where it
-    splits them.
+    The state holds its arrays [N]. ``rule_weight`` and ``rule_rounds`` are the sum of the rule's
+    weights of a client's updates, and the number of rounds in it. ``REMEMBERED`` holds clients'
+    last updates if the rule reuses them, and ``SPLIT`` holds who left a cluster if it splits
+    clusters.
 
     Args:
         settings: the rule.
-        method: of the run.
+        method: the run's method.
     """
 
     def __init__(self, settings: RobustAggregation, method: Method) -> None:
@@ -194,7 +194,7 @@ class ActiveRule(ActiveOption):
         return Around(judging, lambda after: self._judged(before, after, judging, call.round))
 
     def _memory(self, world: World, before: State) -> UpdateMemory | None:
-        """The last update of each client; None where nothing is remembered."""
+        """The last update of each client; None without memory."""
         if not self._settings.memory:
             return None
         arrays = self.arrays(before)
@@ -203,7 +203,7 @@ class ActiveRule(ActiveOption):
         return UpdateMemory(*(arrays[name] for name in REMEMBERED))
 
     def _judged(self, before: State, after: State, world: RobustWorld, round: int) -> State:
-        """The method's next state, with the rule's weights of each client's updates in a round.
+        """The method's next state, with the rule's weights of clients' updates in a round.
 
         Raises:
             MethodError: the method reads single updates and averages them itself.
@@ -228,9 +228,9 @@ class ActiveRule(ActiveOption):
         """The method's next state with the arrays of the rule.
 
         Args:
-            before: the state before the call; None of the first.
+            before: the state before the call; None for the first.
             after: the method's next state.
-            world: of the round whose weights are added; None outside of a round.
+            world: the world of the round whose weights are added; None outside a round.
         """
         earlier = self.arrays(before)
         clients = len(after.assignment)
@@ -240,7 +240,7 @@ class ActiveRule(ActiveOption):
         arrays |= {name: earlier[name] for name in REMEMBERED if name in earlier}
         if world is None:
             return self.with_arrays(after, arrays)
-        # Clients that left their cluster have been judged once and for all.
+        # Clients that have left their cluster are judged no further.
         counts = arrays.get("left_cluster", np.zeros(clients)) == 0
         arrays["rule_weight"] = arrays["rule_weight"] + counts * world.weight
         arrays["rule_rounds"] = arrays["rule_rounds"] + counts * world.judged
@@ -249,9 +249,10 @@ class ActiveRule(ActiveOption):
         return self.with_arrays(after, arrays)
 
     def _split(self, after: State, world: RobustWorld) -> State:
-        """The state after clients that the rule has left out often enough have left their clusters.
+        """The state after clients that were excluded often enough have left their clusters.
 
-        Their weight, by which they are suspected, is the weight of the update with which they left.
+        Their weight, which marks them as suspects, is the weight of their last update in the old
+        cluster.
         """
         arrays = self.arrays(after)
         times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
@@ -278,7 +279,7 @@ class ActiveRule(ActiveOption):
 def rule_weights(state: State) -> list[float | None]:
     """Each client's mean weight under the rule, over the rounds in which the rule judged it.
 
-    1 is as in a mean, 0 left out, None of clients that it never judged.
+    1 is as in a mean, 0 excluded, None for clients that it never judged.
     """
     arrays = state.extras[RobustAggregation.section]
     weights = zip(arrays["rule_weight"], arrays["rule_rounds"], strict=True)
@@ -289,13 +290,13 @@ class RobustWorld(WorldProxy):
     """A world whose means come from a robust rule.
 
     Args:
-        world: of the clients.
+        world: the clients.
         settings: the rule.
-        memory: the last update of each client; None: nothing is remembered.
-        assignment: cluster of each client before the round, where something is remembered.
-        round: of the calls.
+        memory: the last update of each client; None: without memory.
+        assignment: cluster of each client before the round, with memory.
+        round: round of the calls.
 
-    It sums the weights of each client's updates (``weight``), counts them (``judged``), notes who
+    It sums the weights of each client's updates (``weight``), counts them (``judged``), records who
     sent a new one (``sent``), and keeps the updates in ``remembered``.
     """
 
@@ -319,7 +320,7 @@ class RobustWorld(WorldProxy):
         self.sent = np.zeros(world.total_clients, bool)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Raises TaskError for means of several vectors of a client, of which no rule is known."""
+        """Raises TaskError for means of several vectors per client, for which no rule is known."""
         vector = mean_vector(task)
         if vector is None:
             if task.charged == "sum" and task.up.of("model"):
@@ -337,7 +338,7 @@ class RobustWorld(WorldProxy):
         index = reply.arrays[INDEX]
         for k in range(len(means.arrays[vector])):
             rows = np.flatnonzero(reply.arrived & (index == k))
-            # Ties must not depend on who replied first.
+            # Ties must not depend on the order of replies.
             rows = rows[np.argsort(clients[rows], kind="stable")]
             if len(rows):
                 means.arrays[vector][k] = self._average(
@@ -348,7 +349,7 @@ class RobustWorld(WorldProxy):
     def _average(
         self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
     ) -> Float[np.ndarray, "p"]:
-        """The rule's average of a model's updates, with those that are remembered."""
+        """The rule's average of a model's updates, including remembered ones."""
         senders = clients
         if self.remembered is not None and self._assignment is not None:
             self.remembered = self.remembered.kept(updates, senders, model, self._round)

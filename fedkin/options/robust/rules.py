@@ -1,12 +1,12 @@
 """Rules that aggregate n vectors of which at most f are Byzantine.
 
-Rows x_i [n P] are one client's each, in the order of the clients' numbers, so that ties (equal
-rows) do not depend on who replied first. All rules are unweighted: a client's number of samples is
-its own word. Sources: coordinate-wise median and trimmed mean (Yin et al., ICML 2018), Krum
+Rows x_i [n P] are one per client, in the order of client numbers, so that ties (equal rows) do not
+depend on the order of replies. All rules are unweighted, since a client's number of samples cannot
+be verified. Sources: coordinate-wise median and trimmed mean (Yin et al., ICML 2018), Krum
 (Blanchard et al., NeurIPS 2017), geometric median and its smoothed steps RFA (Pillutla et al.,
 2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et al., ICML 2021),
 minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023).
-Steps before a rule are in ``preaggregation.py``.
+Pre-aggregation steps are in ``preaggregation.py``.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
 
-# The geometric median takes at most so many steps, and ends when a step is as small as this.
+# The geometric median stops after this many steps, or when a step is this small.
 _STEPS = 1000
 _CLOSE = 1e-13
-_SUBSETS = 20_000  # that MDA tries at most
+_SUBSETS = 20_000  # most subsets that MDA tries
 
 
 def mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean, which one Byzantine row can move anywhere: what the rules are compared with."""
+    """The mean, the baseline of all rules: one Byzantine row can move it anywhere."""
     return rows.mean(axis=0)
 
 
 def median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The median of every coordinate; of an even number of rows the middle of the two."""
+    """The coordinate-wise median; for even n the midpoint of the two middle values."""
     return np.median(rows, axis=0)
 
 
 def trimmed_mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean of every coordinate without its f lowest and f highest values."""
+    """The coordinate-wise mean without the f lowest and f highest values."""
     return np.sort(rows, axis=0)[f : len(rows) - f].mean(axis=0)
 
 
 def mean_around_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean, in every coordinate, of the n - f values nearest to the median."""
+    """The coordinate-wise mean of the n - f values nearest to the median."""
     order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
     return np.take_along_axis(rows, order[: len(rows) - f], axis=0).mean(axis=0)
 
 
 def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarray, "P"]:
-    """The row with the least sum of squared distances to its nearest others.
+    """The row with the smallest sum of squared distances to its nearest other rows.
 
     Args:
-        rows, f: as of all rules.
-        neighbours: how many others; None: n - f - 2 (Blanchard et al.). Some libraries take
+        rows, f: as in all rules.
+        neighbours: number of other rows; None: n - f - 2 (Blanchard et al.). Some libraries use
             n - f - 1.
     """
     if neighbours is None:
@@ -62,15 +62,15 @@ def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarra
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean of the n - f rows with the least sums of squared distances to their n - f - 1
+    """The mean of the n - f rows with the smallest sums of squared distances to their n - f - 1
     nearest others."""
     scores = krum_scores(rows, len(rows) - f - 1)
     return rows[np.argsort(scores, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
 def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The point with the least sum of distances to the rows, by Weiszfeld's steps from the mean
-    until they end."""
+    """The point with the smallest sum of distances to the rows, by Weiszfeld steps from the mean
+    until convergence."""
     point = rows.mean(axis=0)
     for _ in range(_STEPS):
         distances = np.linalg.norm(rows - point, axis=1)
@@ -86,13 +86,12 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
 def smoothed_geometric_median(
     rows: Rows, f: int, steps: int = 3, floor: float = 0.1
 ) -> Float64[np.ndarray, "P"]:
-    """RFA: a few of Weiszfeld's steps from zero; cheaper than the geometric median, and not yet
-    there.
+    """RFA: a few Weiszfeld steps from zero, a cheap approximation of the geometric median.
 
     Args:
-        rows, f: as of all rules.
-        steps: how many.
-        floor: distances below it count as it.
+        rows, f: as in all rules.
+        steps: number of steps.
+        floor: smaller distances are set to it.
     """
     point = np.zeros(rows.shape[1])
     for _ in range(steps):
@@ -108,13 +107,13 @@ def centered_clipping(
     steps: int = 3,
     start: Float64[np.ndarray, "P"] | None = None,
 ) -> Float64[np.ndarray, "P"]:
-    """v <- v + mean of (x_i - v), each cut to the length ``radius``, some times.
+    """Centred clipping: v <- v + mean of (x_i - v), each clipped to ``radius``, a few times.
 
     Args:
-        rows, f: as of all rules.
+        rows, f: as in all rules.
         radius: tau; None: the median length of x_i - v in each step.
-        steps: how many.
-        start: the first v, such as the result of the round before; None: zero, no change.
+        steps: number of steps.
+        start: initial v, such as the result of the last round; None: zero.
     """
     point = np.zeros(rows.shape[1]) if start is None else start
     for _ in range(steps):
@@ -123,8 +122,7 @@ def centered_clipping(
 
 
 def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """MDA: the mean of the n - f rows whose farthest two are nearest to each other; all choices of
-    rows are tried."""
+    """MDA: the mean of the n - f rows with the smallest diameter; all subsets of rows are tried."""
     return rows[smallest_subset(rows, f)].mean(axis=0)
 
 
@@ -132,7 +130,7 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
     """The n - f rows of ``minimum_diameter``.
 
     Raises:
-        ConfigError: there are too many choices of rows.
+        ConfigError: there are too many subsets.
     """
     n = len(rows)
     if math.comb(n, f) > _SUBSETS:
@@ -147,18 +145,18 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
 
 
 def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
-    """MoNNA: the mean of the n - f rows nearest to one that is trusted, itself included.
+    """MoNNA: the mean of the n - f rows nearest to a trusted row, itself included.
 
     Args:
-        rows, f: as of all rules.
-        trusted: the row's number, such as the row of a peer's own update.
+        rows, f: as in all rules.
+        trusted: index of the trusted row, such as a peer's update of its model.
     """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
     return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
 def krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
-    """Each row's sum of squared distances to its nearest others."""
+    """Each row's sum of squared distances to its nearest other rows."""
     return np.sort(squared_distances(rows), axis=1)[:, 1 : neighbours + 1].sum(axis=1)
 
 
@@ -177,7 +175,7 @@ RULES: dict[str, Callable[[Rows, int], Float64[np.ndarray, "P"]]] = {
 
 
 def parse(rule: str) -> tuple[list[str], str]:
-    """The steps before a rule, in this order, and the rule; written as ``nnm+trimmed_mean``.
+    """Parse ``nnm+trimmed_mean``: the pre-aggregation steps in their order, and the rule.
 
     Raises:
         ConfigError: an unknown name.
@@ -195,13 +193,13 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
     """The rule's aggregate of the rows, in float64.
 
     Args:
-        rows: of n clients, at least one, finite, in the order of their numbers.
-        rule: a name of ``RULES``, with names of ``BEFORE`` in front: ``nnm+trimmed_mean``.
-        f: how many of the clients may be Byzantine.
+        rows: n clients' rows, at least one, finite, in the order of client numbers.
+        rule: a name of ``RULES``, with names of ``BEFORE`` as prefixes: ``nnm+trimmed_mean``.
+        f: assumed number of Byzantine clients.
 
     Raises:
-        ConfigError: an unknown name; half of the rows or more Byzantine (with ``bucketing`` of the
-            buckets), or for Krum n < f + 3, where nothing helps.
+        ConfigError: an unknown name; at least half of the rows Byzantine (with ``bucketing`` of the
+            buckets), or for Krum n < f + 3, for which no rule works.
     """
     before, last = parse(rule)
     mixed = rows.astype(np.float64)
@@ -213,26 +211,26 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
 
 
 def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"], int]:
-    """The rows after a step before a rule, and how many of them may still be Byzantine.
+    """The rows after a pre-aggregation step, and how many of them may still be Byzantine.
 
     Args:
-        rows: before it.
-        name: of ``BEFORE``.
-        f: that may be Byzantine before it.
+        rows: rows before it.
+        name: a name of ``BEFORE``.
+        f: assumed number of Byzantine rows before it.
     """
     after = BEFORE[name](rows, f)
-    # The rows that a majority leaves out count as Byzantine ones that are gone.
+    # Rows that a majority removes are counted as removed Byzantine rows.
     left_out = len(rows) - len(after) if name == "majority" else 0
     return after, f - left_out
 
 
 def check_byzantine(rule: str, n: int, f: int) -> None:
-    """Raise ConfigError where f of n rows are too many for a rule.
+    """Raise ConfigError if f of n rows are too many for a rule.
 
     Args:
-        rule: with what comes before it.
-        n: rows.
-        f: that may be Byzantine.
+        rule: with its pre-aggregation steps.
+        n: number of rows.
+        f: assumed number of Byzantine rows before them.
     """
     if rule.endswith("+krum") or rule == "krum":
         if n < f + 3:

@@ -1,6 +1,6 @@
-"""Clusters that are split: clients that a rule has left out several times in a row get a separate
-cluster. So attackers that were honest while clusters were found (sleepers) end up alone when they
-wake.
+"""Splitting of clusters: clients that a rule has excluded several times in a row get a separate
+cluster. Attackers that were honest while clusters were found (sleepers) thus end up alone once they
+attack.
 
 Ours. Shapes: N clients, K clusters, P parameters.
 """
@@ -15,10 +15,10 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import UNASSIGNED
 
-# Arrays [N] in the state: how many updates were left out in a row, and which cluster a client left,
+# Arrays [N] in the state: number of consecutive exclusions, and the cluster that a client left,
 # counted from 1; 0: none.
 SPLIT = ("times_left_out", "left_cluster")
-# Below this weight an update counts as left out; 1 is as in a mean.
+# Below this weight an update counts as excluded; 1 is as in a mean.
 SUSPECT = 0.5
 
 
@@ -33,30 +33,30 @@ class Clusters(NamedTuple):
 def times_left_out(
     before: Int[np.ndarray, "N"], weight: Float[np.ndarray, "N"], judged: Bool[np.ndarray, "N"]
 ) -> Int[np.ndarray, "N"]:
-    """How many updates of each client were left out in a row: one that counted ends the row.
+    """Number of consecutive exclusions of each client's updates; an included update resets it.
 
     Args:
-        before: the same before the round.
+        before: the numbers before the round.
         weight: the rule's weight of each client's update in this round.
-        judged: who has sent an update that the rule has judged. Updates that are only remembered
-            are not judged again.
+        judged: which clients have sent an update that the rule has judged. Updates that are only
+            remembered are not judged again.
     """
     after = np.where(weight < SUSPECT, before + 1, 0)
     return np.where(judged, after, before)
 
 
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
-    """The clusters after clients that are due have left: all that leave one cluster go together,
-    with a copy of its model.
+    """The clusters after clients that are due have left. All that leave one cluster go to one new
+    cluster, with a copy of its model.
 
-    A client that has left once does not leave again. A group stays if with it more clients would
-    have left its cluster than may be Byzantine: then the rule may have left out honest clients, and
-    would leave out more of them as fewer are left.
+    A client that has left once does not leave again. A group stays if its leaving would remove more
+    clients from the cluster than may be Byzantine. Then the rule may have excluded honest clients,
+    and would exclude more as fewer remain.
 
     Args:
         clusters: before.
-        due: clients that have been left out often enough.
-        most: from the number of clients of a cluster to how many of them may be Byzantine.
+        due: clients that have been excluded often enough.
+        most: from a cluster's number of clients to the number that may be Byzantine.
     """
     models = clusters.models
     assignment = clusters.assignment.copy()

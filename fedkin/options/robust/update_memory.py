@@ -1,7 +1,7 @@
-"""The last update of each client, which goes on counting for some rounds.
+"""Memory of each client's last update, which is reused for some rounds.
 
-So a rule compares all clients of a cluster, and not only the few that were drawn in a round:
-attackers are a majority of these sooner or later.
+A rule can then compare all clients of a cluster, not only the few drawn in a round, of which
+attackers are a majority sooner or later.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class UpdateMemory:
 
     Attributes:
         last_update: [N P].
-        last_model: the model that each client trained; -1: none yet.
-        last_round: the round of each update; -1: none yet.
+        last_model: index of the model that each client trained; -1: none yet.
+        last_round: round of each update; -1: none yet.
     """
 
     last_update: Float[np.ndarray, "N P"]
@@ -30,7 +30,7 @@ class UpdateMemory:
 
     @classmethod
     def empty(cls, clients: int, parameters: int) -> UpdateMemory:
-        """The memory before any client sent an update.
+        """The memory before any update.
 
         Args:
             clients: N.
@@ -50,13 +50,13 @@ class UpdateMemory:
         model: int,
         round: int,
     ) -> UpdateMemory:
-        """The memory after clients sent updates.
+        """The memory after new updates.
 
         Args:
-            updates: one for each client.
+            updates: one per client.
             clients: ids.
-            model: the number of the model that they trained.
-            round: of the updates.
+            model: index of the model that they trained.
+            round: round of the updates.
         """
         last_update = self.last_update.copy()
         last_update[clients] = updates
@@ -70,10 +70,10 @@ class UpdateMemory:
         return UpdateMemory(last_update, last_model, last_round)
 
     def clients(self, model: int, oldest: int) -> Int[np.ndarray, "m"]:
-        """Clients whose last update was of a model.
+        """Clients whose last update was for a model.
 
         Args:
-            model: its number.
-            oldest: the round before which updates are forgotten.
+            model: its index.
+            oldest: updates of earlier rounds are ignored.
         """
         return np.flatnonzero((self.last_model == model) & (self.last_round >= oldest))

@@ -1,8 +1,8 @@
-"""The weight of each vector in a rule's aggregate: 1 / n in a mean, 0 for one that is left out.
+"""Weights of vectors in a rule's aggregate: 1 / n in a mean, 0 for an excluded vector.
 
-A rule is, in every coordinate, a weighted mean of the rows; a row's weight is the mean of its
-weights over the coordinates. A step before a rule mixes rows (NNM, bucketing), and the weight of a
-mixture is divided among them; or it shortens rows (ARC, clipping), which takes weight away.
+In every coordinate, a rule is a weighted mean of the rows. A row's weight is the mean of its
+weights over the coordinates. A pre-aggregation step may mix rows (NNM, bucketing): the weight of a
+mixture is divided among them. Or it shortens rows (ARC, clipping), which reduces their weight.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Weights = Float64[np.ndarray, "n"]
 
 
 def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
-    """Each row's weight in the aggregate, as of ``rules.aggregate``.
+    """Each row's weight in the aggregate of ``rules.aggregate``.
 
     Args:
-        rows: of n clients.
-        rule: a name of ``rules.RULES``, with names of ``rules.BEFORE`` in front.
-        f: how many of the clients may be Byzantine.
+        rows: n clients' rows.
+        rule: a name of ``rules.RULES``, with names of ``rules.BEFORE`` as prefixes.
+        f: assumed number of Byzantine clients.
     """
     return aggregate_and_weights(rows, rule, f)[1]
 
@@ -50,13 +50,13 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
 def aggregate_and_weights(
     rows: Float[np.ndarray, "n P"], rule: str, f: int
 ) -> tuple[Float64[np.ndarray, "P"], Weights]:
-    """The rule's aggregate of the rows, as ``rules.aggregate``, and each row's weight in it. The
-    steps before the rule are done once for both.
+    """The rule's aggregate, as by ``rules.aggregate``, and each row's weight in it. Pre-aggregation
+    is done once for both.
 
     Args:
-        rows: of n clients.
-        rule: as of ``weights``.
-        f: how many of the clients may be Byzantine.
+        rows: n clients' rows.
+        rule: as in ``weights``.
+        f: assumed number of Byzantine clients.
     """
     before, last = parse(rule)
     steps = list[Callable[[Weights], Weights]]()
@@ -124,7 +124,7 @@ def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float 
 
 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
-    """Weights after all steps: each adds a part of every row, and shortens the sum so far."""
+    """Weights after all steps: each adds a part of every row, and scales down the sum so far."""
     counted = np.zeros(len(rows))
     n = len(rows)
     for _ in range(steps):
@@ -138,7 +138,7 @@ def _minimum_diameter(rows: Rows, f: int) -> Weights:
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """The share of each row in the rows that are kept."""
+    """The share of each row among the rows that are kept."""
     return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
 
 

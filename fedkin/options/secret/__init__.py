@@ -1,1 +1,1 @@
-"""Secret sums in a run: settings, the four exchanges, and what came of them."""
+"""Secret sums in a run: settings, the four exchanges, and their results."""

@@ -1,6 +1,6 @@
-"""The four exchanges of secret sums, one after another, with all groups of a round in each.
+"""The four exchanges of secret sums, in sequence, each with all groups of a round.
 
-Shapes: n rows of a call, m clients of a group, r of those that are asked, G holders of a client's
+Shapes: n rows of a call, m clients of a group, r requested clients, G holders of a client's
 shares.
 """
 
@@ -34,14 +34,14 @@ from fedkin.tasks.secret_training import masked_form
 
 @dataclass(eq=False)
 class _Group:
-    """A group of clients: its number, the rows of those that have announced keys, their sum, and
-    their signatures."""
+    """A group of clients: its number, the rows that have announced keys, their sum, and their
+    signatures."""
 
     number: int
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
     signatures: Int[np.ndarray, "m s"]
-    # Clients that have answered all requests, and have no secrets left.
+    # Clients that have answered all requests, and so keep no secrets.
     revealed: Bool[np.ndarray, "m"] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class _Group:
 
 
 class GroupSum(NamedTuple):
-    """The sum over a group, and the rows whose vectors are in it."""
+    """The sum over a group, and the rows whose vectors are included."""
 
     total: UInt32[np.ndarray, "V"]
     rows: Int[np.ndarray, "r"]
@@ -58,12 +58,12 @@ class GroupSum(NamedTuple):
 def group_rows(
     task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
 ) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
-    """The rows of each group, and the size of the largest: a group for each cluster, or one of all
+    """The rows of each group, and the size of the largest: one group per cluster, or one of all
     clients.
 
     Args:
-        task: that wants means.
-        clients: of its rows.
+        task: requests means.
+        clients: client of each row.
         hide_choice: whether clusters are hidden.
 
     Raises:
@@ -89,11 +89,11 @@ def group_rows(
 
 
 def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[np.ndarray, "K V"]:
-    """Sums by model, zeros for a model without one.
+    """Sums by model; zeros for a model without a sum.
 
     Args:
-        task: that wants means.
-        sums: of groups.
+        task: requests means.
+        sums: sums of groups.
         hide_choice: whether one group has the sums of all models.
     """
     total = np.zeros((task.sizes()["K"], task.sizes()["p"] + EXTRA), np.uint32)
@@ -104,16 +104,16 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
 
 
 class SecretCall:
-    """One training of some clients, whose sums over groups are wanted.
+    """One training of clients whose sums over groups are requested.
 
     Args:
-        world: of the clients.
-        settings: of the sums.
-        task: that wants means.
-        clients: ids, one per row, each once.
-        stream: of the clients' random numbers.
-        grid: of the integers.
-        noise: each client's share of the noise of private sums; None: there is none.
+        world: the clients.
+        settings: settings of the sums.
+        task: requests means.
+        clients: ids, one per row, without repeats.
+        stream: the clients' random numbers.
+        grid: the integer grid.
+        noise: each client's share of the noise of private sums; None: no noise.
     """
 
     def __init__(
@@ -136,13 +136,13 @@ class SecretCall:
         # No other sum has the same id.
         self._id = f"{secrets.token_hex(16)} round {stream.round}"
         self._begun = np.zeros(0, np.int64)  # rows that were asked for keys
-        self.lost: dict[int, str] = {}  # why a group has no sum
+        self.lost: dict[int, str] = {}  # reason for each group without a sum
 
     def sums(self, rows: dict[int, Int[np.ndarray, "m"]]) -> dict[int, GroupSum]:
         """The sums of groups; groups without a sum are in ``lost``.
 
         Args:
-            rows: of each group.
+            rows: rows of each group.
         """
         groups = self._announce(rows)
         groups = self._share(groups)
@@ -189,8 +189,8 @@ class SecretCall:
         return groups
 
     def _share(self, groups: list[_Group]) -> list[_Group]:
-        """The second exchange: shares, sealed for their holders. Groups in which enough clients
-        have enough holders go on."""
+        """The second exchange: shares, sealed for their holders. A group continues if enough of its
+        clients have enough holders."""
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
             return SecretShares(**fields)
@@ -249,7 +249,7 @@ class SecretCall:
             left = [clients & ~done for clients, done in zip(left, asked, strict=True)]
 
     def _unmask(self, groups: list[_Group]) -> dict[int, GroupSum]:
-        """The last exchange: shares of the masks that are left in the sums."""
+        """The last exchange: shares of the masks that remain in the sums."""
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
             return SecretReveal(**fields)
@@ -291,11 +291,11 @@ class SecretCall:
         """The replies of some clients of each group.
 
         Args:
-            groups: all that go on.
-            who: which clients of each group are asked.
+            groups: the continuing groups.
+            who: requested clients of each group.
             exchange: its name.
             make: from the fields of an exchange and the rows of the call to the task.
-            stream: of the clients' random numbers.
+            stream: the clients' random numbers.
 
         Yields:
             A group, the positions in it of the clients that replied, and their arrays.
@@ -324,12 +324,12 @@ class SecretCall:
             yield group, at[replied], arrays
 
     def _fields(self, group: _Group, at: Int[np.ndarray, "r"], name: str) -> dict[str, np.ndarray]:
-        """The fields of an exchange for some clients of a group, each with a row for each client.
+        """The fields of an exchange for some clients of a group, one row per client.
 
         Args:
             group: the group.
             at: positions of the clients in it.
-            name: of the exchange.
+            name: name of the exchange.
         """
         exchange = group.exchange
         fields = {
@@ -347,7 +347,7 @@ class SecretCall:
         return {"group": group_numbers} | {field: values[at] for field, values in fields.items()}
 
     def _present(self, rows: Int[np.ndarray, "r"], exchange: str) -> Int[np.ndarray, "a"]:
-        """Positions of the rows that a simulation does not lose before an exchange."""
+        """Positions of the rows that a simulation does not drop before an exchange."""
         if not self._settings.dropout:
             return np.arange(len(rows))
         chance = self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients)
@@ -356,8 +356,7 @@ class SecretCall:
 
 
 def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
-    """Values about holders, with empty places behind them, so that groups of all sizes have the
-    same width."""
+    """Values about holders, padded so that groups of all sizes have the same width."""
     if name == "group" or values.shape[1] == width:
         return values
     empty = NOBODY if name == "holders" else 0
@@ -366,7 +365,7 @@ def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
 
 
 def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
-    """The first ``count`` of the clients that are left, of all groups together."""
+    """The first ``count`` of the remaining clients, counted over all groups."""
     first = []
     for clients in left:
         taken = clients & (np.cumsum(clients) <= count)

@@ -11,17 +11,17 @@ from fedkin.options.journal import Journal
 def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
     """The entries of secret sums in a summary.
 
-    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the sums that are
-    missing; ``clipped`` and ``unusable`` count updates with numbers above the limit, and updates
-    without finite numbers; ``clear`` are tasks whose replies left clients in the clear. A private
-    run counts neither clipped updates nor unusable ones.
+    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the missing sums.
+    ``clipped`` counts updates with numbers above the limit, ``unusable`` updates without finite
+    numbers; a private run counts neither. ``clear`` lists tasks whose replies left clients in the
+    clear.
 
     Args:
-        journal: of the run.
+        journal: the run's journal.
         clear: tasks whose replies left clients in the clear.
     """
     entries = [entry for entry in journal.entries if "sums" in entry]
-    # A call that was made again counts once.
+    # A repeated call counts once.
     calls = {(entry["round"], entry["call"]): entry for entry in entries}.values()
     counts = {
         name: sum(entry[name] for entry in calls)

@@ -1,4 +1,4 @@
-"""Secret sums as a run has them: the settings."""
+"""The settings of secret sums in a run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fedkin.secret.neighbours import ring_size
 from fedkin.secret.quantization import Grid
 from fedkin.security.secret_keys import check_installed
 
-# Of usual models and learning rates most numbers of an update are between these two.
+# For usual models and learning rates, most numbers of an update are between these two.
 _SMALL_UPDATE = 1e-5
 _LARGE_UPDATE = 1e-3
 
 
 @dataclass(frozen=True)
 class SecretSettings:
-    """The settings of secret sums. ``SecretSums`` says what each of them means."""
+    """The settings of secret sums. ``SecretSums`` describes each of them."""
 
     least: int = LEAST
     neighbours: int = 20
@@ -55,18 +55,19 @@ class SecretSettings:
 
     @property
     def least_is_checked(self) -> bool:
-        """Whether each client has so many neighbours that it can check ``least``."""
+        """Whether each client has enough neighbours to check ``least``."""
         return ring_size(self.neighbours) >= self.least
 
     def warnings(self, clients: int) -> list[str]:
-        """Why ``limit`` would keep models from learning, and the cure; empty where it would not.
+        """Warnings that ``limit`` would keep models from learning, with a remedy; empty if it would
+        not.
 
         Args:
             clients: most clients of a sum.
         """
         grid = Grid(clients, self.limit, self.examples_cap)
         default = SecretSettings().limit
-        # Rounding is unbiased, so more clients even it out.
+        # Rounding is unbiased, so its error averages out over clients.
         rounding_of_mean = grid.resolution / math.sqrt(clients)
         cure = f"set it near the largest number of an update, such as secret.limit={default:g}"
         if rounding_of_mean > _SMALL_UPDATE:

@@ -1,9 +1,8 @@
-"""Any method that averages, with sums that are secret.
+"""Secret sums for any method that averages.
 
-A training that wants means becomes four exchanges, which are tasks like any other, so that
-simulated clients and real ones do the same. The method sees means that come from exact sums of
-masked integers; what else clients would reply to it is refused by the name of the task, or sent in
-the clear, and reported.
+A training that requests means becomes four exchanges. These are ordinary tasks, so simulated and
+real clients do the same. The method sees means computed from exact sums of masked integers. Any
+other client work is refused with the name of the task, or sent in the clear and reported.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ SECTION = "secret"
 
 
 def refusal(method: Method, settings: SecretSettings) -> str:
-    """Why sums are not enough for a method; empty where they are.
+    """Why a method needs more than sums; empty if they are enough.
 
     Args:
-        method: any.
-        settings: of the sums.
+        method: any method.
+        settings: settings of the sums.
     """
     needs = requirements_of(method)
     name = type(method).__name__
@@ -75,26 +74,25 @@ def refusal(method: Method, settings: SecretSettings) -> str:
 @plain_options
 @dataclass(frozen=True)
 class SecretSums(SecretSettings, Option):
-    """A server that follows the protocol learns sums of each cluster's updates, and no update:
-    clients add masks that cancel in the sum.
+    """A server that follows the protocol learns sums of each cluster's updates, but no single
+    update: clients add masks that cancel in the sum.
 
     Attributes:
-        least: clients; a sum of fewer is refused, and the cluster keeps its model in that round. At
-            least 3. Each client checks that so many of its neighbours and itself are there, where
-            it has so many.
-        neighbours: with how many others each client masks: all where there are no more.
-        limit: the largest size of a number of an update; a client clips larger ones, and the number
-            of such clients is reported.
-        examples_cap: a client weighs its training examples, at most this number; 1: all weigh the
-            same.
-        hide_choice: whether clusters are hidden too: all clients of a round add one vector over all
-            clusters, which is as many times longer. Methods whose clients choose as they train
-            (IFCA) need it.
-        signed: whether sites sign their keys, so that the server cannot put its own in their place.
-            Each site needs a certificate of an authority that is not the server.
-        others: the treatment of client work that is no sum: it is refused, or sent in the clear and
-            reported.
-        dropout: in a simulation, the share of clients that are lost before each of the four
+        least: minimum number of clients of a sum, at least 3. A sum of fewer is refused, and the
+            cluster keeps its model in that round. Each client checks the minimum among itself and
+            its neighbours, if it has that many.
+        neighbours: number of other clients with whom each client masks; all if there are fewer.
+        limit: largest absolute value of a number in an update. A client clips larger ones, and the
+            number of such clients is reported.
+        examples_cap: a client's weight is its number of training examples, at most this number; 1:
+            equal weights.
+        hide_choice: whether clusters are hidden too. All clients of a round then add one vector
+            over all clusters, which is longer by that factor. Methods whose clients choose while
+            training (IFCA) need it.
+        signed: whether sites sign their keys, so that the server cannot replace them. Each site
+            needs a certificate of an authority that is not the server.
+        others: client work that is not a sum is refused, or sent in the clear and reported.
+        dropout: in a simulation, the share of clients that drop out before each of the four
             exchanges.
     """
 
@@ -104,8 +102,8 @@ class SecretSums(SecretSettings, Option):
         return _refusal_beside(self, run) or refusal(run.method, self)
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Refuse (ConfigError) settings with which no round has a sum, and settings that privacy
-        sets itself.
+        """Raise ConfigError for settings with which no round has a sum, and for settings that
+        privacy sets itself.
 
         A limit with which models would not learn is logged.
         """
@@ -138,7 +136,7 @@ class SecretSums(SecretSettings, Option):
 
 
 def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
-    """Why secret sums cannot be used with another option of the run; empty where they can."""
+    """Why secret sums cannot be used with another option of the run; empty if they can."""
     options: Mapping[str, Any] = run.options
     privacy = options.get("privacy")
     if privacy is not None and privacy.adaptive:
@@ -174,7 +172,7 @@ def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
 
 
 def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
-    """The secret sums of a run. In a private run, privacy asks for the sums and writes the
+    """The secret sums of a run. In a private run, privacy requests the sums and writes the
     journal."""
     if "privacy" in run.options:
         return ActiveOption(SECTION)
@@ -185,8 +183,8 @@ class ActiveSecretSums(ActiveOption):
     """Secret sums in a run.
 
     Args:
-        settings: of the sums.
-        journal: of the sums of every round.
+        settings: settings of the sums.
+        journal: journal of the sums of every round.
     """
 
     def __init__(self, settings: SecretSettings, journal: Journal) -> None:
@@ -203,13 +201,13 @@ class ActiveSecretSums(ActiveOption):
 
 
 class SecretWorld(WorldProxy):
-    """A proxy of a world that shows sums of masked vectors, and nothing else.
+    """A proxy of a world that returns only sums of masked vectors.
 
     Args:
-        world: of the clients.
-        settings: of the sums.
-        journal: of the sums.
-        stream: of the round.
+        world: the clients.
+        settings: settings of the sums.
+        journal: journal of the sums.
+        stream: stream of the round.
     """
 
     def __init__(
@@ -222,7 +220,7 @@ class SecretWorld(WorldProxy):
         self._calls = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Means of a training, from secret sums. Work without a reply is done as it is.
+        """Means of a training, from secret sums. Work without a reply is done unchanged.
 
         Raises:
             TaskError: any other work, unless the settings allow it.
@@ -234,7 +232,7 @@ class SecretWorld(WorldProxy):
         return self._world.run(task, clients, stream)
 
     def _in_the_clear(self, task: Task) -> None:
-        """Record that a reply which is no sum leaves clients in the clear.
+        """Record that a reply that is not a sum leaves clients in the clear.
 
         Raises:
             TaskError: the settings do not allow that.
@@ -249,7 +247,7 @@ class SecretWorld(WorldProxy):
             self._journal.add(round=self._stream.round, clear=task.name)
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The reply of means, of a task that wants them."""
+        """The reply of means, for a task that requests them."""
         settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
         grid = Grid(members, settings.limit, settings.examples_cap)
@@ -280,7 +278,7 @@ class SecretWorld(WorldProxy):
         )
 
     def _arrays(self, task: Any, means: Sums, count: int) -> dict[str, np.ndarray]:
-        """The arrays of a reply of means to ``count`` rows: all other numbers by model are zero,
+        """The arrays of a reply of means to ``count`` rows. All other numbers by model are zero,
         and each client counts once."""
         models = task.sizes()["K"]
         (vector,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
@@ -296,7 +294,7 @@ class SecretWorld(WorldProxy):
     def _means(
         self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid
     ) -> Sums:
-        """Means by model; zeros for a model without a sum, or whose sum is of too few clients. Such
+        """Means by model; zeros for a model without a sum, or with too few clients in it. Such
         models are added to ``lost``."""
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         few = (means.clients > 0) & (means.clients < self._settings.least)
@@ -307,13 +305,13 @@ class SecretWorld(WorldProxy):
         return means
 
     def _report(self, means: Sums, lost: dict[int, str], asked: int, answered: int) -> None:
-        """Write the counts of a call into the journal, and log its faults.
+        """Write the counts of a call to the journal, and log its faults.
 
         Args:
-            means: of the call.
-            lost: for each group without a sum, why.
-            asked: clients.
-            answered: clients whose vectors are in a sum.
+            means: means of the call.
+            lost: reason for each group without a sum.
+            asked: number of requested clients.
+            answered: number of clients whose vectors are included in a sum.
         """
         for group, why in lost.items():
             _log.warning(

@@ -1,1 +1,1 @@
-"""The folder that keeps a run: its files, checkpoints and integrity."""
+"""The run folder: its files, checkpoints and integrity."""

@@ -1,9 +1,7 @@
-"""Checkpoints: a method's state is arrays, so a checkpoint is those arrays and a few numbers. No
-pickle.
+"""Checkpoints: the arrays of a method's state and a few numbers. No pickle.
 
-One file of ``core.codec`` holds it all: the arrays, and in its header the round, the ledger, a
-digest of everything and the fingerprint of the run it belongs to. One file is put in place in one
-step, so there are no halves to mismatch.
+One file of ``core.codec`` holds everything. Its header has the round, the ledger, a digest of all
+contents and the run's fingerprint. The file is put in place atomically, so parts cannot mismatch.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
 
-LAYOUT = "6"  # of the header; another layout is refused, not guessed at
-_BEST = "best/"  # in front of the names of arrays of the best round
-_MEMORY = "memory/"  # in front of the names of arrays that are no part of the state
-_OPTIONS = "options/"  # in front of a section and the name of an array of that option
+LAYOUT = "6"  # version of the header; other versions are refused
+_BEST = "best/"  # prefix of the best round's arrays
+_MEMORY = "memory/"  # prefix of arrays that are not part of the state
+_OPTIONS = "options/"  # prefix of an option's section and array name
 _log = logging.getLogger("fedkin")
 
 
@@ -38,9 +36,9 @@ class BestRound:
 
     Attributes:
         round: its number.
-        accuracy: on validation samples.
-        state: of the method after that round.
-        memory: of clients, where they keep a part of their models; else empty.
+        accuracy: accuracy on validation samples.
+        state: the method's state after that round.
+        memory: clients' memory, if they keep a part of their models; otherwise empty.
     """
 
     round: int
@@ -51,17 +49,17 @@ class BestRound:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on.
+    """Everything that a run needs to resume.
 
     Attributes:
-        round: after which it was kept.
-        state: of the method.
+        round: the last completed round.
+        state: the method's state.
         down, up: bytes so far, by operation.
         seconds: wall time so far.
-        memory: what clients (where they are simulated) and metrics of the clustering store.
+        memory: what simulated clients and the metrics of the clustering store.
         measured_down, measured_up: bytes of real messages so far, by operation; empty in a
             simulation.
-        best: the best round, where validation samples choose one.
+        best: the best round, if validation samples select one.
         stopped: why the run has stopped early, if it has (``run.stopping``).
         records: digests of the record files up to this round, by name.
     """
@@ -80,17 +78,17 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
-    """Write a checkpoint, and remove all but the newest.
+    """Write a checkpoint, and remove all but the newest ones.
 
     Args:
-        folder: of the run's checkpoints; made where it is not there.
-        checkpoint: what to write.
+        folder: folder of the run's checkpoints; created if missing.
+        checkpoint: the checkpoint.
         run: the run's fingerprint.
-        keep: how many checkpoints stay.
+        keep: number of checkpoints to keep.
 
     Raises:
-        StorageError: the disk does not take it.
-        MethodError: the state is not made of arrays.
+        StorageError: the disk is full or cannot be written.
+        MethodError: the state does not consist of arrays.
     """
     arrays = _with_memory(checkpoint.state, checkpoint.memory)
     header: dict[str, Any] = {
@@ -128,10 +126,10 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
 
 
 def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | None:
-    """The newest whole checkpoint, to resume a run from; None where none was ever written.
+    """The newest intact checkpoint, to resume from; None if none was ever written.
 
     Args:
-        folder: of the run's checkpoints.
+        folder: folder of the run's checkpoints.
         run: the run's fingerprint.
         clients: N.
         parameters: P.
@@ -159,16 +157,16 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
 
 
 def newest(folder: Path) -> tuple[Checkpoint, str]:
-    """The newest checkpoint that is whole, and the fingerprint of its run.
+    """The newest intact checkpoint, and its run's fingerprint.
 
-    Raises CheckpointError where there is none.
+    Raises CheckpointError if there is none.
     """
     stored = _newest(folder)
     return stored.checkpoint, stored.run
 
 
 class _Stored(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     checkpoint: Checkpoint
     run: str  # fingerprint
@@ -192,12 +190,12 @@ def _newest(folder: Path) -> _Stored:
 
 
 def any_in(folder: Path) -> bool:
-    """Whether a checkpoint was ever finished here."""
+    """Whether a checkpoint was ever completed here."""
     return bool(_newest_first(folder))
 
 
 def damaged(folder: Path) -> dict[str, str]:
-    """Checkpoints that cannot be read, by file name, and why."""
+    """Unreadable checkpoints, by file name, and why."""
     reasons: dict[str, str] = {}
     for path in _newest_first(folder):
         try:
@@ -208,11 +206,11 @@ def damaged(folder: Path) -> dict[str, str]:
 
 
 class _DamageError(Exception):
-    """One file cannot be used."""
+    """A file cannot be used."""
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """By number: the millionth round has a digit more than others."""
+    """Sorted by number, since the millionth round has one more digit."""
     numbers = {
         path: re.fullmatch(r"round-(\d+)\.safetensors", path.name)
         for path in folder.glob("round-*.safetensors")
@@ -256,7 +254,7 @@ def _read(path: Path) -> _Stored:
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin so, without it; they are taken out of ``arrays``."""
+    """Remove and return the arrays with a name prefix, without the prefix."""
     return {
         name.removeprefix(prefix): arrays.pop(name)
         for name in list(arrays)
@@ -291,7 +289,7 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
 
 
 def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    """The arrays of options, by section and name; they are taken out of ``arrays``."""
+    """Remove and return the arrays of options, by section and name."""
     extras: dict[str, dict[str, np.ndarray]] = {}
     for name, array in _taken(arrays, _OPTIONS).items():
         section, _, own_name = name.partition("/")
@@ -320,7 +318,7 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
 
 
 def _array_names(kind: type[State]) -> set[str]:
-    """The arrays of a method's own state."""
+    """Names of the arrays that a method's state declares."""
     return {f.name for f in fields(kind)} - {"extras"}
 
 
@@ -329,8 +327,8 @@ def _type_name(state_type: type[State]) -> str:
 
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
-    """The type of state that a file names, of those that have been defined: a name never imports
-    anything. A class that is in another module now is found by its own name."""
+    """The state type that a file names, among those that have been defined. A name never triggers
+    an import. A class that has moved to another module is found by its class name."""
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]

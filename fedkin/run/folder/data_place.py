@@ -1,4 +1,4 @@
-"""Where the data of a run are that have a relative path: found again from any folder."""
+"""Location of a run's data with a relative path, so that they are found from any folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _KEY = "data_from_here"
 
 
 def place_of_data(config: Description, folder: Path) -> dict[str, str]:
-    """What environment.json says of data with a relative path: the same from the run's folder,
-    which names no user of the machine; nothing where there are none here."""
+    """The entry of environment.json for data with a relative path: the path from the run's folder,
+    which contains no user name; empty if there are no such data."""
     path = config.data.get("path")
     if not isinstance(path, str) or Path(path).is_absolute() or not Path(path).exists():
         return {}
@@ -24,12 +24,12 @@ def place_of_data(config: Description, folder: Path) -> dict[str, str]:
 
 
 def located(config: Description, folder: Path | None, environment: dict[str, Any]) -> Description:
-    """A run's description with the path of its data as it is found from the present folder.
+    """A run's description with its data path relative to the present folder.
 
     Args:
         config: the description.
-        folder: of the run.
-        environment: what its environment.json says.
+        folder: the run's folder.
+        environment: contents of its environment.json.
     """
     relative = environment.get(_KEY)
     if folder is None or not isinstance(relative, str) or not (folder / relative).exists():

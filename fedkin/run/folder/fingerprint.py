@@ -1,5 +1,5 @@
-"""What decides the numbers of a run: a part of its description, its data and its model; digests of
-these."""
+"""Fingerprints of runs: digests of everything that determines their numbers (a part of the
+description, the data, the model)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _PACKAGES = (
     "safetensors",
 )
 _MACHINE = ("platform", "machine")
-# Settings that change no number of any round. (Which rounds are evaluated may change: the last one
-# always is. A run that is extended has evaluated its former last round too, which a run with
-# evaluate_every above 1 may not have.) An option that is off decides nothing either, so that runs
-# from before there was one can be resumed.
+# Settings that change no number of any round. (The set of evaluated rounds may change: the last one
+# is always evaluated. An extended run has also evaluated its former last round, which a run with
+# evaluate_every above 1 may skip.) An option that is off changes nothing either, so runs from
+# before it existed can be resumed.
 _WITHOUT_EFFECT = {
     "rounds",
     "seeds",
@@ -51,10 +51,10 @@ _WITHOUT_EFFECT = {
 
 
 def determining_part(description: Description) -> dict[str, Any]:
-    """The part of a description that decides what numbers come out."""
+    """The part of a description that determines the run's numbers."""
     options = {key: value for key, value in description.run.items() if value is not False}
     run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
-    # how labels are numbered is in the digest of the data; their names came later
+    # the numbering of labels is in the digest of the data; label names were added later
     data = {key: value for key, value in description.data.items() if key != "label_names"}
     return description.sections | ({"data": data} if description.data else {}) | {"run": run}
 
@@ -71,16 +71,16 @@ def fingerprint(description: Description, *digests: str) -> str:
 
 
 def model_digest(model: AnyModel, data: FederatedData) -> str:
-    """A digest of what a model computes and of how it starts."""
+    """A digest of a model's computation and its initial weights."""
     if isinstance(model, ModelWithWorkers):
         return model.digest(data)
     return _jax_digest(model, data)  # type: ignore[arg-type]
 
 
 def _jax_digest(model: Model, data: FederatedData) -> str:
-    """The text of the program that JAX lowers its inference, its training and its penalty to, all
-    constants spelled out (the text of a jaxpr may name functions by their address); and its weights
-    from fixed randomness."""
+    """The text of the programs that JAX lowers its inference, training and regularisation to, with
+    all constants spelled out (the text of a jaxpr may name functions by their address); and its
+    weights from fixed randomness."""
 
     def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
         tree = model.unflatten(flat)
@@ -114,8 +114,8 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
-    """What has changed of that which the last bits of numbers may depend on, in words; empty where
-    nothing has."""
+    """Changes of the environment that may affect the last bits of numbers, in words; empty if there
+    are none."""
     flat = [
         {**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}}
         for env in (stored, now)
@@ -127,7 +127,7 @@ def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def environment(description: Description) -> dict[str, Any]:
-    """Versions of what a run of this description uses, platform and devices; nothing that names the
+    """Versions used by a run of this description, platform and devices. It does not identify the
     machine or its user."""
     from fedkin import __version__
 

@@ -1,4 +1,4 @@
-"""The state of a run's folder: how far the run came, and whether the files are what it wrote."""
+"""The state of a run's folder: its progress, and whether its files are unchanged."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fedkin.run.folder import checkpoint, integrity, run_folder
 
 @dataclass
 class FolderState:
-    """Of one run.
+    """The state of one run's folder.
 
     Attributes:
-        path: of its folder.
-        method: its name; empty where that is not known.
-        recorded: the last round with a record; None where there is none.
-        kept: the round from which the run would go on; None where there is no checkpoint.
-        rounds: configured; None where that is not known.
-        finished: whether it has its results.
-        problems: what is damaged, in words; empty where all is well.
+        path: the folder.
+        method: the method's name; empty if unknown.
+        recorded: the last round with a record; None if there is none.
+        kept: the round from which the run would resume; None without a checkpoint.
+        rounds: configured number of rounds; None if unknown.
+        finished: whether it has results.
+        problems: damage, in words; empty if there is none.
     """
 
     path: Path
@@ -34,7 +34,7 @@ class FolderState:
 
     @property
     def words(self) -> str:
-        """The state as one line, problems left out."""
+        """The state as one line, without problems."""
         of = f" of {self.rounds}" if self.rounds is not None else ""
         at = f"round {self.recorded}{of}" if self.recorded is not None else f"no round{of} recorded"
         if self.finished:
@@ -47,10 +47,10 @@ class FolderState:
 
 
 def states_of(path: Path) -> list[FolderState]:
-    """The state of a run and of those beside it.
+    """The state of a run and of the runs compared with it.
 
     Args:
-        path: of the run's folder.
+        path: the run's folder.
     """
     inner = [
         folder
@@ -61,10 +61,10 @@ def states_of(path: Path) -> list[FolderState]:
 
 
 def state_of(path: Path) -> FolderState:
-    """The state of one run; whatever is wrong is among its problems.
+    """The state of one run; all faults are in its problems.
 
     Args:
-        path: of its folder.
+        path: its folder.
     """
     state = FolderState(path, finished=(path / run_folder.SUMMARY).exists())
     try:
@@ -84,7 +84,7 @@ def state_of(path: Path) -> FolderState:
 
 
 def _check_checkpoints(path: Path, state: FolderState) -> None:
-    """Read all checkpoints, and compare the files with the newest that is whole."""
+    """Read all checkpoints, and compare the files with the newest intact one."""
     folder = path / run_folder.CHECKPOINTS
     state.problems += [
         f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()

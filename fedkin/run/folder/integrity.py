@@ -1,8 +1,8 @@
-"""Whether the files of a run folder hold what the run wrote into them.
+"""Integrity of the files in a run folder.
 
-A checkpoint has a digest of each record file as it was in its round, and a finished run has
-``SHA256SUMS``, which ``sha256sum --check`` reads, too. Damage and edits are found so; who means to
-deceive can write new sums.
+A checkpoint has a digest of each record file as of its round. A finished run has ``SHA256SUMS``,
+which ``sha256sum --check`` also reads. This detects damage and accidental edits, but not deliberate
+changes, since new sums can be written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GrowingDigests:
     """SHA-256 of files that grow line by line.
 
     Args:
-        contents: what each file holds already, by name.
+        contents: present content of each file, by name.
     """
 
     def __init__(self, contents: Mapping[str, str]) -> None:
@@ -37,44 +37,44 @@ class GrowingDigests:
         }
 
     def add(self, name: str, line: str) -> None:
-        """A file has one line more (without its end)."""
+        """Add a line (without its end) to a file."""
         self._digests[name].update(f"{line}\n".encode())
 
     def values(self) -> dict[str, str]:
-        """The digests as they are now, by name."""
+        """The present digests, by name."""
         return {name: digest.hexdigest() for name, digest in self._digests.items()}
 
 
 def changed_records(contents: Mapping[str, str], digests: Mapping[str, str]) -> list[str]:
-    """Names of the record files whose content is not what a checkpoint's digests say.
+    """Names of the record files whose content differs from a checkpoint's digests.
 
     Args:
-        contents: of the record files up to the checkpoint's round, by name.
-        digests: of the checkpoint; empty in those of earlier versions, of which nothing is known.
+        contents: record files up to the checkpoint's round, by name.
+        digests: the checkpoint's; empty in earlier versions, which are not checked.
     """
     now = GrowingDigests(contents).values()
     return [name for name, digest in digests.items() if now.get(name) != digest]
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
-    """Write the sums of those of the files that are there.
+    """Write the checksums of those files that exist.
 
     Args:
-        folder: of the run.
-        names: of files in it.
+        folder: the run's folder.
+        names: names of files in it.
 
     Raises:
-        StorageError: the disk does not take it.
+        StorageError: the disk is full or cannot be written.
     """
     lines = [f"{_sha256(folder / name)}  {name}\n" for name in names if (folder / name).exists()]
     write_atomic(folder / SUMS, "".join(lines))
 
 
 def refusal(folder: Path, changed: Sequence[str]) -> CheckpointError:
-    """That files of a run are not what the run wrote.
+    """The error for files that differ from what the run wrote.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         changed: their names.
     """
     verb = "is" if len(changed) == 1 else "are"
@@ -85,26 +85,27 @@ def refusal(folder: Path, changed: Sequence[str]) -> CheckpointError:
 
 
 def check_files(folder: Path, newest: Checkpoint) -> None:
-    """Refuse a finished run whose files are not what it wrote.
+    """Check that a finished run's files are as it wrote them.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         newest: its newest checkpoint.
 
     Raises:
-        CheckpointError: with the names of the files that are not.
+        CheckpointError: names the changed files.
     """
     if changed := changed_files(folder, newest):
         raise refusal(folder, changed)
 
 
 def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Checkpoint) -> str:
-    """That a finished run's models are not those of its last round, in words; empty where they are.
+    """The problem, in words, that a finished run's models are not from its last round; empty if
+    they are.
 
     Args:
-        folder: of the run.
-        records: of its rounds.
-        newest: its newest checkpoint that is whole.
+        folder: the run's folder.
+        records: records of its rounds.
+        newest: its newest intact checkpoint.
     """
     last = records[-1]["round"] if records else newest.round
     if newest.round >= last:
@@ -116,11 +117,11 @@ def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Chec
 
 
 def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
-    """Names of the files that are missing, or are not what the run wrote. Nothing is known of runs
-    of earlier versions, and of one that is not finished only the records up to its checkpoint.
+    """Names of files that are missing or changed. Runs of earlier versions are not checked; of an
+    unfinished run only the records up to its checkpoint are.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         newest: its newest checkpoint.
 
     Raises:
@@ -133,11 +134,11 @@ def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
 
 
 def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
-    """Remove the sums of a run that goes on; they come again at its end, with its results. What of
-    these is damaged is logged, since it is written anew.
+    """Remove the checksums of a run that continues. They are rewritten at its end, with its
+    results. Damaged results are logged, since they are rewritten.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         results: names of the files that follow from its last checkpoint.
 
     Raises:
@@ -159,7 +160,7 @@ def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
 
 
 def _differing(folder: Path) -> list[str]:
-    """Names of the files that differ from their sums; none where there are no sums."""
+    """Names of the files that differ from their checksums; none if there are no checksums."""
     try:
         lines = (folder / SUMS).read_text().splitlines()
     except FileNotFoundError:
@@ -177,7 +178,7 @@ def _differing(folder: Path) -> list[str]:
 
 
 def _sha256(path: Path) -> str:
-    """Of a file; empty where there is none."""
+    """SHA-256 of a file; empty if there is none."""
     if not path.exists():
         return ""
     with storage_errors(path, "read"), path.open("rb") as file:

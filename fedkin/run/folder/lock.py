@@ -1,4 +1,4 @@
-"""One process at a time in a run's folder."""
+"""A lock that allows one process at a time in a run's folder."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from fedkin.core.storage import storage_errors
 
 
 def folder_lock(folder: Path | None) -> AbstractContextManager[None]:
-    """Hold the lock of a run's folder: the system frees it when the process ends, however that
-    comes about.
+    """Hold the lock of a run's folder. It is released when the process exits.
 
     Args:
-        folder: of the run, which need not be there yet. None: of a run that keeps nothing.
+        folder: the run's folder, which may not exist yet. None: the run has no folder.
 
     Raises:
-        StorageError: another process has it, with its id and host; or the lock cannot be written.
+        StorageError: another process holds it, with its id and host; or the lock cannot be
+            written.
     """
     return nullcontext() if folder is None else _held(folder)
 
 
 def lock_file(folder: Path) -> Path:
-    """The lock of a folder: the hidden file ``.NAME.lock`` beside it, or inside where nothing can
-    be written beside it, such as a volume of a container.
+    """The lock file of a folder: the hidden file ``.NAME.lock`` next to it, or inside it if nothing
+    can be written next to it, as with a container's volume.
 
     Args:
-        folder: by whatever path; links are followed.
+        folder: any path of it; links are resolved.
 
     Raises:
-        StorageError: there is no present folder, from which the path goes on.
+        StorageError: the path is relative, and the present folder no longer exists.
     """
     try:
         real = Path(os.path.realpath(folder))
@@ -82,7 +82,7 @@ def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
 
 
 def _owner(path: Path) -> str:
-    """Who holds a lock, as far as that is known."""
+    """The holder of a lock, as far as known."""
     try:
         return path.read_text() or "another process"
     except OSError:

@@ -1,5 +1,4 @@
-"""Migrations: the changes of the assignment, round by round, and the assignments that they add up
-to."""
+"""Migrations: the changes of the assignment in each round, and the assignments that result."""
 
 from __future__ import annotations
 
@@ -14,23 +13,23 @@ from fedkin.core.method import UNASSIGNED
 if TYPE_CHECKING:
     import pandas as pd
 
-# Round, clients, and the cluster that each of them has from then on (-1: none). In place.
+# Round, clients, and the new cluster of each of them (-1: none). Changed in place.
 Migrations = dict[str, Any]
-# of clients with consecutive ids and one cluster stand the first and the last id, where that saves
-# most of them.
-_FEW = 1000  # clients that are always named one by one
-_MOST = 10**8  # clients that a line may name: a damaged one could fill all memory
+# For clients with consecutive ids and one cluster, only the first and the last id are stored, if
+# that saves most of them.
+_FEW = 1000  # clients up to this number are always listed individually
+_MOST = 10**8  # most clients in a line: a damaged line could fill all memory
 
 
 def find_migrations(
     round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]
 ) -> Migrations:
-    """What a line says of a round: who migrated, with neighbours that go to one cluster as spans.
+    """The entry of a round: who migrated, with consecutive ids that go to one cluster as spans.
 
     Args:
         round: its number.
-        clients: whose cluster changes, ascending.
-        clusters: theirs after it.
+        clients: clients whose cluster changes, ascending.
+        clusters: their new clusters.
     """
     first = np.flatnonzero(
         (np.diff(clients, prepend=-2) != 1) | (np.diff(clusters, prepend=UNASSIGNED - 1) != 0)
@@ -48,7 +47,7 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
     Args:
         one: the migrations of the round.
 
-    Raises KeyError, TypeError or ValueError for what are no migrations.
+    Raises KeyError, TypeError or ValueError for invalid migrations.
     """
     clients = np.asarray(one["clients"], np.int64)
     clusters = np.asarray(one["clusters"], np.int64)
@@ -68,13 +67,13 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
 def migrations_table(
     migrations: Iterable[Migrations], clients: int, names: Mapping[int, str] | None = None
 ) -> pd.DataFrame:
-    """One row per change of a client's cluster, by round: round, client, name where clients have
+    """One row per change of a client's cluster, by round: round, client, name if clients have
     names, from_cluster and to_cluster (-1: none).
 
     Args:
-        migrations: as the run folder has them.
+        migrations: as in the run folder.
         clients: N.
-        names: by client, of those whose name is known.
+        names: names by client, as far as known.
     """
     import pandas as pd  # slow to import, and no round needs it
 
@@ -98,14 +97,14 @@ def migrations_table(
 def replay(
     migrations: Iterable[Migrations], clients: int, rounds: int
 ) -> Iterator[Int[np.ndarray, "N"]]:
-    """The assignment after each round from 0 on; one array [N] at a time, each its own.
+    """The assignment after each round from 0 on: one new array [N] at a time.
 
     Args:
-        migrations: as the run folder has them.
+        migrations: as in the run folder.
         clients: N.
         rounds: the last round.
 
-    Raises KeyError, TypeError, ValueError or IndexError for what are no migrations of so many
+    Raises KeyError, TypeError, ValueError or IndexError for invalid migrations of this many
     clients.
     """
     by_round = {int(one["round"]): one for one in migrations}

@@ -11,10 +11,10 @@ from fedkin.core.storage import complete_lines
 
 
 def records_up_to(path: Path, last: int) -> list[Record]:
-    """The records of the rounds up to ``last``; from a damaged line on, nothing is believed.
+    """The records of the rounds up to ``last``. Everything from a damaged line on is ignored.
 
     Args:
-        path: of a file of records.
+        path: file of records.
         last: the last round.
     """
     records = []

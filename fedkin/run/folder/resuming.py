@@ -1,4 +1,4 @@
-"""How a run that is not finished goes on: by which command, or which call of a program."""
+"""How to resume an unfinished run: by which command, or by which call of a program."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SERVER = "server.toml"  # of a federation, beside its run folder
 
 
 def how_to_resume(folder: Path, config: Description) -> str:
-    """What resumes a run, as part of a message.
+    """How to resume a run, as part of a message.
 
     Args:
-        folder: of the run.
-        config: of the run.
+        folder: the run's folder.
+        config: the run's description.
     """
     if config.of_federation:
         place = folder.absolute().parent

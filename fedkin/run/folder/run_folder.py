@@ -1,4 +1,4 @@
-"""A run folder: everything of a run that outlives its process. ``Folder`` writes it.
+"""A run folder holds everything of a run that outlives its process. ``Folder`` writes it.
 
 config.toml           what was run, with every setting
 environment.json      versions, platform and devices it ran on
@@ -71,7 +71,7 @@ CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
 AGAINST = "against"
-# Characters of a user's own method, module:Class, that folders do without.
+# Characters of a user's method, module:Class, that folder names omit.
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
@@ -94,7 +94,7 @@ _log = logging.getLogger("fedkin")
 
 
 class Restored(NamedTuple):
-    """What a folder holds of a run that goes on."""
+    """The contents of a folder that a resumed run needs."""
 
     checkpoint: Checkpoint
     records: list[Record]
@@ -105,11 +105,11 @@ class Folder:
     """One run's folder, open for writing.
 
     Args:
-        path: of the folder.
-        description: of the run.
-        fingerprint: of the run.
-        created: the folders that were made for it, innermost first.
-        warns: whether to warn where the run goes on in another environment.
+        path: the folder.
+        description: the run's description.
+        fingerprint: the run's fingerprint.
+        created: folders that were created for it, innermost first.
+        warns: whether to warn if the run resumes in another environment.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class Folder:
 
     @classmethod
     def create(cls, path: Path, description: Description, fingerprint: str = "") -> Folder:
-        """Start a folder for the run that ``description`` describes and ``fingerprint`` identifies.
+        """Create the folder of the run with this description and fingerprint.
 
-        Raises StorageError for a folder that holds a run already, or that cannot be written; then
-        nothing is left.
+        Raises StorageError for a folder that already holds a run, or that cannot be written; then
+        nothing is left behind.
         """
         with storage_errors(path):
             taken = holds_run(path)
@@ -148,7 +148,7 @@ class Folder:
             write_atomic(
                 path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n"
             )
-            # Last: what has it is a run.
+            # Last: a folder that has it holds a run.
             write_atomic(path / CONFIG, tomli_w.dumps(description.sections))
         except StorageError:
             discard(path, created)
@@ -159,9 +159,9 @@ class Folder:
     def reopen(
         cls, path: Path, description: Description, fingerprint: str = "", warns: bool = True
     ) -> Folder:
-        """Open the folder of a run that goes on; nothing is changed in it yet.
+        """Open the folder of a run to resume; nothing in it is changed yet.
 
-        Raises CheckpointError where it is another run.
+        Raises CheckpointError if it is another run.
         """
         stored = read_config(path)
         if determining_part(stored) != determining_part(description):
@@ -173,10 +173,9 @@ class Folder:
         return cls(path, description, fingerprint, warns=warns)
 
     def restore(self, world: World) -> Restored | None:
-        """The newest checkpoint, and the records and migrations up to it; what was written after it
-        is cut off.
+        """The newest checkpoint, and the records and migrations up to it; later ones are cut off.
 
-        Raises CheckpointError where checkpoint or records are damaged, or where the run is past its
+        Raises CheckpointError if the checkpoint or records are damaged, or if the run is past its
         last round.
         """
         newest = checkpoint.load(
@@ -222,13 +221,12 @@ class Folder:
         return Restored(newest, records, migrations)
 
     def describe(self) -> None:
-        """Write the description anew: rounds or seeds may have been added."""
+        """Rewrite the description: rounds or seeds may have been added."""
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description.sections))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
-        """Add a round's record and timing, and its migrations if there are any. The results of a
-        finished
-        run that goes on are removed: they are those of fewer rounds."""
+        """Append a round's record and timing, and its migrations if there are any. If a finished
+        run continues, its results are removed, since they are for fewer rounds."""
         for name in _AT_THE_END:
             (self.path / name).unlink(missing_ok=True)
         self._add(METRICS, record)
@@ -237,7 +235,7 @@ class Folder:
         append_line(self.path / TIMINGS, line_of(timing))
 
     def keep(self, state: Checkpoint) -> None:
-        """Write a checkpoint; the records it stands on reach the disk first."""
+        """Write a checkpoint; the records that it depends on are synced first."""
         for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
                 force_to_disk(path)
@@ -253,12 +251,12 @@ class Folder:
         self._digests.add(name, line_of(record))
 
     def abandon(self) -> None:
-        """Remove the folder if no checkpoint was written, so that no run can go on from it."""
+        """Remove the folder if no checkpoint was written, so that no run can resume from it."""
         if not checkpoint.any_in(self.path / CHECKPOINTS):
             discard(self.path, self._created)
 
     def withdraw(self) -> None:
-        """Take back a folder that this object began, whatever has been written into it."""
+        """Remove a folder that this object created, whatever has been written to it."""
         for pattern in ("round-*.safetensors", ".*.part"):
             for file in (self.path / CHECKPOINTS).glob(pattern):
                 file.unlink()
@@ -267,7 +265,7 @@ class Folder:
         discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
-        """Describe where the run goes on now, and warn if that is not where it began."""
+        """Record the present environment, and warn if it differs from the original one."""
         try:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):
@@ -285,7 +283,7 @@ class Folder:
 
 
 def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The environment of a run, and where its data are from its folder."""
+    """The environment of a run, and the location of its data from its folder."""
     return {**environment(description), **place_of_data(description, path)}
 
 
@@ -295,14 +293,14 @@ def holds_run(path: Path) -> bool:
 
 
 def refuse_others(path: Path, names: Sequence[str]) -> None:
-    """Refuse a new folder that is not to be written into.
+    """Check that a new folder may be written to.
 
     Args:
-        path: of the folder, which need not be there.
-        names: of files that would be written.
+        path: the folder, which may not exist.
+        names: files that would be written.
 
     Raises:
-        StorageError: it has one of them; or it is the present folder, and anything is in that.
+        StorageError: one of them exists; or it is the present folder, and not empty.
     """
     if path == Path() and any(path.iterdir()):
         raise StorageError(
@@ -319,7 +317,7 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
 def read_config(path: Path) -> Description:
     """The configuration of the run in a folder.
 
-    Raises CheckpointError where there is none, and where it says of no method, or of no run.
+    Raises CheckpointError if there is none, or if it lacks a method or a run.
     """
     try:
         sections = tomllib.loads(toml_text(path / CONFIG))
@@ -348,8 +346,8 @@ def read_records(path: Path, name: str = METRICS) -> list[Record]:
 
 
 def discard(path: Path, created: Sequence[Path]) -> None:
-    """Take back a folder that was begun in vain: only files this module wrote, only folders it
-    ``created``."""
+    """Remove a folder whose run failed to start: only files that this module wrote, and only
+    folders in ``created``."""
     for name in (CONFIG, METRICS, MIGRATIONS, TIMINGS, ENVIRONMENT):
         (path / name).unlink(missing_ok=True)
     for folder in [path / CHECKPOINTS, *created]:
@@ -358,12 +356,12 @@ def discard(path: Path, created: Sequence[Path]) -> None:
 
 
 def against_folder(path: Path, method: str) -> Path:
-    """The folder, inside a run's, of a method that was run beside it."""
+    """The folder, inside a run's folder, of a method compared with it."""
     return path / AGAINST / _NO_FOLDER.sub("-", method)
 
 
 def make_folder(path: Path) -> list[Path]:
-    """Make a folder and its parents; returns those that were not there, innermost first."""
+    """Create a folder and its parents; returns the created ones, innermost first."""
     with storage_errors(path):
         new = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
         try:

@@ -1,1 +1,1 @@
-"""What is measured in a run: in each round, over its rounds, and once after the last."""
+"""Metrics of a run: in each round, over its rounds, and once after the last."""

@@ -1,4 +1,4 @@
-"""What is measured after a round: accuracy, training loss and discrepancy, as plain JSON values."""
+"""Metrics of a round: accuracy, training loss and discrepancy, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -47,19 +47,18 @@ class EvaluationResults:
 
     Attributes:
         clients: their ids.
-        cluster: of each of them.
-        scores: of each of them.
-        partial: whether some reachable client has no cluster yet, or some client that has one was
-            not scored.
-        excluded: clients that shall have no cluster.
-        detectors: accuracy of each detector on its own cluster's clients.
-        global_model: results of the auxiliary global model on the same clients, where the run asks
-            for it.
-        sizes: of the clusters, where only a sample of their clients was scored.
-        unreachable: how many clients have a cluster and could not be reached, of a world that
-            registers clients.
+        cluster: cluster of each of them.
+        scores: scores of each of them.
+        partial: whether some reachable client has no cluster yet, or some client with a cluster was
+            not evaluated.
+        excluded: clients that are permanently without a cluster.
+        detectors: accuracy of each detector on the clients of its cluster.
+        global_model: results of the auxiliary global model on the same clients, if requested.
+        sizes: cluster sizes, if only a sample of the clients was evaluated.
+        unreachable: number of unreachable clients with a cluster, in a world that registers
+            clients.
         unanswered: how many of ``clients`` did not reply.
-        members: clients that were ever accepted, of a world that registers them.
+        members: clients that were ever accepted, in a world that registers them.
     """
 
     clients: Int[np.ndarray, "c"]
@@ -76,7 +75,7 @@ class EvaluationResults:
 
     @property
     def away(self) -> int:
-        """Clients with a cluster that could not be reached, or did not reply with a score."""
+        """Number of clients with a cluster that were unreachable, or did not reply with a score."""
         return self.unreachable + self.unanswered
 
     @property
@@ -94,22 +93,22 @@ def score(
     split: str = "test",
     sample: tuple[int, Stream] | None = None,
 ) -> EvaluationResults:
-    """Test all reachable clients, each on its cluster's model after the round (as FedGroup and
-    FlexCFL do), or as the state says.
+    """Evaluate all reachable clients, each on its cluster's model after the round (as FedGroup and
+    FlexCFL do), or as the state defines.
 
-    The bytes this takes go on the ledger's scoring account, not on the method's.
+    The traffic goes to the ledger's evaluation account, not to the method's.
 
     Args:
-        world: of the clients.
+        world: the clients.
         state: the method's state after the round.
         round: its number.
-        global_model: whether the mean of the cluster models is scored, too.
-        split: the samples that score: ``test``, or ``validation`` where the data have such a split.
-        sample: how many clients are tested at most, and the stream that they are drawn from; None
-            for all.
+        global_model: whether to evaluate the mean of the cluster models too.
+        split: the evaluation split: ``test``, or ``validation`` if the data have it.
+        sample: the largest number of evaluated clients, and the stream that draws them; None for
+            all.
 
     Raises:
-        MethodError: a test of the state's own that knows no ``split``, where ``split`` is not
+        MethodError: the state's evaluation task does not support ``split``, and ``split`` is not
             ``test``.
     """
     reachable = world.clients(round)
@@ -127,8 +126,8 @@ def score(
     assigned = state.models_for(assigned_clients)
     own = evaluation_task(state, world.spec, assigned_clients)
     with world.ledger.scoring():
-        # Before the cluster models, for a client on a node of its own stores the model that it has
-        # scored last.
+        # Before the cluster models: a client on a separate node stores the model that it evaluated
+        # last.
         mean = score_global_model(world, state, assigned_clients, split) if global_model else None
         by_model = Evaluate(
             assigned.models, np.asarray(assigned.model_index, np.int64), split=split
@@ -156,13 +155,13 @@ def score(
 def _unreachable(
     known: Int[np.ndarray, "c"], reachable: Int[np.ndarray, "r"], state: State
 ) -> Int[np.ndarray, "a"]:
-    """The clients that have a cluster and cannot be reached."""
+    """The clients with a cluster that cannot be reached."""
     missing = np.setdiff1d(known, reachable)
     return missing[state.assignment[missing] != UNASSIGNED]
 
 
 def _on_split(own: Task, split: str) -> Task:
-    """A test of a state's own, on other samples than the test samples."""
+    """A state's evaluation task, on another split than test."""
     if split == "test":
         return own
     if not hasattr(own, "split"):
@@ -177,21 +176,21 @@ def _on_split(own: Task, split: str) -> Task:
 def score_global_model(
     world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
 ) -> GlobalModel | None:
-    """Test the auxiliary global model of FedGroup and FlexCFL: the simple mean of all cluster
+    """Evaluate the auxiliary global model of FedGroup and FlexCFL: the plain mean of all cluster
     models.
 
-    FlexCFL's code leaves out the clusters that have no client in the round's cohort; its paper does
-    not, nor do we.
+    FlexCFL's code omits the clusters without clients in the round's cohort; its paper does not, and
+    neither do we.
 
     Args:
-        world: of the clients.
+        world: the clients.
         state: the method's state after the round.
-        clients: ids of those that have a cluster.
-        split: the samples that score.
+        clients: ids of clients with a cluster.
+        split: the evaluation split.
 
     Returns:
-        None where there are no cluster models to average: of one model, of peers, of detectors, and
-        where a part of each model is on its client.
+        None if there are no cluster models to average: with one model, peers, detectors, or models
+        that are partly on clients.
     """
     assigned = state.models_for(clients)
     of_clusters = not isinstance(state, PeerState) and assigned.positive is None
@@ -209,7 +208,7 @@ def score_global_model(
 def mean_and_distances(
     models: Float[np.ndarray, "K P"],
 ) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "K"]]:
-    """The simple mean of the models, and each model's Euclidean distance to it."""
+    """The plain mean of the models, and each model's Euclidean distance to it."""
     mean = models.mean(axis=0, dtype=np.float64)
     return mean.astype(models.dtype), np.linalg.norm(models - mean, axis=1)
 
@@ -221,15 +220,15 @@ def detector_accuracy(
     cluster: Int[np.ndarray, "c"],
     split: str = "test",
 ) -> list[float | None] | None:
-    """Accuracy of each detector on the scored samples of its own cluster's clients; None of other
+    """Accuracy of each detector on the evaluated samples of its cluster's clients; None for other
     models.
 
     Args:
-        world: of the clients.
+        world: the clients.
         assigned: the models.
-        clients: ids of those that have a cluster.
-        cluster: of each of these.
-        split: the samples that score.
+        clients: ids of clients with a cluster.
+        cluster: cluster of each of these.
+        split: the evaluation split.
     """
     if assigned.positive is None or assigned.cluster is None:
         return None
@@ -247,15 +246,15 @@ def detector_accuracy(
 def accuracy_record(
     scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """Accuracy = correct / test samples, over all clients together, by cluster, and of the bottom
+    """Accuracy = correct / test samples: over all clients together, by cluster, and for the bottom
     10% of clients.
 
-    ``None`` for every entry of a round that was not scored.
+    All entries are ``None`` in a round without evaluation.
 
     Args:
-        scored: test results of the round, if there are any.
+        scored: test results of the round, if any.
         clusters: K.
-        true_clusters: true cluster of each of the N clients, where they are known.
+        true_clusters: true cluster of each of the N clients, if known.
     """
     if scored is None:
         return dict.fromkeys(_SCORED)
@@ -300,16 +299,15 @@ def accuracy_record(
 def measures_record(
     scored: EvaluationResults | None, state: State, round: int, measures: Sequence[Measure]
 ) -> Record:
-    """Measures that are computed of the clients that were scored; ``None`` for each in a round that
-    scored none.
+    """The user's measures over evaluated clients; all ``None`` in a round without evaluation.
 
     Args:
-        scored: test results of the round, if there are any.
+        scored: test results of the round, if any.
         state: the method's state after it.
         round: its number.
-        measures: those that have a function.
+        measures: measures with a function.
 
-    Raises ConfigError where one raises, or returns no number.
+    Raises ConfigError if one raises, or does not return a number.
     """
     if scored is None or not (scored.scores.examples > 0).any():
         return dict.fromkeys(measure.name for measure in measures)
@@ -328,10 +326,10 @@ def measures_record(
 
 
 def away_record(scored: EvaluationResults) -> Record:
-    """How many clients were scored, of how many that have a cluster, where some of these were away.
+    """How many clients were evaluated, and how many have a cluster, if some of these were away.
 
-    Where a sample of the clients is scored, those outside it have a cluster, too. They were neither
-    scored nor away.
+    If a sample of the clients is evaluated, clients outside it have a cluster too. They were
+    neither evaluated nor away.
     """
     if not scored.away:
         return {}
@@ -344,8 +342,8 @@ def away_record(scored: EvaluationResults) -> Record:
 
 def global_record(mean: GlobalModel) -> Record:
     """Accuracy and loss of the mean of the cluster models over the same clients, and its distance
-    to each of these models (the group-to-global discrepancy of FedGroup's code, which adds their
-    sum to each by mistake)."""
+    to each of these models. This is the group-to-global discrepancy of FedGroup's code, which
+    erroneously adds the sum to each distance."""
     examples = mean.scores.examples
     return {
         "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),
@@ -357,7 +355,7 @@ def global_record(mean: GlobalModel) -> Record:
 def true_cluster_agreement(
     scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """Adjusted Rand index and normalised mutual information of the clusters with the true ones."""
+    """Adjusted Rand index and normalised mutual information between clusters and true clusters."""
     if true_clusters is None or not len(scored.clients):
         return {"ari": None, "nmi": None}
     from sklearn.metrics import normalized_mutual_info_score  # takes a second to import
@@ -385,7 +383,7 @@ def training_record(observations: Observations, state: State) -> Record:
 
 
 def _before_training(reply: TrainingReply | None) -> Record:
-    """Accuracy of the models that the cohort received, before local training, where replies hold
+    """Accuracy of the models that the cohort received, before local training, if replies have
     it."""
     if reply is None or reply.before_training is None:
         return {}
@@ -409,12 +407,12 @@ def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
 
 
 def ratio(part: int, whole: int) -> float | None:
-    """part / whole, None of nothing."""
+    """part / whole; None if ``whole`` is 0."""
     return part / whole if whole else None
 
 
 def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -> float | None:
-    """Mean weighted by examples; None where there are none, or where it is not finite."""
+    """Mean weighted by examples; None if there are none, or if it is not finite."""
     total = int(weight.sum())
     return (
         finite_or_none(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total)

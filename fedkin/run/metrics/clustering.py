@@ -1,15 +1,14 @@
-"""How the clustering itself fares from round to round: migrations, detected shifts, agreement with
-the true clusters.
+"""Metrics of the clustering from round to round: migrations, detected shifts, agreement with the
+true clusters.
 
-A client is *matched* if its cluster is the one that is matched to its true cluster. Every true
-cluster has at most one such cluster, and every cluster is matched to at most one true cluster, so
-that as many clients as possible are matched: the ids of clusters mean nothing, and where there are
-fewer clusters than true ones some of these have none. One cluster for all clients matches one true
-cluster only.
+A client is *matched* if its cluster is the one matched to its true cluster. The matching is
+one-to-one: every true cluster has at most one cluster and vice versa, chosen so that as many
+clients as possible are matched. The ids of clusters do not matter. If there are fewer clusters than
+true ones, some of these have none; a single cluster matches only one true cluster.
 
-Only reachable clients count. Nothing is expected of a client without a cluster: changes of its data
-do not count, and what it waited for is dropped when it loses its cluster, or leaves. A client that
-had no cluster before a round and has one after it is a newcomer, in round 0 as in any other.
+Only reachable clients count. Clients without a cluster are not tracked: changes of their data do
+not count, and pending waits end when a client loses its cluster or leaves. A client without a
+cluster before a round and with one after it is a newcomer, in round 0 as in any other.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from fedkin.core.records import Record
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics.accuracy import ratio
 
-NEVER = -1  # in place of a round
-# In place of the round of a shift: its client has detected it, and is still to be placed anew.
+NEVER = -1  # instead of a round
+# Instead of the round of a shift: its client has detected it, but has not been placed again.
 DETECTED = -2
 _PREFIX = "cluster_metrics_"
 _MEMORY = ("assignment", "true_clusters", "shift_since", "change_since", "newcomer_since")
@@ -40,34 +39,33 @@ _MATCHES = (
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """What is known of a round in a simulation only: the true cluster of each client, and whose
-    data shifted in it."""
+    """Facts about a round that only a simulation knows: each client's true cluster, and whose data
+    shifted in it."""
 
     true_clusters: Int[np.ndarray, "N"] | None = None
     shifted: Bool[np.ndarray, "N"] | None = None
 
 
 class ClusterMetrics:
-    """Measures the assignment after each round, and stores what it needs for the next: five arrays
-    [N].
+    """Measures the assignment after each round, and stores five arrays [N] for the next.
 
-    ``assignment`` and ``true_clusters`` are those after the round before. The others hold the round
-    in which a client began to wait, or NEVER: since its first shift that it has not detected, since
-    its true cluster changed, since it was placed.
+    ``assignment`` and ``true_clusters`` are those after the last round. The others hold the round
+    in which a client's wait began, or NEVER: since its first undetected shift, since its true
+    cluster changed, since it was placed.
     """
 
     def __init__(self, total_clients: int) -> None:
         self.assignment = np.full(total_clients, UNASSIGNED)
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
-        # Kept, as most clients' clusters stay from round to round.
+        # Cached, since most clients' clusters stay the same from round to round.
         self._assigned = np.zeros(total_clients, bool)
         # an assignment, which nobody changes in place, and the clients who had another cluster in
         # the last round
         self._compared: tuple[Int[np.ndarray, "N"], Int[np.ndarray, "m"]] | None = None
 
     def changed(self, assignment: Int[np.ndarray, "N"]) -> Int[np.ndarray, "m"]:
-        """The clients whose cluster is another than in the last round."""
+        """The clients whose cluster differs from the last round's."""
         if self._compared is None or assignment is not self._compared[0]:
             self._compared = assignment, np.flatnonzero(assignment != self.assignment)
         return self._compared[1]
@@ -77,7 +75,7 @@ class ClusterMetrics:
         return {_PREFIX + name: getattr(self, name).copy() for name in _MEMORY}
 
     def recall(self, memory: Mapping[str, np.ndarray]) -> None:
-        """Go on from ``memory()``. Other names are ignored; what is missing stays as it is."""
+        """Restore ``memory()``. Other names are ignored; missing arrays stay unchanged."""
         for name in _MEMORY:
             if _PREFIX + name in memory:
                 setattr(self, name, memory[_PREFIX + name].copy())
@@ -172,8 +170,7 @@ class ClusterMetrics:
         has: Bool[np.ndarray, "N"],
         assignment: Int[np.ndarray, "N"],
     ) -> Record:
-        """How many clients migrated, and how much of the clustering stayed: all of it where none
-        did."""
+        """How many clients migrated, and the stability of the clustering: 1 without migrations."""
         both = had & has
         if len(migrants):
             stability = float(adjusted_rand_index(self.assignment[both], assignment[both]))
@@ -213,7 +210,7 @@ class ClusterMetrics:
         assignment: Int[np.ndarray, "N"],
         true_clusters: Int[np.ndarray, "N"] | None,
     ) -> Record:
-        """Which clients are matched, and how long the others have not been."""
+        """Which clients are matched, and for how long the others have not been."""
         if true_clusters is None:
             return dict.fromkeys(_MATCHES)
         matched = matches_true_cluster(assignment, true_clusters, has)
@@ -262,12 +259,12 @@ def matches_true_cluster(
 
 
 def summary(records: Iterable[Record]) -> Record:
-    """The clustering over all rounds, from the records of ``ClusterMetrics``; None where there is
-    nothing to divide."""
+    """Metrics of the clustering over all rounds, from the records of ``ClusterMetrics``; None for
+    an undefined ratio."""
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
-        """Over the rounds in which both are known."""
+        """Ratio over the rounds in which both are known."""
         known = [(r[part], r[whole]) for r in rounds if r[part] is not None]
         return ratio(sum(a for a, _ in known), sum(b for _, b in known))
 
@@ -289,8 +286,8 @@ def summary(records: Iterable[Record]) -> Record:
 def _end_waits(
     since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int
 ) -> tuple[int, int]:
-    """End the waits of those that are done (in place): how many ended, and the rounds they took
-    together."""
+    """End the waits of those that are done (in place). Returns how many ended, and the sum of their
+    rounds."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER

@@ -1,5 +1,5 @@
-"""Scoring some of the clients in place of all: a sample stratified by cluster, and what it says of
-everybody.
+"""Evaluation on a sample of the clients, stratified by cluster, and the resulting estimates for all
+clients.
 
 Source: W. G. Cochran, Sampling Techniques, 3rd ed. (1977): stratified sampling (ch. 5), the
 combined ratio estimate and its variance (sec. 6.11). Letters: N_k clients of cluster k, n_k of them
@@ -17,11 +17,11 @@ _Z = 1.959963984540054  # of a 95% interval
 
 
 class EvaluationSample(NamedTuple):
-    """Which of the clients are scored.
+    """Which of the clients are evaluated.
 
     Attributes:
-        places: of the n clients among all, ascending.
-        sizes: N_k, of all clusters.
+        places: positions of the n sampled clients among all, ascending.
+        sizes: N_k, for all clusters.
     """
 
     places: Int[np.ndarray, "n"]
@@ -29,7 +29,7 @@ class EvaluationSample(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Accuracy of everybody as a sample shows it, and the ends of its 95% interval."""
+    """Estimated accuracy over all clients, and the ends of its 95% interval."""
 
     accuracy: float
     low: float
@@ -39,13 +39,13 @@ class Estimate(NamedTuple):
 def draw_sample(
     cluster: Int[np.ndarray, "c"], size: int, rng: np.random.Generator
 ) -> EvaluationSample:
-    """About so many clients, from every cluster as many as its share, at least two (one has no
-    variance).
+    """Draw about ``size`` clients, from every cluster in proportion to its size, but at least two
+    (one has no variance).
 
     Args:
-        cluster: of each client, 0 .. K-1.
+        cluster: cluster of each client, 0 .. K-1.
         size: n.
-        rng: of the draw.
+        rng: generator of the draw.
     """
     sizes = np.bincount(cluster)
     own = np.minimum(sizes, np.maximum(2, np.rint(size * sizes / len(cluster)).astype(np.int64)))
@@ -74,7 +74,7 @@ def estimate(
     """
     n = np.bincount(cluster, minlength=len(sizes))
     known = n > 0
-    # A client stands for so many.
+    # Number of clients that a sampled client represents.
     weight = np.divide(sizes, n, out=np.zeros(len(sizes)), where=known)
     total = float((weight[cluster] * examples).sum())
     if not total:

@@ -1,5 +1,5 @@
-"""What is measured once, after the last round: test results where rounds were scored on validation
-samples, and the accuracy over all clients, those without a cluster included."""
+"""Final measurements, after the last round: test results if rounds were evaluated on validation
+samples, and the accuracy over all clients, including those without a cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedkin.run.metrics.accuracy import (
 )
 from fedkin.simulation.engine import SimulatedWorld
 
-MAX_PLACED = 10_000  # clients without a cluster that are placed for their score alone
+MAX_PLACED = 10_000  # most clients without a cluster that are placed only for this score
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
 ATTACKED = (
@@ -52,12 +52,12 @@ _log = logging.getLogger("fedkin")
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
-    """The entries of a summary that no round's record has, or that may differ from those of the
-    last one.
+    """The entries of a summary that no round's record has, or that may differ from the last
+    round's.
 
     Args:
-        summary: of a run.
-        measures: that stand in every table of the run.
+        summary: summary of a run.
+        measures: measures in every table of the run.
     """
     names = (*FINAL, *(measure.name for measure in measures))
     return {name: summary[name] for name in names if name in summary}
@@ -70,14 +70,14 @@ def final_record(
     round: int,
     measures: Sequence[Measure] = (),
 ) -> Record:
-    """The final state's test results, by the names that a summary has for them.
+    """The final state's test results, under their names in a summary.
 
     Args:
-        world: of the clients.
+        world: the clients.
         state: the method's final state.
         scored: its test results.
         round: the last round.
-        measures: those that are computed of scored clients.
+        measures: measures over evaluated clients.
     """
     entries = accuracy_record(scored, state.clusters, world.true_clusters)
     interval = (
@@ -98,17 +98,15 @@ def best_record(
     final: EvaluationResults,
     sample: tuple[int, Stream] | None = None,
 ) -> Record:
-    """Test results of the state that validation samples choose, by the names that a summary has for
-    them; None for each where no round was complete, and where clients that came later have no
-    cluster in that state.
+    """Test results of the state selected on validation samples, under their names in a summary.
+    None for each if no round was complete, or if later clients have no cluster in that state.
 
     Args:
-        world: of the clients, a simulated one.
+        world: simulated clients.
         best: that state's round.
-        round: the last round; clients are tested with the data they have now.
+        round: the last round; clients are tested with their present data.
         final: test results of the final state, which may be the same.
-        sample: how many clients are tested at most, and the stream that they are drawn from; None
-            for all.
+        sample: the largest number of tested clients, and the stream that draws them; None for all.
     """
     if best is None:
         return dict.fromkeys(_OF_BEST)
@@ -129,7 +127,7 @@ def best_record(
 
 
 def _with_memory(world: World, best: BestRound) -> World:
-    """The world, or one in which clients store what they stored in the best round."""
+    """The world, or a copy in which clients store what they stored in the best round."""
     if not best.memory or not isinstance(world, SimulatedWorld):
         return world
     other = world.rehearsal()
@@ -140,25 +138,24 @@ def _with_memory(world: World, best: BestRound) -> World:
 def accuracy_all_clients(
     world: World, method: Method, state: State, stream: Stream, scored: EvaluationResults
 ) -> float | None:
-    """Test accuracy over all reachable clients, each without a cluster on the model that it would
-    get today.
+    """Test accuracy over all reachable clients, including those without a cluster on the model that
+    they would get now.
 
-    That is the one the method places it on, by the rule for newcomers; where the method leaves that
-    to a client's first round, the one of lowest loss on its training samples. It is done in a
-    rehearsal: state and memory stay as they are, and the bytes are on the account of scoring.
-    Clients that are never to have a cluster (``excluded``) stay out.
+    The method places them by its rule for newcomers. If the method leaves that to a client's first
+    round, the model with the lowest loss on the client's training samples is used. This is done on
+    copies: state and memory stay unchanged, and the traffic counts as evaluation. Clients that are
+    permanently without a cluster (``excluded``) are left out.
 
     Args:
-        world: of the clients.
+        world: the clients.
         method: places clients.
         state: the method's final state.
-        stream: of the placement.
-        scored: the test results of the clients that have a cluster.
+        stream: stream of the placement.
+        scored: the test results of the clients with a cluster.
 
     Returns:
-        None of real clients, where more than ``MAX_PLACED`` have no cluster, and where one cannot
-        be placed. An estimate from a sample of the clients, and None where some have no cluster, if
-        no more were tested.
+        None for real clients, if more than ``MAX_PLACED`` have no cluster, or if one cannot be
+        placed. If only a sample was tested: an estimate, and None if some have no cluster.
     """
     if not scored.partial:
         return _accuracy(scored)
@@ -191,7 +188,7 @@ def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, str
 
 
 def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
-    """Those of the clients that have no cluster, and shall have one."""
+    """Those of the clients that have no cluster, and should have one."""
     return clients[(state.assignment[clients] == UNASSIGNED) & ~state.excluded()[clients]]
 
 

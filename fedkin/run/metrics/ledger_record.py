@@ -1,4 +1,4 @@
-"""Bytes so far, as a record has them."""
+"""Traffic so far, in the form of a record."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from fedkin.core.records import Record
 
 
 def ledger_record(ledger: Ledger) -> Record:
-    """Bytes so far: the method's own in all, and [download, upload] of every operation
-    (``scoring.*``: evaluation); of real clients also what their messages weigh, headers and
-    handshakes included."""
+    """Bytes so far: the method's total, and [download, upload] of every operation (``scoring.*``:
+    evaluation). For real clients also the size of their messages, including headers and
+    handshakes."""
     down, up = ledger.total()
     record = {
         "bytes_down": down,

@@ -1,5 +1,4 @@
-"""Soft membership: states of methods in which a client belongs to several clusters, each by a
-share."""
+"""Soft membership: a client belongs to several clusters, each with a share."""
 
 from __future__ import annotations
 
@@ -8,14 +7,14 @@ from jaxtyping import Float, Int
 
 from fedkin.core.method import State
 
-FIELD = "membership"  # of a state: [N, K], rows that sum to 1
+FIELD = "membership"  # field of a state: [N, K], rows that sum to 1
 
 
 def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
-    """Each client's shares of the clusters; None where membership is hard.
+    """Each client's shares of the clusters; None if membership is hard.
 
     Args:
-        state: of a run.
+        state: a run's state.
     """
     shares = getattr(state, FIELD, None)
     return (
@@ -26,11 +25,11 @@ def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
 
 
 def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str, np.ndarray]:
-    """A column for each cluster, ``membership_0`` and so on; none where membership is hard.
+    """A column for each cluster, ``membership_0`` and so on; none if membership is hard.
 
     Args:
-        state: of a run.
-        clients: a row for each.
+        state: a run's state.
+        clients: one row for each.
     """
     shares = memberships(state)
     return (
@@ -39,10 +38,10 @@ def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str,
 
 
 def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
-    """Clients by cluster, and within a cluster by falling share of it.
+    """Clients sorted by cluster, and within a cluster by decreasing share of it.
 
     Args:
-        shares: of each cluster, by client.
+        shares: share of each cluster, by client.
     """
     largest = shares.argmax(axis=1) if shares.size else np.zeros(len(shares), np.int64)
     return np.lexsort(

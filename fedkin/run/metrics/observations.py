@@ -1,4 +1,4 @@
-"""What the metrics of a round need of the client work that was done in it."""
+"""What the metrics of a round need from the round's client work."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MODELS = "models"  # the field of a training that has them
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The last training of a round: what was sent to which clients, and their replies (each update,
-    or reduced). Calls that sent the same models are one training."""
+    """The last training of a round: the models sent to clients, and their replies (single updates,
+    or means). Calls that sent the same models are one training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -31,16 +31,17 @@ class TrainingRecord:
 
 
 class Observations:
-    """What was observed of a round.
+    """Observations of a round.
 
     Attributes:
         training: its last training of whole models.
         missing: replies that never arrived.
-        nonfinite: clients whose replies were left out, as they were not finite or not possible.
-        outliers: clients whose replies were left out, as their vectors were far longer than others.
-        detected: clients that detected a shift; None where none was tested.
+        nonfinite: clients whose replies were excluded because they were not finite or impossible.
+        outliers: clients whose replies were excluded because their vectors were much longer than
+            others.
+        detected: clients that detected a shift; None if none was tested.
         placed: clients that were placed, and stored their label counts.
-        reassigned: clients whose cluster has changed, and who know it.
+        reassigned: clients whose cluster has changed, and who have been notified.
     """
 
     def __init__(self, clients: int, round: int, names: Sequence[str] | None = None) -> None:
@@ -55,7 +56,7 @@ class Observations:
         self.placed, self.reassigned = np.zeros((2, clients), bool)
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
-        """Take what a call shows: its task, its rows' clients, and the reply."""
+        """Record a call: its task, its rows' clients, and the reply."""
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         outliers = np.array(reply.outliers, np.int64)
@@ -80,7 +81,7 @@ class Observations:
         self.training = training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
-        """Count and name the clients whose replies are left out."""
+        """Count and name the clients whose replies are excluded."""
         self.nonfinite += len(clients)
         if len(clients):
             names = client_list(clients, self._names)
@@ -94,8 +95,8 @@ class Observations:
 
 
 def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
-    """Two calls of one training, rows in the order of client ids; only the rows' own numbers where
-    means are known."""
+    """Join two calls of one training, with rows in the order of client ids. If only means are
+    known, only per-row values are joined."""
     clients = np.concatenate([earlier.clients, later.clients])
     order = np.argsort(clients, kind="stable")
     both = (earlier.reply, later.reply)
@@ -115,10 +116,10 @@ def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
 
 
 def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
-    """Distance of each local solution that arrived to its client's cluster model after the round:
+    """Distance of each arrived local solution to its client's cluster model after the round:
     |w_i - w|.
 
-    None where single updates are not known, or are of a part of each model. Source: FedGroup eq. 4
+    None if single updates are unknown, or cover only a part of each model. Source: FedGroup eq. 4
     and FlexCFL eq. 3, which sum and average them.
     """
     if (

@@ -1,5 +1,5 @@
-"""What a round that is partial says in words: some client had no cluster yet, or some were away and
-were not scored."""
+"""Wording for partial rounds: some client had no cluster yet, or some were away and were not
+evaluated."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ CAUSE = "some clients have no cluster yet, or are away"
 
 
 def scored_text(record: Mapping[str, Any]) -> str:
-    """``scored 2 of 4 clients`` of a round in which clients that have a cluster were not scored;
-    empty of any other.
+    """``scored 2 of 4 clients`` for a round in which clients with a cluster were not evaluated;
+    empty otherwise.
 
     Args:
-        record: of the round, or a summary.
+        record: record of the round, or a summary.
     """
     return (
         f"scored {record['scored']:,} of {record['scored_of']:,} clients"
@@ -26,10 +26,10 @@ def scored_text(record: Mapping[str, Any]) -> str:
 
 
 def partial_text(record: Mapping[str, Any]) -> str:
-    """How the accuracy of a round is marked where the round is partial; empty where it is complete.
+    """The mark on the accuracy of a partial round; empty for a complete one.
 
     Args:
-        record: of the round.
+        record: record of the round.
     """
     if not record.get("partial"):
         return ""
@@ -37,19 +37,19 @@ def partial_text(record: Mapping[str, Any]) -> str:
 
 
 def away_rounds(records: Sequence[Record]) -> int:
-    """In how many rounds clients that have a cluster were not scored.
+    """Number of rounds in which clients with a cluster were not evaluated.
 
     Args:
-        records: of a run.
+        records: records of a run.
     """
     return sum(bool(record.get("scored_of")) for record in records)
 
 
 def away_text(summary: Mapping[str, Any]) -> str:
-    """In how many rounds clients were away, as a sentence of a summary; empty where there was none.
+    """The number of rounds in which clients were away, as a sentence of a summary; empty if none.
 
     Args:
-        summary: of a run.
+        summary: summary of a run.
     """
     rounds = summary.get("rounds_with_clients_away")
     if not rounds:

@@ -1,4 +1,4 @@
-"""The trust graph, where clients are peers: its metrics, and the rounds that are stored."""
+"""The trust graph of peer-to-peer methods: its metrics, and the rounds in which it is stored."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def peers_record(
     true_clusters: Int[np.ndarray, "N"] | None,
     keeping: bool,
 ) -> Record:
-    """What a round's record says of peers; nothing where the method has none.
+    """The peer entries of a round's record; empty if the method has no peers.
 
-    neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these
-    that are of its true cluster, mean over the peers that trust another; neighbour_recall: the
-    share of its true cluster that it trusts, mean over the peers that share theirs with another
-    (both None where there are no true clusters, or no peer trusts another). messages: replies that
-    peers gave each other so far. trust: row i holds whom peer i trusts.
+    neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these in
+    its true cluster, mean over the peers that trust another. neighbour_recall: the share of its
+    true cluster that it trusts, mean over the peers with others in their true cluster. (Both are
+    None without true clusters, or if no peer trusts another.) messages: replies between peers so
+    far. trust: row i holds the peers that peer i trusts.
 
     Args:
         state: after the round.
         reachable: ids of the peers that count.
-        true_clusters: true cluster of each peer, where they are known.
-        keeping: whether the record holds ``trust``.
+        true_clusters: true cluster of each peer, if known.
+        keeping: whether the record includes ``trust``.
     """
     if not isinstance(state, PeerState):
         return {}
@@ -55,7 +55,7 @@ def peers_record(
 def neighbour_agreement(
     trust: Bool[np.ndarray, "c c"], true_clusters: Int[np.ndarray, "c"] | None
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-    """Precision and recall of every peer's neighbours; NaN where there is nothing to divide by."""
+    """Precision and recall of every peer's neighbours; NaN if undefined."""
     nothing = np.full(len(trust), np.nan)
     if true_clusters is None:
         return nothing, nothing
@@ -75,13 +75,13 @@ def peer_columns(
     true_clusters: Int[np.ndarray, "N"] | None,
     parameters: int,
 ) -> Mapping[str, np.ndarray]:
-    """What the table of clients says of peers: their neighbours, and what each got from others and
-    gave them.
+    """The peer columns of the table of clients: their neighbours, and their traffic with other
+    peers.
 
     Args:
         state: at the end of the run.
         clients: ids of the rows.
-        true_clusters: true cluster of each peer, where they are known.
+        true_clusters: true cluster of each peer, if known.
         parameters: P, for bytes.
     """
     if not isinstance(state, PeerState):
@@ -99,23 +99,23 @@ def peer_columns(
 
 
 def pack_trust(trust: Bool[np.ndarray, "N N"]) -> str:
-    """A square of yes and no as a short text: bits, compressed, in base 64."""
+    """A square boolean matrix as a short text: bits, compressed, in base 64."""
     return base64.b64encode(zlib.compress(np.packbits(trust).tobytes(), 9)).decode()
 
 
 def unpack_trust(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
-    """The square of ``peers`` rows that ``pack_trust`` made a text of."""
+    """The matrix with ``peers`` rows that ``pack_trust`` encoded."""
     bits = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
     return np.unpackbits(bits, count=peers * peers).astype(bool).reshape(peers, peers)
 
 
 def trust_over_time(records: Sequence[Record], peers: int) -> dict[int, Bool[np.ndarray, "N N"]]:
-    """The trust graph after the rounds in which it was stored: row i says whom peer i trusts. Empty
-    without peers.
+    """The trust graph after the rounds in which it was stored: row i holds the peers that peer i
+    trusts. Empty without peers.
 
     Args:
-        records: of a run.
-        peers: how many peers the run has.
+        records: records of a run.
+        peers: number of peers.
     """
     stored = [record for record in records if isinstance(record.get("trust"), str)]
     return {record["round"]: unpack_trust(record["trust"], peers) for record in stored}

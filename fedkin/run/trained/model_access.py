@@ -1,5 +1,4 @@
-"""What a finished run does with its models: predict, place a new client, tune to a client, and
-write files."""
+"""Use of a finished run's models: prediction, placement of a new client, fine-tuning, export."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class ModelAccess:
-    """The part of ``Run`` that uses its models. A run in memory has its model and data; one that
-    was loaded makes them again from its configuration, when they are first needed."""
+    """The part of ``Run`` that uses its models. A run in memory has its model and data. A loaded
+    run rebuilds them from its configuration on first use."""
 
     config: Description
     records: list[Record]
@@ -41,18 +40,17 @@ class ModelAccess:
 
     @cached_property
     def trained(self) -> TrainedModels:
-        """The trained models, with what computes with them.
+        """The trained models, with everything needed to compute with them.
 
         Raises:
             ConfigError: a run that was started from Python and loaded without ``model`` and
                 ``data``.
-            CheckpointError: a model or data that are not the run's, or have changed since.
+            CheckpointError: the model or data are not the run's, or have changed since.
         """
         return self._trained(True)
 
     def _trained(self, checked: bool) -> TrainedModels:
-        """The trained models; where data must be made again, whether they must be the run's to the
-        last sample."""
+        """The trained models. If data must be rebuilt: whether every sample must be the run's."""
         from fedkin.data.client_names import ClientNames
         from fedkin.run.trained.models import TrainedModels
         from fedkin.run.trained.rebuild import parts_again
@@ -62,7 +60,7 @@ class ModelAccess:
         )
         names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
         named = np.arange(len(names))
-        # Real clients, of which those that were scored are known.
+        # Real clients, of which only the evaluated ones are known.
         if not names and "name" in self.clients:
             scored = self.clients.sort_values("client")
             named = scored["client"].to_numpy()
@@ -80,22 +78,21 @@ class ModelAccess:
         )
 
     def model_for(self, client: int | str) -> Predictor:
-        """The model that serves a client: that of its cluster; where clients have models of their
-        own (peers, and personal last layers), its own; of ATHENA-FL the detectors that its cluster
-        uses.
+        """The model that a client uses: its cluster's; or its personal model (peers, and personal
+        last layers); for ATHENA-FL the detectors that its cluster uses.
 
         It is called on samples [B ...] and returns scores [B, C]. ``layers`` has its weights by
         name, ``module`` is the model as it was given, with these weights.
 
         Args:
-            client: its name, or its position in the data; where names are whole numbers, a number
-                is a name.
+            client: its name, or its position in the data. If names are integers, a number is a
+                name.
 
         Raises:
-            ConfigError: no such client, or a model that has to be given (``Run.load(path,
+            ConfigError: an unknown client, or a model that must be given (``Run.load(path,
                 model=..., data=...)``).
-            MethodError: a client without a cluster, or whose model is on its own device; one
-                without a last layer of its own, as it never trained.
+            MethodError: a client without a cluster, or whose model is on its device; a client
+                without a personal last layer, as it never trained.
         """
         number = self.trained.client_number(client)
         self.trained.check_trained(number)
@@ -109,19 +106,19 @@ class ModelAccess:
         cluster: int | None = None,
         proba: bool = False,
     ) -> np.ndarray:
-        """Classes of samples [B], by the model of a client or of a cluster: names, where labels
-        have names.
+        """Predicted classes of samples [B], by the model of a client or of a cluster: names if
+        labels have names.
 
         Args:
-            x: samples [B ...], as the run's data hold them; ``uint8`` are divided by 255 where the
-                data's own were, and refused elsewhere. Of a DataFrame columns are taken by name,
-                where the data have names.
-            client: as ``model_for``.
-            cluster: number; needed, or ``client`` is, where there is more than one model.
-            proba: probabilities [B, C] instead.
+            x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
+                if the run's data were, and refused otherwise. Columns of a DataFrame are matched by
+                name if the data have names.
+            client: as in ``model_for``.
+            cluster: cluster number. With more than one model, it or ``client`` is required.
+            proba: return probabilities [B, C] instead.
 
         Raises:
-            ConfigError, MethodError: as ``model_for``; neither client nor cluster, or both.
+            ConfigError, MethodError: as in ``model_for``; neither client nor cluster, or both.
             DataError: samples of another shape, or not finite.
         """
         if client is not None and cluster is not None:
@@ -137,21 +134,21 @@ class ModelAccess:
         return self.trained.of_cluster(cluster or 0).predict(x, proba)
 
     def place(self, x: Any, y: Any = None, resamples: int = 20, seed: int = 0) -> Placement:
-        """Which cluster a client belongs to that the run has not seen, by the method's own rule for
-        newcomers; the run stays as it is.
+        """Assign a client that the run has not seen to a cluster, by the method's rule for
+        newcomers. The run is not changed.
 
         Args:
-            x: the client's training samples [s ...], as the run's data hold them.
-            y: their labels [s], names where those of the run are names, else numbers; None where
-                they are not known, for methods that read none (FLUX).
-            resamples: bootstrap resamples of these samples; ``confidence`` is the share that goes
-                to the same cluster.
-            seed: of the resamples, and of local training where the rule needs some.
+            x: the client's training samples [s ...], in the format of the run's data.
+            y: their labels [s], names if the run's labels are names, otherwise numbers; None if
+                unknown, for methods that read no labels (FLUX).
+            resamples: bootstrap resamples of these samples; ``confidence`` is the share of them
+                that is assigned to the same cluster.
+            seed: of the resamples, and of local training if the rule needs it.
 
         Raises:
-            MethodError: a method that cannot place a newcomer by its samples: peers, FeSEM's own
-                rule; or not without labels.
-            ConfigError, DataError: as ``predict``.
+            MethodError: a method that cannot place a newcomer by its samples (peers, FeSEM's
+                default rule), or that needs labels.
+            ConfigError, DataError: as in ``predict``.
         """
         from fedkin.run.trained.placement import place
 
@@ -166,22 +163,21 @@ class ModelAccess:
         x: Any = None,
         y: Any = None,
     ) -> Predictor:
-        """The model that serves a client, after local training on the client's training samples;
-        the run stays as it
-        is. For a client that the run has not seen: the model of a cluster, after training on
-            samples of its own.
+        """The model that a client uses, after local training on the client's training samples. The
+        run is not changed. For a client that the run has not seen: the model of a cluster, after
+        training on the client's samples.
 
         Args:
-            client: as ``model_for``.
+            client: as in ``model_for``.
             epochs: E, with the run's settings of local training.
-            cluster: of a newcomer, as ``place`` finds it, in place of ``client``.
-            x: the newcomer's samples [s ...], as the run's data hold them.
-            y: their labels [s], names where those of the run are names, else numbers.
+            cluster: cluster of a newcomer, as found by ``place``, instead of ``client``.
+            x: the newcomer's samples [s ...], in the format of the run's data.
+            y: their labels [s], names if the run's labels are names, otherwise numbers.
 
         Raises:
-            ConfigError, MethodError: as ``model_for``; detectors are refused; client and cluster,
-                or neither.
-            DataError: a run on real clients, whose data are with them; samples that do not fit.
+            ConfigError, MethodError: as in ``model_for``; detectors are refused; client and
+                cluster, or neither.
+            DataError: a run on real clients, whose data are not here; samples that do not fit.
         """
         if (client is None) == (cluster is None) or any(
             (part is None) != (cluster is None) for part in (x, y)
@@ -196,9 +192,9 @@ class ModelAccess:
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(self, path: str | Path, format: str = "safetensors") -> Path:
-        """Write the models into a new folder: one file for each cluster (for each client, where
-        clients have models of their own) and ``card.json``, which says what they are and whom they
-        serve.
+        """Write the models into a new folder: one file per cluster (or per client, if clients have
+        personal models) and ``card.json``, which describes them and lists the clients that use
+        them.
 
         Args:
             path: the folder.
@@ -210,7 +206,7 @@ class ModelAccess:
 
         Raises:
             ModelError: a model that cannot be written in this format.
-            MissingExtra: what writes it is not installed.
+            MissingExtra: the library for this format is not installed.
             ConfigError, MethodError: an unknown format; a run without a model; as ``model_for``.
             StorageError: a folder that holds something, or cannot be written.
         """
@@ -239,22 +235,22 @@ class ModelAccess:
         result writes its tables.
 
         Args:
-            split: ``test``, ``train`` or ``validation``; None for ``test``, and of other data for
-                all samples.
-            fine_tune_epochs: also the accuracy after local fine-tuning of each client's model: so
-                many epochs; with a validation split as many up to this number as do best there.
-            target: accuracy; None for the run's own ``target``.
-            data: other data than the run's; their clients are matched by name, and so are features
+            split: ``test``, ``train`` or ``validation``. None: ``test``, or all samples of other
+                data.
+            fine_tune_epochs: also compute the accuracy after this many epochs of local fine-tuning
+                of each client's model. With a validation split, the best number up to it is used.
+            target: accuracy; None for the run's ``target``.
+            data: other data than the run's. Their clients are matched by name, and so are features
                 and labels that have names.
-            cluster: whose model predicts all of these data; needed for clients that the run has not
-                seen.
+            cluster: the cluster whose model predicts all of these data; required for clients that
+                the run has not seen.
 
         Raises:
-            ConfigError, MethodError: as ``fine_tune``; a client of other data that the run has not
-                seen.
-            DataError: a run on real clients, whose data are with them; data without this split, or
+            ConfigError, MethodError: as in ``fine_tune``; a client of other data that the run has
+                not seen.
+            DataError: a run on real clients, whose data are not here; data without this split, or
                 with other features or labels.
-            CheckpointError: own data that have changed since.
+            CheckpointError: the run's data have changed since.
         """
         from fedkin.run.trained.evaluation import evaluate
         from fedkin.run.trained.other_data import evaluate_other
@@ -281,8 +277,8 @@ class ModelAccess:
         )
 
     def _for_other_data(self) -> TrainedModels:
-        """The trained models, though the run's own data may have changed since, if their clients
-        have not."""
+        """The trained models, even if the run's data have changed, as long as their clients have
+        not."""
         from fedkin.run.trained.rebuild import check_names
 
         if "trained" in self.__dict__:
@@ -292,7 +288,7 @@ class ModelAccess:
         return trained
 
     def _seconds(self) -> dict[int, float]:
-        """Wall time until the end of each round; of a run that no folder keeps, none is known."""
+        """Wall time until the end of each round; empty for a run without a folder."""
         from fedkin.run.folder.run_folder import TIMINGS, read_records
 
         lines = read_records(self.folder, TIMINGS) if self.folder else []

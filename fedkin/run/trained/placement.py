@@ -1,9 +1,7 @@
-"""Which cluster a client belongs to that the run has not seen, by the method's own rule for
-newcomers.
+"""Placement of a client that a run has not seen, by the method's rule for newcomers.
 
-The method's ``place`` runs in a small simulated world: the clients of the run, with a stand-in
-sample each that nobody asks for, and behind them the newcomer and resamples of it. Nothing of the
-run changes.
+The method's ``place`` runs in a small simulated world. It has the run's clients, with one stand-in
+sample each that is never used, followed by the newcomer and its resamples. The run is not changed.
 """
 
 from __future__ import annotations
@@ -31,20 +29,20 @@ from fedkin.tasks.own_model import EvaluateOwn
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a newcomer belongs.
+    """The result of placing a newcomer.
 
     Attributes:
-        cluster: its number; -1 where the method leaves the newcomer without one, as it resembles no
+        cluster: its number; -1 if the method leaves the newcomer unassigned, as it resembles no
             client.
-        confidence: how stable that is: the share of the resamples of the newcomer's samples that go
-            to the same cluster; 0 without a cluster, NaN of a single sample, of which every
-            resample is the same. It is no probability of being right: few samples can agree on a
-            wrong cluster.
-        shares: the same of every cluster; what is missing to 1 are resamples without a cluster.
-        membership: what the newcomer has of each cluster, in shares of 1, where membership is soft
-            (FedEM, FedRC, FedSoft); else None.
-        model: what serves it then: all models, mixed by ``membership``; else None, and ``cluster``
-            has its model.
+        confidence: stability: the share of the resamples of the newcomer's samples that are
+            assigned to the same cluster; 0 without a cluster, NaN for a single sample, whose
+            resamples are all equal. It is not a probability of being right: few samples can agree
+            on a wrong cluster.
+        shares: the same share for every cluster; the rest to 1 are resamples without a cluster.
+        membership: the newcomer's share of each cluster, summing to 1, if membership is soft
+            (FedEM, FedRC, FedSoft); otherwise None.
+        model: its model in that case: all models mixed by ``membership``; otherwise None, and the
+            model is that of ``cluster``.
     """
 
     cluster: int
@@ -62,20 +60,20 @@ def place(
 ) -> Placement:
     """The cluster of an unseen client.
 
-    Where the method's rule trains, it is at the learning rate before any schedule over rounds, by
-    which clusters were found: one that has ended at 0 would leave nothing to compare.
+    If the method's rule trains, it uses the learning rate before any schedule over rounds, with
+    which clusters were found. A schedule that has ended at 0 would leave nothing to compare.
 
     Args:
         trained: the models of the run.
-        x: the newcomer's training samples [s ...], as the run's data hold them.
-        y: their labels [s], names where those of the run are names, else numbers; None where they
-            are not known, and the method reads none.
-        resamples: bootstrap resamples (s samples, drawn with replacement) behind ``confidence``.
+        x: the newcomer's training samples [s ...], in the format of the run's data.
+        y: their labels [s], names if the run's labels are names, otherwise numbers; None if unknown
+            and the method reads none.
+        resamples: bootstrap resamples (s samples, drawn with replacement) for ``confidence``.
         seed: of these, and of the newcomer's local training.
 
     Raises:
-        MethodError: a method that places no newcomers by their samples, or none without labels.
-        ConfigError: a number of resamples below 1.
+        MethodError: a method that does not place newcomers by their samples, or that needs labels.
+        ConfigError: fewer than 1 resamples.
         DataError: samples or labels that do not fit the run's.
     """
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
@@ -114,7 +112,7 @@ def place(
 def _mixture(
     trained: TrainedModels, placed: State, newcomer: int
 ) -> tuple[Float[np.ndarray, "K"], Predictor] | tuple[None, None]:
-    """The shares of a newcomer, and the models mixed by them: their probabilities, or their
+    """The shares of a newcomer, and the models mixed by them: by probabilities, or by
     parameters."""
     membership = getattr(placed, "membership", None)
     task = evaluation_task(placed, trained.spec, np.array([newcomer]))
@@ -137,7 +135,7 @@ def _mixture(
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:
-    """The method, as it places a client by its samples. Raises MethodError where it cannot."""
+    """The method, set to place a client by its samples. Raises MethodError if it cannot."""
     if method is None:
         raise MethodError(
             f"the method {name!r} is not known here; give it: Run.load(path, ..., method=...)"
@@ -159,13 +157,13 @@ def _placing(name: str, method: Method | None, state: State) -> Method:
 
 
 def newcomer_policy(method: Method) -> str | None:
-    """How a method places newcomers, its option ``newcomers``; None where it has no such option."""
+    """A method's option ``newcomers``; None if it has no such option."""
     return attrgetter("newcomers")(method) if "newcomers" in dir(method) else None
 
 
 def _extended(state: State, more: int) -> State:
-    """The state of a federation with so many more clients, of whom nothing is known: without a
-    cluster, flags off, numbers NaN (0 where they are whole)."""
+    """The state with ``more`` further clients of unknown properties: unassigned, flags off, numbers
+    NaN (0 for integers)."""
     total = len(state.assignment)
     hints = _dimensions(type(state))
     changed: dict[str, np.ndarray] = {
@@ -187,7 +185,7 @@ def _extended(state: State, more: int) -> State:
 
 
 def _dimensions(kind: type[State]) -> dict[str, str]:
-    """The dimensions of the arrays of a state, as its annotations have them."""
+    """The dimensions of a state's arrays, from its annotations."""
     hints = typing.get_type_hints(kind, include_extras=True)
     of_unions = {name: (hint, *typing.get_args(hint)) for name, hint in hints.items()}
     return {

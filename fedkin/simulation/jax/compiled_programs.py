@@ -1,8 +1,8 @@
-"""Compiled programs that are no longer needed are released before a process has too many.
+"""Release of compiled programs before a process has too many.
 
-On a CPU every kernel of a program has separate memory maps, 100 to 500 a setting, and Linux gives a
-process 65,530: beyond that the compiler crashes. A program that is needed again is compiled to the
-same code.
+On a CPU every kernel of a program has separate memory maps, 100 to 500 a setting, and Linux limits
+a process to 65,530: beyond that the compiler crashes. A released program that is needed again is
+compiled to the same code.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jax
 
 from fedkin.simulation.jax import local_training
 
-MAPS = 7000  # more than one run has; the programs of a few rounds come on top
-_MAPS_FILE = Path("/proc/self/maps")  # of Linux, which alone has that limit
-# Reading a program from the cache on disk is such an event, too.
+MAPS = 7000  # more than one run has; the programs of a few rounds are added
+_MAPS_FILE = Path("/proc/self/maps")  # exists on Linux, the only system with that limit
+# Reading a program from the disk cache is such an event too.
 _COMPILED_EVENT = "/jax/core/compile/backend_compile_duration"
 _PROGRAMS: tuple[Any, ...] = (
     local_training.train,
@@ -28,7 +28,7 @@ _PROGRAMS: tuple[Any, ...] = (
 
 
 class ProgramLimit:
-    """Releases compiled programs between rounds, where the process has more than ``most`` memory
+    """Releases compiled programs between rounds if the process has more than ``most`` memory
     maps."""
 
     def __init__(self, most: int = MAPS) -> None:
@@ -41,10 +41,10 @@ class ProgramLimit:
         self._compiled += event == _COMPILED_EVENT
 
     def keep(self) -> bool:
-        """Release programs where there are too many, and return whether it did.
+        """Release programs if there are too many, and return whether it did.
 
-        Programs of clients' computations are released, and all that JAX holds where these were not
-        half of it. Maps are counted only where programs have been compiled since the last call.
+        Programs of clients' computations are released first, and all of JAX's caches if these were
+        less than half. Maps are counted only if programs have been compiled since the last call.
         """
         compiled = self._compiled
         has_new = compiled > self._counted
@@ -55,13 +55,13 @@ class ProgramLimit:
             program.clear_cache()
         if memory_maps() > self.most // 2:
             jax.clear_caches()
-        # Releasing does not help where other libraries have as many maps.
+        # Releasing does not help if other libraries have that many maps.
         self.most = max(self.most, 2 * memory_maps())
         return True
 
 
 def memory_maps() -> int:
-    """Number of memory maps of this process; 0 where the system does not tell."""
+    """Number of memory maps of this process; 0 if the system does not report it."""
     return _MAPS_FILE.read_bytes().count(b"\n") if _MAPS_FILE.exists() else 0
 
 

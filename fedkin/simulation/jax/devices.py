@@ -1,5 +1,5 @@
-"""XLA devices, the rows and arrays that each of them gets, and how many clients an accelerator
-trains side by side."""
+"""XLA devices: which rows and arrays each one gets, and how many clients an accelerator trains in
+parallel."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fedkin.core.errors import ConfigError
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches
 
-_SMALL_DEVICE = 8 * 2**30  # bytes of an accelerator that does not say how many it has
-CANDIDATES = (1, 8, 32, 128)  # of lanes, the clients that a device trains side by side
-_FEWEST_ROWS = 8  # of a call that shows anything
+_SMALL_DEVICE = 8 * 2**30  # assumed bytes of an accelerator that does not report its memory
+CANDIDATES = (1, 8, 32, 128)  # numbers of lanes, the clients that a device trains in parallel
+_FEWEST_ROWS = 8  # smallest call that is measured
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status
 _chosen: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 _log = logging.getLogger("fedkin")
 
 
 def local_devices(count: int | None) -> list:
-    """The first ``count`` devices that XLA finds on this machine, or all of them."""
+    """The first ``count`` XLA devices of this machine, or all of them."""
     local = jax.local_devices()
     if count is not None and not 1 <= count <= len(local):
         raise ConfigError(
@@ -46,10 +46,10 @@ def rows_by_device(
     """Row numbers for each device: longest rows first, each to the device with the fewest steps.
 
     Args:
-        batches: of each row.
+        batches: batches of each row.
         devices: D.
-        lanes: rows that a device computes side by side. Of several, which wait for the longest of
-            them, those of about the same work follow each other.
+        lanes: rows that a device computes in parallel. All lanes wait for the longest row, so rows
+            of about the same work follow each other.
     """
     load = np.zeros(devices)
     owner = np.zeros(len(batches), np.int64)
@@ -67,16 +67,16 @@ def fastest_lanes(
     train: Callable[[int], Any],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """The number of lanes that trains a call fastest, of ``CANDIDATES`` that the call fills.
+    """The number of lanes in ``CANDIDATES`` that trains a call fastest, among those that it fills.
 
-    A call of few rows decides nothing: it is trained one after another, and a later one is
-    measured. A number for which the device has too little memory ends the search.
+    A call with few rows is not measured: it is trained one row after another, and a later call is
+    measured. The search ends at a number for which the device has too little memory.
 
     Args:
-        model: what is trained; the choice is remembered for it.
-        rows: of the call.
-        train: trains the call with a number of lanes; results are NumPy's, so that nothing is still
-            being computed.
+        model: the model, for which the choice is remembered.
+        rows: rows of the call.
+        train: trains the call with a number of lanes. It returns NumPy arrays, so that no
+            computation is pending.
         clock: seconds.
     """
     if model in _chosen:
@@ -104,8 +104,8 @@ def fastest_lanes(
 
 
 def has_room(device: Any, size: int) -> bool:
-    """Whether an accelerator keeps arrays of so many bytes between calls: a quarter of its memory.
-    A CPU has no memory of its own."""
+    """Whether an accelerator keeps arrays of this many bytes between calls: up to a quarter of its
+    memory. A CPU has no separate memory."""
     if device.platform == "cpu":
         return False
     limit = (device.memory_stats() or {}).get("bytes_limit", _SMALL_DEVICE)
@@ -128,5 +128,5 @@ def shard(mesh: Mesh, tree: Any) -> Any:
 
 
 def replicate(mesh: Mesh, tree: Any) -> Any:
-    """Arrays copied whole to every device."""
+    """Arrays copied to every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

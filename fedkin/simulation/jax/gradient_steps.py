@@ -1,5 +1,5 @@
-"""Parts of a step of local training: terms of its gradient, the step itself, and the step of a
-second model of the client."""
+"""Parts of a local training step: terms of the gradient, the step itself, and the step of a
+client's second model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedkin.models.model import Model, Tree
 
 
 def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | None) -> Tree:
-    """A gradient with the terms of its row.
+    """A gradient with its row's terms added.
 
     Args:
         model: the model.
-        gradient: of the loss.
-        w: where it was taken.
-        terms: of the row, with vectors [P]; None: none.
+        gradient: gradient of the loss.
+        w: parameters where it was taken.
+        terms: terms of the row, with vectors [P]; None: none.
     """
     if terms is None:
         return gradient
@@ -33,12 +33,12 @@ def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | Non
 
 
 def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree:
-    """A gradient that is zero where nothing is trained.
+    """A gradient set to zero for parameters that are not trained.
 
     Args:
         model: the model.
-        gradient: of the loss, with its terms.
-        trained: which parameters move; None: all.
+        gradient: gradient of the loss, with its terms.
+        trained: which parameters are trained; None: all.
     """
     if trained is None:
         return gradient
@@ -46,7 +46,7 @@ def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree
 
 
 def without_statistics(model: Model, gradient: Tree) -> Tree:
-    """A gradient that is zero for running statistics, which gradient steps do not move."""
+    """A gradient set to zero for running statistics, which gradient steps do not change."""
     return model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
 
 
@@ -69,13 +69,13 @@ def begun(
     optimizer: optax.GradientTransformation,
     mixed: MixedModel | None,
 ) -> tuple[Tree, Any] | None:
-    """A client's own model with its optimiser's memory, before the first step; None where it has
+    """A client's personal model with its optimiser state, before the first step; None if it has
     none.
 
     Args:
-        model: the model of the training.
-        optimizer: the optimiser of the training.
-        mixed: of the row; None: none.
+        model: the model in training.
+        optimizer: the training's optimiser.
+        mixed: the row's mixed model; None: none.
     """
     if mixed is None:
         return None
@@ -93,16 +93,16 @@ def own_step(
     rate: Array,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Any]:
-    """One step of a client's own model v on the loss of ``share v + (1 - share) w``, where w is a
-    constant. The running statistics of v become those of the mix, after the batch.
+    """One step of a client's personal model v on the loss of ``share v + (1 - share) w``, with w
+    held constant. The running statistics of v become those of the mix after the batch.
 
     Args:
-        model: the model of the training.
-        optimizer: the optimiser of the training.
+        model: the model in training.
+        optimizer: the training's optimiser.
         objective: from parameters and a batch to its loss and new running statistics.
-        own: v, and its optimiser's memory.
+        own: v, and its optimiser state.
         w: the model that is trained with it, before its step.
-        share: of v in the mix.
+        share: weight of v in the mix.
         rate: learning rate.
         batch: the arguments of the objective after the parameters.
     """
@@ -110,7 +110,7 @@ def own_step(
     v, memory = own
     mix = jax.tree.map(lambda a, b: share * a + (1 - share) * b, v, w)
     (_, updated), gradient = jax.value_and_grad(objective, has_aux=True)(mix, *batch)
-    # The gradient by v: v has this share in the mix.
+    # The gradient with respect to v, which has this share in the mix.
     gradient = jax.tree.map(lambda g: share * g, gradient)
     if updated is not None:
         gradient = without_statistics(model, gradient)
@@ -128,16 +128,16 @@ def envelope_gradient(
     gradient: Tree,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Tree]:
-    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta, whose
-    running statistics are w's.
+    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta, which
+    has the running statistics of w.
 
     Args:
-        model: of the training.
+        model: the model in training.
         objective: from parameters and a batch to its loss and new running statistics.
-        steps: of gradient descent, which give theta.
+        steps: number of gradient-descent steps to theta.
         envelope: strength and learning rate of these steps.
-        w: where the gradient is wanted.
-        gradient: of the loss at w.
+        w: parameters at which the gradient is taken.
+        gradient: gradient of the loss at w.
         batch: the arguments of the objective after the parameters.
     """
     strength, lr = envelope

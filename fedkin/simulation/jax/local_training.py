@@ -1,8 +1,8 @@
 """Compiled client computations: local training, full gradients, scores.
 
-On a CPU clients run one after another (``lanes = 1``), each for its own number of steps: its
-weights stay in the cache, and no client waits for a larger one. On an accelerator several run at a
-time (``lanes``).
+On a CPU clients run one after another (``lanes = 1``), each for its number of steps: its weights
+stay in the cache, and no client waits for a larger one. On an accelerator several run in parallel
+(``lanes``).
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from fedkin.simulation.jax.padding import Plan, PlannedRows
 from fedkin.simulation.jax.recipe import Recipe, direction
 from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
 
-# A device is one core: a program with parallel matrix products would take the cores of the other
-# devices. It also makes the bits independent of the number of devices.
+# A device is one core: a program with parallel matrix products would use the cores of the other
+# devices. This also makes the bits independent of the number of devices.
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Shared(NamedTuple):
-    """Input of a training program that all rows share."""
+    """Inputs of a training program that all rows share."""
 
     models: Any  # [K P]
     lr: Any
     mu: Any
-    trained: Any = None  # which parameters move [P]; None: all
+    trained: Any = None  # [P] which parameters are trained; None: all
     envelope: Any = None  # strength and inner learning rate
-    samples: Any = None  # all of the data set, [M ...] and [M], where the device keeps them
+    samples: Any = None  # all samples of the data set, [M ...] and [M], if the device keeps them
 
 
 class SampleBlocks(NamedTuple):
-    """Input of a scoring program: blocks of samples, each of one model."""
+    """Inputs of a scoring program: blocks of samples, each for one model."""
 
-    model_index: Any  # model of each block, [D b]; of detectors [D b C]
+    model_index: Any  # model of each block, [D b]; for detectors [D b C]
     x: Any  # [D b S ...]
     y: Any  # [D b S]
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices], copied row by row on a CPU, where the compiler's own gather copies number by
+    """x[indices]. On a CPU it copies row by row, since the compiler's gather copies number by
     number."""
     if jax.default_backend() != "cpu":
         return x[indices]
@@ -73,13 +73,13 @@ def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) 
     Args:
         model: the model.
         recipe: optimiser and other static options.
-        mesh: D devices, each of which trains its own rows.
+        mesh: D devices, each of which trains its rows.
         shared: models, learning rate and mu.
         work: the plan, with a leading axis of devices.
 
     Returns:
-        Updates [D n P] and losses [D n]; where rows are groups, G models of one client that train
-        on the same batches, [D n G P] and [D n G].
+        Updates [D n P] and losses [D n]. If rows are groups, G models of one client that train on
+        the same batches, [D n G P] and [D n G].
     """
     return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
 
@@ -123,10 +123,10 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpd
 
 
 class _Begun(NamedTuple):
-    """A model of a row where its training starts."""
+    """A row's model at the start of its training."""
 
     row: PlannedRows
-    member: Array | None  # number of the model in a group; None where the row has one model
+    member: Array | None  # number of the model in a group; None if the row has one model
     start: Tree
     key: Any  # for dropout; None without
 
@@ -135,9 +135,9 @@ class _Carry(NamedTuple):
     """State of a model's training between two steps."""
 
     w: Tree
-    memory: Any  # the optimiser's
-    own: Any  # a second model and its optimiser's memory; None without one
-    last_sum: Array  # losses of the last epoch, and the samples that they are of
+    memory: Any  # optimiser state
+    own: Any  # a second model and its optimiser state; None without one
+    last_sum: Array  # losses of the last epoch, and their number of samples
     first_sum: Array  # ... of the first epoch
 
 
@@ -225,7 +225,7 @@ class _Training:
         return _Carry(w=w, memory=memory, own=own, last_sum=last_sum, first_sum=first_sum)
 
     def _moving_gradient(self, begun_row: _Begun, w: Tree, gradient: Tree, updated: Any) -> Tree:
-        """The gradient that the optimiser takes: with all terms, and zero where nothing is
+        """The gradient for the optimiser: with all terms, and zero for parameters that are not
         trained."""
         if self.recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
             gradient = jax.tree.map(
@@ -247,7 +247,7 @@ class _Training:
         rate: Array,
         batch: tuple[Any, ...],
     ) -> Any:
-        """A client's second model after the step: pFedMe's theta, or APFL's own model."""
+        """A client's second model after the step: pFedMe's theta, or APFL's personal model."""
         if self.recipe.inner_steps:
             return theta if updated is None else self.model.with_statistics(theta, updated), None
         if row.mixed is None:
@@ -269,7 +269,7 @@ def _each_model(
     detects: bool,
     row: PlannedRows,
 ) -> LocalUpdates:
-    """Training of a row: of its one model, or side by side of all models of its group."""
+    """Training of a row: of its one model, or of all models of its group in parallel."""
     if not row.model_index.ndim:
         return train_model(row._replace(positive=None), None)
 
@@ -287,14 +287,14 @@ def _batch(
     key: Array | None,
     member: Array | None,
 ) -> tuple[Any, ...]:
-    """The batch of a step, as ``batch_loss`` takes it.
+    """The batch of a step, as input to ``batch_loss``.
 
     Args:
         work: the plan.
-        row: whose step it is.
-        at: number of the step among those of all rows.
+        row: the row.
+        at: number of the step among the steps of all rows.
         key: for dropout; None without.
-        member: which of a client's models is trained on it; None where it has one.
+        member: which of a client's models is trained on it; None if it has one.
     """
     indices = work.steps.batches[at]
     mask = (jnp.arange(len(indices)) < work.steps.valid[at]).astype(jnp.float32)
@@ -311,14 +311,14 @@ def _batch(
 def gradients(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan
 ) -> Float[Array, "D n P"]:
-    """Gradient of the mean training loss over all samples of every row, in inference mode and with
-    the penalty.
+    """Gradient of the mean training loss over all samples of every row, in inference mode, with
+    regularisation.
 
     Args:
         model: the model.
         mesh: D devices.
-        models: parameters of K models, which ``work.rows.model_index`` refers to.
-        work: the plan, its batches holding every sample of a row once.
+        models: parameters of K models, indexed by ``work.rows.model_index``.
+        work: the plan, whose batches have every sample of a row once.
     """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
 
@@ -334,8 +334,8 @@ def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[A
 def _full_gradient(
     model: Model, w: Tree, work: Plan, first: Array, steps: Array
 ) -> Float[Array, "P"]:
-    """Gradient of the mean loss over the samples of some consecutive batches, which hold every
-    sample once."""
+    """Gradient of the mean loss over the samples of consecutive batches that hold every sample
+    once."""
 
     def summed(w: Tree, indices: Array, mask: Array) -> Array:
         scores = model.apply(w, rows_of(work.x, indices), None)
@@ -366,7 +366,7 @@ def score(
     Args:
         model: the model.
         mesh: D devices.
-        models: parameters of K models, which the blocks refer to.
+        models: parameters of K models, indexed by the blocks.
         blocks: the samples; block i of a device is scored by model ``model_index[i]``.
     """
 
@@ -391,12 +391,12 @@ def _each_block(block: Callable, mesh: Mesh) -> Callable:
 def model_scores(
     model: Model, models: Float[Array, "K P"], k: Int[Array, ""], x: Array
 ) -> Float[Array, "S C"]:
-    """Scores of samples by one model.
+    """Outputs of one model on samples.
 
     Args:
         model: the model.
-        models: parameters of several.
-        k: which of them.
+        models: parameters of several models.
+        k: index of the model.
         x: samples [S ...].
     """
     return model.apply(model.unflatten(models[k]), x, None)
@@ -405,12 +405,12 @@ def model_scores(
 def detector_scores(
     model: Model, models: Float[Array, "K P"], model_index: Int[Array, "C"], x: Array
 ) -> Float[Array, "S C"]:
-    """Scores of samples by one detector of each class; a class without one scores lowest.
+    """Scores of samples by one detector of each class. A class without a detector scores lowest.
 
     Args:
         model: the detector.
-        models: parameters of several.
-        model_index: which of them detects each class; -1 for none.
+        models: parameters of several detectors.
+        model_index: the detector of each class; -1 for none.
         x: samples [S ...].
     """
     scores = jax.vmap(lambda k: model_scores(model, models, k, x)[:, 0], out_axes=1)(model_index)
@@ -421,7 +421,7 @@ def detector_scores(
 def raw_scores(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Float[Array, "D b S C"]:
-    """The scores of each sample, of a detector its only one.
+    """All outputs on each sample; a detector has one.
 
     Args:
         model, mesh, models, blocks: as for ``score``.

@@ -18,10 +18,10 @@ from fedkin.models.model import Model, Tree
 
 
 def in_bfloat16(model: Model) -> Model:
-    """The same model, whose scores are computed in bfloat16 and returned as float32.
+    """The model with outputs computed in bfloat16 and returned as float32.
 
     Args:
-        model: without running statistics, which would be rounded.
+        model: a model without running statistics, which would be rounded.
     """
     fit = model.fit
 

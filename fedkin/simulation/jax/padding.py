@@ -1,4 +1,4 @@
-"""The batches of a call as flat, padded arrays of few shapes: the input of compiled programs."""
+"""The batches of a call as flat, padded arrays of few shapes, for compiled programs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fedkin.simulation.batching import Batches, rounded_up
 
 @dataclass(frozen=True)
 class ProgramRows:
-    """Rows of a compiled program with their batches, before they are padded. A row is a client with
-    a model, or with a group of G models that train on the same batches.
+    """Rows of a compiled program with their batches, before padding. A row is a client with a
+    model, or with a group of G models that train on the same batches.
 
     Attributes:
-        clients: of each row.
-        model_index: model of each row; of groups [n G].
-        batches: of each row.
+        clients: client of each row.
+        model_index: model of each row; for groups [n G].
+        batches: batches of each row.
         words: random key data of each row.
-        positive: class of each detector; None where models are no detectors.
-        rates: learning rate of each step of each row; None: that of the call.
-        class_weights: of each row's loss; None: all 1.
-        weights: of the samples of each step of each row, [S B] or of groups [S G B]; None: all 1.
-        terms: of the rows' gradients, as in ``TrainCall``.
-        mixed: the rows' second models, as in ``TrainCall``.
+        positive: class of each detector; None for other models.
+        rates: learning rate of each step of each row; None: the call's.
+        class_weights: class weights in each row's loss; None: all 1.
+        weights: sample weights in each step of each row, [S B] or for groups [S G B]; None: all 1.
+        terms: gradient terms of the rows, as in ``TrainCall``.
+        mixed: second models of the rows, as in ``TrainCall``.
     """
 
     clients: Int[np.ndarray, "n"]
@@ -50,7 +50,7 @@ class ProgramRows:
 
 
 def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
-    """The entries of some rows of an array, a list, or a value that has a ``select``."""
+    """The entries of some rows of an array, a list, or a value with a ``select``."""
     if values is None:
         return None
     if hasattr(values, "select"):
@@ -59,25 +59,25 @@ def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
 
 
 class PlannedSteps(NamedTuple):
-    """The steps of all rows, one after another; padded steps belong to no row.
+    """The steps of all rows, concatenated; padded steps belong to no row.
 
-    Arrays are NumPy's, JAX's in a program.
+    Arrays are NumPy's outside a program and JAX's inside.
     """
 
     batches: Any  # rows of the plan's samples, [S B]
     valid: Any  # [S]
-    rates: Any  # learning rate of each step [S]; None: that of the call
-    weights: Any  # of the samples of each step [S B], of groups [S G B]; None: all 1
+    rates: Any  # learning rate of each step [S]; None: the call's
+    weights: Any  # sample weights of each step [S B], for groups [S G B]; None: all 1
 
 
 class PlannedRows(NamedTuple):
     """The rows; padded ones have no steps.
 
-    Arrays are NumPy's, JAX's in a program, where a row has no axis of rows.
+    Arrays are NumPy's outside a program and JAX's inside, where a row has no row axis.
     """
 
-    model_index: Any  # model of each row [n]; of groups [n G], G of one client
-    positive: Any  # class of each detector, in the same shape
+    model_index: Any  # model of each row [n]; for groups [n G], G models of one client
+    positive: Any  # class of each detector, same shape
     first: Any  # first step of each row [n]
     num_steps: Any  # [n]
     per_epoch: Any  # [n]
@@ -90,7 +90,7 @@ class PlannedRows(NamedTuple):
 class Plan(NamedTuple):
     """Input of a training program."""
 
-    # Samples of the clients in the call; None: the device has the samples of all clients.
+    # Samples of the call's clients; None: the device has the samples of all clients.
     x: Shaped[np.ndarray, "R ..."] | None
     y: Int[np.ndarray, "R"]
     steps: PlannedSteps
@@ -104,14 +104,14 @@ def plan(
     rows: ProgramRows,
     gather: bool = True,
 ) -> Plan:
-    """Concatenate the batches of all rows and gather the samples they use.
+    """Concatenate the batches of all rows and gather the samples that they use.
 
     Args:
-        x: samples of the data set; None where the devices have the samples of the call.
+        x: samples of the data set; None if the devices have the samples of the call.
         y: their labels.
         owned: training samples of each client.
-        rows: of the program.
-        gather: whether to; else batches are rows of the data set.
+        rows: rows of the program.
+        gather: whether to gather. If not, batches index the data set.
     """
     unique, slot = np.unique(rows.clients, return_inverse=True)
     samples = [owned[int(client)] for client in unique]
@@ -136,7 +136,7 @@ def plan(
 
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:
-    """The rows, in the numbers of the programs."""
+    """The rows, with the number types of the programs."""
     positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
     num_steps = np.array([len(batches.rows) for batches in rows.batches])
     return PlannedRows(
@@ -159,15 +159,15 @@ def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
 def _end_to_end(
     parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
 ) -> Float[np.ndarray, "S ..."] | None:
-    """Numbers of each row's steps as one array; None where there are none."""
+    """Values of each row's steps, concatenated; None if there are none."""
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
 def stack_plans(plans: Sequence[Plan]) -> Plan:
-    """The plans of several devices as one, every array with a leading device axis.
+    """Stack the plans of several devices; every array gets a leading device axis.
 
-    Sizes are rounded, so that calls of about the same size share a compiled program: the samples to
-    a power of two, the rows to those of all devices together, and the steps to fit both.
+    Sizes are rounded, so that calls of similar size share a compiled program: the samples to a
+    power of two, the rows to those of all devices together, and the steps to fit both.
     """
     samples = power_of_two(max(len(plan.y) for plan in plans))
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
@@ -181,22 +181,22 @@ def stack_plans(plans: Sequence[Plan]) -> Plan:
 
 
 def _stacked(parts: Sequence[Any], size: int) -> Any:
-    """Arrays of all devices, or named tuples of such arrays, padded with zeros; None where a device
+    """Arrays of all devices, or named tuples of such arrays, padded with zeros; None if a device
     has none."""
     if any(part is None for part in parts):
         return None
     if isinstance(parts[0], tuple):
         return type(parts[0])(*(_stacked(field, size) for field in zip(*parts, strict=True)))
     stacked = np.zeros((len(parts), size, *parts[0].shape[1:]), parts[0].dtype)
-    # Samples are large: one copy, and no second one to stack them.
+    # Samples are large, so they are copied once, without a second copy for stacking.
     for row, part in zip(stacked, parts, strict=True):
         row[: len(part)] = part
     return stacked
 
 
 def _padded_steps(plans: Sequence[Plan], samples: int, rows: int) -> int:
-    """Padded number of steps. Where all rows train for the same number of epochs, it is the most
-    that these numbers of rows and samples can need, so that many calls have one size."""
+    """Padded number of steps. If all rows train for the same number of epochs, it is the largest
+    number that these rows and samples can need, so that many calls have one size."""
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
     passes = set(np.concatenate(epochs).tolist())

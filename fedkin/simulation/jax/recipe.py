@@ -14,7 +14,7 @@ class Recipe(NamedTuple):
     momentum: float
     proximal: bool
     lanes: int
-    # Whether to compute the gradient of the full loss at the start, too, from the batches of the
+    # Whether to compute the gradient of the full loss at the start as well, from the batches of the
     # first epoch.
     gradient: bool = False
     detects: bool = False  # models are detectors
@@ -23,7 +23,7 @@ class Recipe(NamedTuple):
     clip_norm: float | None = None
     label_smoothing: float = 0.0
     precision: str | None = None  # bfloat16; None: float32
-    inner_steps: int = 0  # of the Moreau envelope; 0: training on the loss itself
+    inner_steps: int = 0  # inner steps of the Moreau envelope; 0: training on the loss itself
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:

@@ -1,4 +1,4 @@
-"""The samples of a call, which stay on the devices until a call of other clients."""
+"""Reuse of a call's samples on the devices while later calls have the same clients."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from fedkin.simulation.jax.devices import shard
 
 @dataclass(frozen=True)
 class SamplesOfCall:
-    """The clients of a call, and what is on the devices for it."""
+    """The clients of a call, and their samples on the devices."""
 
     clients: tuple[bytes, ...] = ()  # of each device
-    again: bool = False  # whether the call before had the same
-    samples: Any = None  # on the devices; None where they are still to be sent
+    again: bool = False  # whether the call before had the same clients
+    samples: Any = None  # on the devices; None if they must be sent
 
 
 class RepeatedSamples:
-    """Where all clients take part in every round, the first two calls gather and send their
-    samples, and all others use what is there. Nothing is kept before a second call of the same
-    clients: the first cannot know that one comes, and most cohorts train once.
+    """Cache of samples on the devices. If all clients take part in every round, the first two calls
+    gather and send their samples, and later calls reuse them. Nothing is kept after a first call,
+    since most cohorts train once.
 
-    Calls may come from several threads: what was kept is read once and replaced at once, and a call
-    goes on with what it read, so that none trains on the samples of another.
+    Calls may come from several threads. The cache is read once and replaced atomically, and a call
+    continues with what it read, so that none trains on the samples of another.
     """
 
     def __init__(self) -> None:
         self._last = SamplesOfCall()
 
     def begin(self, clients: Sequence[Int[np.ndarray, "_"]]) -> SamplesOfCall:
-        """The samples of a call that are on the devices already.
+        """The samples of a call that are already on the devices.
 
         Args:
-            clients: of the call's rows, by device.
+            clients: clients of the call's rows, by device.
         """
         key = tuple(np.unique(device_clients).tobytes() for device_clients in clients)
         last = self._last
@@ -50,13 +50,13 @@ class RepeatedSamples:
     def on_devices(
         self, call: SamplesOfCall, mesh: Mesh, samples: Shaped[np.ndarray, "D R ..."] | None
     ) -> Any:
-        """The samples of a call: those that the devices have, or else these, which stay there where
-        the call before had the same clients.
+        """The samples of a call: those on the devices, or else the given ones, which are kept there
+        if the call before had the same clients.
 
         Args:
-            call: what ``begin`` returned.
+            call: returned by ``begin``.
             mesh: the devices.
-            samples: as they were gathered; None where the devices have them.
+            samples: gathered samples; None if the devices have them.
         """
         if call.samples is not None:
             return call.samples

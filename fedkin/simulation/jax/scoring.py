@@ -1,5 +1,5 @@
-"""Scoring by model: the samples of all rows that share a model are concatenated and cut into blocks
-of one size."""
+"""Scoring by model: the samples of all rows with the same model are concatenated and cut into
+blocks of one size."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fedkin.simulation.jax import local_training
 from fedkin.simulation.jax.devices import mesh_of, replicate, shard
 from fedkin.simulation.jax.local_training import SampleBlocks
 
-_BLOCK = 64  # samples: one width for all, so that a score does not depend on the other clients
+_BLOCK = 64  # samples per block, constant, so that a score does not depend on the other clients
 _CHUNK_BYTES = 64 * 2**20  # samples that one compiled call may hold
-_CACHE_BYTES = 512 * 2**20  # samples in blocks that are kept between rounds
-# Samples of one call. A call of more, which are not kept, is scored a quarter of that at a time.
+_CACHE_BYTES = 512 * 2**20  # bytes of sample blocks kept between rounds
+# Samples of one call. A larger call is not cached, and is scored a quarter of this at a time.
 _AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Samples sorted by model, those of every model padded to whole blocks."""
+    """Samples sorted by model, with the samples of each model padded to whole blocks."""
 
     model_index: Int[np.ndarray, "b"]  # model of each block; padding blocks score with model 0
     take: Int[np.ndarray, "b S"]  # sample rows; padding repeats row 0
@@ -39,11 +39,11 @@ class Blocks:
 def make_blocks(
     rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], devices: int = 1
 ) -> Blocks:
-    """Arrange samples in blocks of one model each.
+    """Arrange samples in blocks with one model each.
 
     Args:
         rows: rows of the samples in the data set.
-        model: model that scores each of them.
+        model: the model that scores each of them.
         devices: divides the number of blocks.
     """
     order = np.argsort(model, kind="stable")
@@ -69,7 +69,7 @@ def chunks(
     Args:
         b: the blocks.
         x: samples of the data set.
-        limit: bytes of features in one slice; one block for each device is the least.
+        limit: bytes of features in one slice; at least one block for each device.
         devices: divides the number of blocks in a slice.
     """
     per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
@@ -79,7 +79,7 @@ def chunks(
 
 
 class Scorer:
-    """Scores models on the clients of one data set; keeps the last blocks of each split on the
+    """Scores models on the clients of one data set. Keeps the last blocks of each split on the
     devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
@@ -112,7 +112,7 @@ class Scorer:
         return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
-        """The term that the model adds to a training loss, such as L2."""
+        """The model's regularisation term in a training loss, such as L2."""
         penalty = self._model.penalty
         if penalty is None:
             return 0.0
@@ -190,11 +190,11 @@ class Scorer:
     def _blocks(
         self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str
     ) -> tuple:
-        """Positions of the samples, and their blocks on the devices: cached while clients and
+        """Positions of the samples, and their blocks on the devices, cached while clients and
         models stay the same."""
         key = (clients.tobytes(), model_index.tobytes())
         slot = (split, model_index.ndim)
-        # The cache is read once: another thread may score other clients meanwhile.
+        # The cache is read once: another thread may score other clients in the meantime.
         kept = self._cache.get(slot)
         if kept is not None and kept[0] == key:
             return kept[1]
@@ -224,5 +224,5 @@ class Scorer:
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
-    """The numbers of all samples of some blocks, end to end."""
+    """The values of all samples of some blocks, concatenated."""
     return np.concatenate([np.asarray(part).ravel() for part in parts])

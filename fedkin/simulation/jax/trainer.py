@@ -32,22 +32,22 @@ from fedkin.simulation.jax.padding import Plan, ProgramRows, plan, stack_plans
 from fedkin.simulation.jax.recipe import Recipe
 from fedkin.simulation.jax.repeated_samples import RepeatedSamples, SamplesOfCall
 
-_WIDTH = 64  # samples at a time of a full gradient
-_MANY = 4  # models for each row, above which a call has many
+_WIDTH = 64  # samples per batch of a full gradient
+_MANY = 4  # a call with more models per row has many
 
 
 class Trainer:
     """Trains the clients of one data set.
 
     Args:
-        data: their samples.
-        model: what is trained.
-        devices: of XLA.
-        lanes: rows that a device trains side by side; None for the number that trains the rows of a
+        data: samples of the clients.
+        model: the model.
+        devices: XLA devices.
+        lanes: rows that a device trains in parallel; None for the number that trains the rows of a
             first call fastest.
         ids: numbers of the clients in streams.
-        keep: whether the devices keep all samples between calls; None for an accelerator that has
-            the room.
+        keep: whether the devices keep all samples between calls; None: if an accelerator has room
+            for them.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Trainer:
         self._ids = ids
         self._largest = rounded_up(int(data.train.sizes.max()))
         self._keep = has_room(devices[0], data.x.nbytes) if keep is None else keep
-        self._kept: dict[int, Any] = {}  # samples on so many of the devices
+        self._kept: dict[int, Any] = {}  # samples, by the number of devices
         self._repeated = RepeatedSamples()
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """As the protocol says. The first call chooses the number of lanes where none was given."""
+        """As in the protocol. The first call selects the number of lanes if none was given."""
         if self._lanes is None:
             lanes = fastest_lanes(
                 self._model,
@@ -78,27 +78,27 @@ class Trainer:
                 lambda lanes: self._side_by_side(lanes).train(call),
             )
             return self._side_by_side(lanes).train(call)
-        # Rows of one client differ in their model only: detectors, and components of a mixture.
+        # Rows of one client differ only in their model: detectors, and components of a mixture.
         if call.work.positive is not None or call.options == {"weights"}:
             return self._train_groups(call)
         return self._train_rows(call)
 
     def _side_by_side(self, lanes: int) -> Trainer:
-        """The same with another number of lanes."""
+        """The same trainer with another number of lanes."""
         other = copy.copy(self)
         other._lanes = lanes
         return other
 
     def _train_rows(self, call: TrainCall) -> LocalUpdates:
-        """Training of one model in each row of the program."""
+        """Training with one model in each row of the program."""
         call = _without_unused_models(call)
         batches = self._batches(call)
         rows = self._program_rows(call, batches)
         if call.weights is not None:
             pairs = zip(call.weights, batches, strict=True)
             rows = replace(rows, weights=[weights[drawn.rows] for weights, drawn in pairs])
-        # Batches of a number of steps may have a sample twice, or not at all: a full gradient needs
-        # batches of all samples.
+        # Batches for a number of steps may have a sample twice, or not at all. A full gradient
+        # needs batches of all samples.
         separate = call.gradient and call.work.steps is not None
         recipe = _recipe(call.work, self._lanes or 1, gradient=call.gradient and not separate)
         if call.envelope is not None:
@@ -110,7 +110,7 @@ class Trainer:
         return updates._replace(gradient=gradient)
 
     def _train_groups(self, call: TrainCall) -> LocalUpdates:
-        """Training of detectors, or of components of a mixture: those of one client are one row of
+        """Training of detectors, or of components of a mixture. Those of one client are one row of
         the program, and train on the same batches."""
         recipe = _recipe(call.work, self._lanes or 1, detects=call.work.positive is not None)
         update = np.empty((len(call.clients), call.models.shape[1]), np.float32)
@@ -183,12 +183,12 @@ class Trainer:
         rows: ProgramRows,
         gather: bool,
     ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
-        """The rows of each device, and the plans of all devices as one.
+        """The rows of each device, and the stacked plans of all devices.
 
         Args:
-            rows: of the program.
-            gather: whether to collect the samples that the rows use; else batches are rows of the
-                data set.
+            rows: rows of the program.
+            gather: whether to gather the samples that the rows use. If not, batches index the data
+                set.
         """
         owned = rows_by_device(
             rows.batches,
@@ -215,7 +215,7 @@ class Trainer:
         return owned, whole
 
     def _program_rows(self, call: TrainCall, batches: list[Batches]) -> ProgramRows:
-        """The rows of a call, with their random numbers and with the settings of each of them."""
+        """The rows of a call, with their random numbers and settings."""
         class_weights = None
         if call.work.class_weights is not None:
             class_weights = call.work.loss_weights(self._data.label_counts(clients=call.clients))
@@ -238,7 +238,7 @@ class Trainer:
         )
 
     def _batches(self, call: TrainCall) -> list[Batches]:
-        """The batches of each row; rows of one client and number of steps have the same."""
+        """The batches of each row; equal for rows with the same client and number of steps."""
         sizes = self._data.train.sizes
         pairs = list(zip(call.clients.tolist(), call.num_steps.tolist(), strict=True))
         drawn = {
@@ -256,16 +256,16 @@ class Trainer:
 
 
 def _no_words(clients: Int[np.ndarray, "r"]) -> UInt32[np.ndarray, "r 2"]:
-    """Key data of rows that draw nothing."""
+    """Key data of rows that draw no random numbers."""
     return np.zeros((len(clients), 2), np.uint32)
 
 
 def _without_unused_models(call: TrainCall) -> TrainCall:
-    """The same call; where it has many more models than rows, with the rows' models only.
+    """The call, reduced to the rows' models if it has many more models than rows.
 
-    Of a thousand peers' models only those that are trained go to a device. Fewer are left as they
-    are: each number of models needs another compiled program, and rounds of another number of
-    clients would compile many of them.
+    Of a thousand peers' models, only the trained ones are sent to a device. If there are fewer, all
+    are sent: each number of models needs another compiled program, so rounds with different
+    numbers of clients would compile many of them.
     """
     used, index = np.unique(call.model_index, return_inverse=True)
     count = rounded_up(len(call.model_index))
@@ -302,11 +302,11 @@ def _group_weights(
     weights: Sequence[Float[np.ndarray, "_"]],
     members: Int[np.ndarray, "g G"],
 ) -> list[Float[np.ndarray, "_ G _"]]:
-    """The weights of the samples of each step, [S G B] for every group.
+    """The sample weights of each step, [S G B] for every group.
 
     Args:
-        batches: of each group.
-        weights: of the samples of each row of the call.
+        batches: batches of each group.
+        weights: sample weights of each row of the call.
         members: rows of the call that are the members of each group.
     """
     return [
@@ -318,8 +318,8 @@ def _group_weights(
 def by_client(
     clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]
 ) -> Iterator[Int[np.ndarray, "g G"]]:
-    """Groups of the rows that have the same client and number of steps; all groups of one size G at
-    a time."""
+    """Groups of rows with the same client and number of steps; all groups of one size G at a
+    time."""
     _, group, sizes = np.unique(
         np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True
     )

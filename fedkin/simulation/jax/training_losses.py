@@ -1,5 +1,5 @@
-"""The loss of a mini-batch: cross entropy, with smoothing and class weights, of classifiers and
-detectors."""
+"""The loss of a mini-batch for classifiers and detectors: cross entropy, with label smoothing and
+class weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Arra
 
 
 def detection_losses(scores: Float[Array, "B 1"], positive: Bool[Array, "B"]) -> Float[Array, "B"]:
-    """Binary cross entropy of each sample; ``positive``: whether it is of the detector's class."""
+    """Binary cross entropy of each sample; ``positive``: whether it belongs to the detector's
+    class."""
     return jax.nn.softplus(scores[:, 0]) - jnp.where(positive, scores[:, 0], 0)
 
 
@@ -28,9 +29,10 @@ def weighted_losses(
     of each sample.
 
     Args:
-        scores: of a batch.
+        scores: outputs on a batch.
         y: its labels.
-        weights: of the classes.
+        weights: class weights.
+        smoothing: share of a label that is spread over all classes.
         smoothing: share of a label that is spread over all classes.
 
     Returns:
@@ -54,19 +56,19 @@ def batch_loss(
     class_weights: Float[Array, "C"] | None = None,
     weights: Float[Array, "B"] | None = None,
 ) -> tuple[Float[Array, ""], Tree | None]:
-    """Mean loss of a batch plus the model's penalty; and parameters with new running statistics,
-    where there are any.
+    """Mean loss of a batch plus regularisation, and parameters with new running statistics, if
+    there are any.
 
     Args:
         model: the model.
         smoothing: share of a label that is spread over all classes.
         w: parameters.
         x: samples [B ...].
-        y: labels; of a detector, whether a sample is of its class.
+        y: labels; for a detector, whether a sample belongs to its class.
         mask: 1 for samples, 0 for padding.
         key: for dropout; None without.
-        class_weights: of the loss; None: all 1.
-        weights: of the samples; None: all 1. The divisor is as without them.
+        class_weights: class weights of the loss; None: all 1.
+        weights: sample weights; None: all 1. They do not change the divisor.
     """
     counted = mask if weights is None else mask * weights
     updated = None

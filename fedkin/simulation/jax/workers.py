@@ -22,7 +22,7 @@ from fedkin.simulation.jax.trainer import Trainer
 def worker_factory(
     model: Model, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
 ) -> Callable[[FederatedData], tuple[Scorer, Trainer]]:
-    """A function that makes scorer and trainer for data.
+    """A function that makes the scorer and the trainer for given data.
 
     Args:
         model: the JAX model.
@@ -42,10 +42,10 @@ def worker_factory(
 
 
 def check_samples(model: Model, data: Samples) -> ModelSpec:
-    """Try the model on the shape of one sample, without computing anything. Raises ModelError where
-    it does not fit."""
+    """Try the model on the shape of one sample, without computing anything. Raises ModelError if it
+    does not fit."""
     parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    # JAX holds integers of 64 bits in 32, and warns where a shape asks for 64.
+    # JAX stores 64-bit integers in 32 bits, and warns if a shape asks for 64.
     sample_type = jax.dtypes.canonicalize_dtype(data.x.dtype)
     sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), sample_type)
     try:

@@ -1,2 +1,2 @@
-"""The work of a simulated world on the actors of Ray (extra ``ray``), which is imported with the
-first of them."""
+"""A simulated world's work on Ray actors (extra ``ray``). Ray is imported with the first of its
+modules."""

@@ -1,10 +1,10 @@
-"""Actors of Ray (extra ``ray``), each of which holds a whole federation, and the deal of rows to
-them.
+"""Ray actors (extra ``ray``), each of which holds a whole federation, and the distribution of rows
+among them.
 
-Packed data are opened where they lie, others are in Ray's shared memory.
+Packed data are opened in place, other data are in Ray's shared memory.
 
-An actor has no state but its data. One that dies, or whose machine does, is replaced where the
-cluster has room, and its rows are dealt again: nothing is lost but time.
+An actor has no state except its data. An actor that dies, or whose machine does, is replaced if the
+cluster has room, and its rows are distributed again: only time is lost.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from fedkin.simulation.one_core import ONE_CORE
 from fedkin.simulation.row_replies import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
-LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process belongs to already
-# Tries of a call's rows, each on another actor. Rows that fail on so many are at fault, and not the
-# machines.
+LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process already belongs to
+# Attempts for a call's rows, each on another actor. Rows that fail this often are at fault
+# themselves, not the machines.
 _TRIES = 5
-# Enough for an actor that reads much data.
+# Long enough for an actor that reads much data.
 _START_SECONDS = 300
 _LESS_MEMORY = (
     "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
@@ -46,23 +46,23 @@ _log = logging.getLogger("fedkin")
 
 
 class Cluster:
-    """A connection to Ray, made once for a process.
+    """A connection to Ray, made once per process.
 
     Args:
         engine: ``ray``, or an address: ``ray:HOST:PORT``, ``ray:auto``.
-        actors: how many processes compute; None for one on each GPU, without any one on each
-            machine, on one machine one on each core.
+        actors: number of processes; None for one on each GPU. Without GPUs, one on each machine, or
+            one on each core of a single machine.
 
     Raises:
         MissingExtra: Ray is not installed.
-        ConfigError: there is no such cluster, or one of another version of Python or Ray.
+        ConfigError: there is no such cluster, or its version of Python or Ray differs.
     """
 
     def __init__(self, engine: str, actors: int | None) -> None:
         self.ray = _import_ray()
         if not self.ray.is_initialized():
             try:
-                # JAX warns of a fork, which here only starts another program.
+                # JAX warns about a fork, which here only starts another program.
                 with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
                     self._connect(engine)
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -95,7 +95,7 @@ class Cluster:
             address = engine.removeprefix("ray:").removeprefix("//")
             self.ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
             return
-        # Without "local" Ray would connect to the machine's last cluster, be it alive or not.
+        # Without "local" Ray would connect to the machine's last cluster, even a dead one.
         self.ray.init(
             "local",
             num_cpus=os.cpu_count(),
@@ -106,13 +106,13 @@ class Cluster:
 
 
 class ActorPool:
-    """Actors that hold one federation, and the deal of rows to them.
+    """Actors that hold one federation, and the distribution of rows among them.
 
-    They are started when they are needed first.
+    They are started on first use.
 
     Args:
-        cluster: connects to where they are.
-        data: what they compute with.
+        cluster: the connection to Ray.
+        data: the federation's data.
         model: the model.
         ids: numbers of the clients in streams.
         clients_per_batch: as in one process.
@@ -132,9 +132,9 @@ class ActorPool:
         self._ids = ids
         self._cluster: Cluster | None = None
         self._clients_per_batch = clients_per_batch
-        # Actors that compute.
+        # Working actors.
         self._actors: list[Any] = []
-        # Actors that are being started, by the future of their first reply.
+        # Starting actors, by the future of their first reply.
         self._starting: dict[Any, Any] = {}
         self._last_error = ""
 
@@ -147,7 +147,7 @@ class ActorPool:
         devices = 1 if cluster.cores == 1 else None
         self._parts = self.ray.put((held, self._model, self._ids, self._clients_per_batch, devices))
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
-        # Ray shows an actor the GPUs that it has reserved for it, and no others.
+        # Ray shows an actor only the GPUs that it has reserved for it.
         if cluster.gpus:
             options["num_gpus"] = cluster.gpus
         # A machine may have several actors, each with one core.
@@ -162,10 +162,10 @@ class ActorPool:
         self._starting[actor.ready.remote()] = actor
 
     def _join(self) -> None:
-        """Let actors compute that have started; wait for one where there is none.
+        """Use actors that have started; wait for one if there is none.
 
-        One that finds no room in the cluster never starts, and is not waited for as long as there
-        is another.
+        An actor without room in the cluster never starts, and is not waited for while there is
+        another.
         """
         if self._cluster is None:
             self._start()
@@ -188,14 +188,14 @@ class ActorPool:
             raise WorkerError(f"no actor of Ray could be started: {why}")
 
     def _started(self, seconds: float | int) -> list[Any]:
-        """Futures of actors that are ready, after waiting so long for a first one."""
+        """Futures of actors that are ready, after waiting up to ``seconds`` for a first one."""
         if not self._starting:
             return []
         ready, _ = self.ray.wait(list(self._starting), timeout=seconds)
         return ready
 
     def _check_samples(self, machine: str, digest: str | None) -> None:
-        """Refuse a machine (DataError) whose folder has other packed data under the same path."""
+        """Raise DataError for a machine whose folder has other packed data under the same path."""
         if self.data.packed is not None and digest != self.data.packed.digest:
             folder = self.data.packed.folder.resolve()
             raise DataError(
@@ -207,11 +207,11 @@ class ActorPool:
         self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]
     ) -> list[Int[np.ndarray, "_"]]:
         """The rows of each actor. All rows of a client go to one actor: clients with the most work
-        first, each to the actor that has the least work.
+        first, each to the actor with the least work.
 
         Args:
-            clients: of each row.
-            work: samples that the row takes, or anything in proportion.
+            clients: client of each row.
+            work: samples of each row, or anything proportional.
         """
         self._join()
         _, first, row = np.unique(clients, return_index=True, return_inverse=True)
@@ -226,15 +226,15 @@ class ActorPool:
         return [rows for rows in dealt if len(rows)]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
-        """Results of a method of an actor's trainer, scorer or replies, of every part of a call.
+        """Results of a method of an actor's trainer, scorer or replies, for every part of a call.
 
         Args:
             method: of ``_Actor`` or of what it holds: ``train``, ``scorer.losses`` and the like.
-            shared: arguments that all parts have, sent to each machine once.
-            parts: their own arguments.
+            shared: arguments common to all parts, sent to each machine once.
+            parts: the other arguments of each part.
 
         Raises:
-            WorkerError: parts that no actor computes.
+            WorkerError: parts that no actor can compute.
         """
         common = self.ray.put(shared)
         results: dict[int, Any] = {}
@@ -273,7 +273,7 @@ class ActorPool:
         )
 
     def _reason(self, error: Exception) -> str:
-        """Why an actor failed, and where it had too little memory what to do."""
+        """Why an actor failed; if it had too little memory, also what to do."""
         if isinstance(error, self.ray.exceptions.OutOfMemoryError):
             return f"its machine ran out of memory: {_LESS_MEMORY}"
         return (str(error).strip().splitlines() or [type(error).__name__])[-1]
@@ -288,7 +288,7 @@ class ActorPool:
 
 
 class _Actor:
-    """What runs in a process of Ray's: the workers of one federation."""
+    """The content of a Ray process: the workers of one federation."""
 
     def __init__(
         self, parts: tuple[FederatedData | Path, AnyModel, np.ndarray, int | None, int | None]
@@ -300,16 +300,16 @@ class _Actor:
         self.digest = data.packed.digest if data.packed else None
 
     def ready(self) -> tuple[str, dict[str, str], str | None]:
-        """The machine, the versions that it has, and the digest of packed data."""
+        """The machine, its package versions, and the digest of packed data."""
         return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
         """A method's result for a part of a call.
 
         Args:
-            method: by name.
-            shared: its first arguments, those of all parts.
-            own: its other arguments, those of this part.
+            method: its name.
+            shared: its first arguments, common to all parts.
+            own: its other arguments, for this part.
         """
         return attrgetter(method)(self)(*shared, *own)
 
@@ -319,8 +319,7 @@ class _Actor:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the installed packages that decide on the bits of a client's work, and of
-    Python."""
+    """Versions of Python and of the installed packages that affect the bits of a client's work."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for name in ("fedkin", "jax", "jaxlib", "numpy", "equinox", "optax", "torch", "torchax"):
         with suppress(PackageNotFoundError):
@@ -329,12 +328,12 @@ def versions() -> dict[str, str]:
 
 
 def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) -> None:
-    """Check that a machine computes as this one does. Raises ConfigError for other versions.
+    """Raise ConfigError if another machine has other versions than this one.
 
     Args:
         machine: its name.
-        there: the versions that it has.
-        here: those of the machine that runs the rounds.
+        there: its versions.
+        here: versions of the machine that runs the rounds.
     """
     differences = [
         f"{name} {there.get(name)}, here {here_version}"

@@ -1,9 +1,9 @@
-"""Workers on many machines: a trainer and a scorer whose rows are dealt to actors of Ray.
+"""Workers on many machines: a trainer and a scorer that distribute rows among Ray actors.
 
-An actor computes the rows that it is given with the same trainer and scorer as a run in one
-process. Rows come back and are put in their order; a client's arithmetic does not depend on the
-other rows, nor on the actor. So the bits are those of one process, whatever the number of actors.
-``add_sums`` is for those who do not need them: each actor sends sums.
+An actor computes its rows with the same trainer and scorer as a run in one process. Rows are then
+put back in order. A client's arithmetic depends neither on the other rows nor on the actor, so the
+bits are those of one process for any number of actors. ``add_sums`` gives up the last bits: each
+actor sends sums.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def ray_factory(
     clients_per_batch: int | None,
     actors: int | None,
 ) -> Callable[[FederatedData], Workers]:
-    """A function that makes the workers for data, on the actors of a cluster.
+    """A function that makes the workers for given data, on the actors of a cluster.
 
     Args:
         engine: ``ray``, or the address of a cluster: ``ray:HOST:PORT``, ``ray:auto``.
-        model: the model; it must be possible to send it to other processes.
+        model: the model, which must be picklable.
         ids: numbers of the clients in streams.
         clients_per_batch: as in one process.
-        actors: their number; None for one on each machine, of a cluster of one machine one on each
-            core.
+        actors: their number; None for one on each machine, or one on each core of a single
+            machine.
     """
 
     def workers(data: FederatedData) -> Workers:
@@ -69,19 +69,19 @@ class RayTrainer:
         sizes = self._sizes[call.clients]
         samples = sizes if call.work.steps is None else np.full(len(sizes), call.work.batch_size)
         dealt = self._pool.deal(call.clients, samples * call.num_steps)
-        # Models go to each machine once, and not with every part of the call.
+        # Models are sent to each machine once, not with every part of the call.
         parts = [(replace(call.select(rows), models=call.models[:0]),) for rows in dealt]
         results = self._pool.compute("train", (call.models,), parts)
         return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-        """Let actors do a task and add up what their clients reply, and add up these sums in the
-        order of the actors.
+        """Actors do a task and add up their clients' replies. These sums are added in the order of
+        the actors.
 
         Args:
-            builder: of the reply, which has the task.
-            rows: of the call.
-            compiled: whether the task is run in its compiled form, where it has one.
+            builder: builder of the reply, which has the task.
+            rows: rows of the call.
+            compiled: whether the task runs in its compiled form, if it has one.
         """
         active = np.flatnonzero(rows.active)
         clients = rows.clients[active]
@@ -177,20 +177,20 @@ class RayScorer:
         return _by_sample(dealt, self._sizes(clients, split), scores)
 
     def _deal(self, clients: Int[np.ndarray, "n"], split: str) -> Rows:
-        """The rows of each actor; one part without rows of a call that has none."""
+        """The rows of each actor; one part without rows for an empty call."""
         return self._pool.deal(clients, self._sizes(clients, split)) or [np.zeros(0, np.int64)]
 
     def _sizes(self, clients: Int[np.ndarray, "n"], split: str) -> Int[np.ndarray, "n"]:
-        """Samples of each row."""
+        """Number of samples of each row."""
         return self._pool.data.part(split).sizes[clients]
 
 
 def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "t"]:
-    """Places of the samples of some rows among those of all rows, end to end.
+    """Positions of the samples of some rows among the concatenated samples of all rows.
 
     Args:
         sizes: samples of each of the n rows.
-        rows: which of them.
+        rows: the rows.
     """
     offset = np.cumsum(sizes) - sizes
     taken = sizes[rows]

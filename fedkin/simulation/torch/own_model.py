@@ -1,8 +1,8 @@
-"""A client's own model in PyTorch: trained with another on the loss of their mix (APFL), or the
-minimiser of a batch's loss with a pull to the other (pFedMe).
+"""A client's second model in PyTorch: trained with another model on the loss of their mix (APFL),
+or the minimiser of a batch's loss with a proximal term to the other (pFedMe).
 
-Running statistics, which gradient steps do not move: v takes those of the mix after its batch,
-theta those of w after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
+Gradient steps do not change running statistics: v takes those of the mix after its batch, theta
+those of w after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
 class OwnModel:
     """A model v that is trained with a network w. Its steps are on the loss of
-    ``share v + (1 - share) w``, where w is a constant.
+    ``share v + (1 - share) w``, with w held constant.
 
     Args:
         model: the module of both.
-        network: w, which another optimiser moves.
-        mixed: v and its share, of one row.
-        work: settings of the training; its proximal term pulls w only.
-        round: of the learning rate.
+        network: w, which another optimiser trains.
+        mixed: v and its share, for one row.
+        work: training settings; the proximal term applies only to w.
+        round: round of the learning rate.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class OwnModel:
         self._optimizer.step(loss(mix_scores), rate)
 
     def moved(self) -> Float[np.ndarray, "P"]:
-        """How far v is from where it began."""
+        """Update of v: its difference to the initial v."""
         return flat_vector(self._network) - self._start
 
 
@@ -129,7 +129,7 @@ class Minimiser:
         return strength / 2 * sum(distances, torch.zeros(()))
 
     def moved(self) -> Float[np.ndarray, "P"]:
-        """How far the theta of the last batch is from where w began."""
+        """Difference of the last batch's theta to the initial w."""
         with torch.no_grad():
             for of_theta, of_w in self._fixed:
                 of_theta.copy_(of_w)

@@ -36,7 +36,7 @@ class Scorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """The classes that each model predicts for the samples of all rows, end to end."""
+        """Predicted classes of the samples of all rows, concatenated."""
         classes = []
         for k in range(len(models)):
             scored = self._scores(models, clients, np.full(len(clients), k), split)
@@ -51,7 +51,7 @@ class Scorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, those of all rows end to end; NaN is
+        """The scores of each row's detector on its samples, concatenated over rows; NaN becomes
         -inf."""
         rows = [scores[:, 0] for scores in self._scores(models, clients, model_index, split)]
         scores = np.concatenate(rows or [_NONE])
@@ -60,7 +60,7 @@ class Scorer:
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows, end to end."""
+        """The loss of each model on each training sample of all rows, concatenated."""
         y = to_tensor(np.concatenate(self._labels(clients, "train")))
         scores = [torch.from_numpy(self.scores(model, clients, "train")) for model in models]
         losses = [cross_entropy(of_model, y, reduction="none") for of_model in scores]
@@ -69,7 +69,7 @@ class Scorer:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """All scores that one model gives the samples of all rows, end to end."""
+        """All outputs of one model on the samples of all rows, concatenated."""
         rows = self._scores(model[None], clients, np.zeros(len(clients), np.int64), split)
         return np.concatenate(rows or [np.zeros((0, self._data.classes), np.float32)])
 

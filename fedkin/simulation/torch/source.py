@@ -29,38 +29,38 @@ def torch_model(
 ) -> TorchModel:
     """Make a model of a PyTorch module, or of a function that makes one.
 
-    It is called on a batch, [B ...] as the samples lie in the data (float32; integers as int64),
+    The model is called on a batch, [B ...] in the format of the data (float32; integers as int64),
     and returns scores [B C]. Its flat vector holds the floating-point entries of ``state_dict()``
     in their order, as float32: parameters, trained or frozen, and running statistics, which are
-    averaged with them; counters are not. The last layer is to be declared last: some methods use it
-    alone.
+    averaged with them; counters are not included. The last layer should be declared last, since
+    some methods use it alone.
 
     Args:
         source: an ``nn.Module``, from whose weights every run starts (it is copied, never changed);
-            or a function without arguments, or with the data as its only one, that returns a
-            module, for weights drawn from the run's seed. The module is the same in every call but
-            for its weights.
+            or a function that returns a module, for weights drawn from the run's seed. The function
+            takes no argument, or the data as its only one. All its modules are equal except for
+            their weights.
         data: argument of such a function: anything with ``name``, ``x`` [M ...] and ``classes``.
-        name: of the model, for messages and descriptions.
+        name: the model's name, for messages and descriptions.
         detects: the model is a detector, which separates one class from all others: one score per
-            sample, [B 1], positive for its class. ATHENA-FL trains those.
+            sample, [B 1], positive for its class. ATHENA-FL trains detectors.
         threads: cores for one client. One is the fastest for small networks; the last bits depend
             on it.
         optimizer: makes the optimiser of local training, from the parameters and the learning rate
             of the round: ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is
-            called for every client and call, and takes the place of ``optimizer``, ``momentum``,
+            called for every client and call, and replaces ``optimizer``, ``momentum``,
             ``nesterov`` and ``weight_decay`` of the run's local training; clipping, schedules and a
-            method's proximal term stay. One that does not use ``lr`` trains at its fixed rate in
-            every round, whatever ``lr`` and ``schedule`` say. None: the run's optimiser.
-        engine: what trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax (``fedkin[torchax]``),
-            which compiles it; a trial before the run shows that it agrees with PyTorch.
-            ``auto``: JAX where that trial succeeds and it pays, else PyTorch. Dropout draws other
-            random numbers under JAX.
+            method's proximal term still apply. An optimiser that ignores ``lr`` trains at its fixed
+            rate in every round, whatever ``lr`` and ``schedule`` say. None: the run's optimiser.
+        engine: the library that trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax
+            (``fedkin[torchax]``), which compiles it; a trial before the run checks that it agrees
+            with PyTorch. ``auto``: JAX if that trial succeeds and JAX is faster, otherwise PyTorch.
+            Dropout draws other random numbers under JAX.
 
     Raises:
-        MissingExtra: PyTorch is not installed, or torchax where the engine is ``jax``.
-        ModelError: none of these forms, a module without floating-point parameters to train, or an
-            optimizer that is no function.
+        MissingExtra: PyTorch is not installed, or torchax for the engine ``jax``.
+        ModelError: another type, a module without trainable floating-point parameters, or an
+            optimizer that is not a function.
     """
     _require_torch()
     from torch import nn

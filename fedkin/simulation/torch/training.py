@@ -82,8 +82,8 @@ class Trainer:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; zero where
-        nothing is trained: running statistics, frozen parameters."""
+        """Gradient of each client's full training loss at its model, in inference mode; zero for
+        running statistics and frozen parameters."""
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
@@ -250,15 +250,15 @@ def mean_loss(
     smoothing: float = 0.0,
     counted: Tensor | None = None,
 ) -> Tensor:
-    """Mean cross entropy of class numbers; or, where ``y`` is 0.0 or 1.0, of a detector's scores [B
+    """Mean cross entropy for class numbers; or, if ``y`` is 0.0 or 1.0, for a detector's scores [B
     1].
 
     Args:
-        scores: of a batch.
+        scores: outputs on a batch.
         y: its labels.
-        weights: of the classes [C]; None: all 1.
+        weights: class weights [C]; None: all 1.
         smoothing: share of a label that is spread over all classes.
-        counted: weights of the samples [B]; None: all 1. The divisor is as without them.
+        counted: sample weights [B]; None: all 1. They do not change the divisor.
     """
     if y.is_floating_point():
         return binary_cross_entropy_with_logits(scores[:, 0], y)
