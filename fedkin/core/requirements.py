@@ -76,13 +76,13 @@ class ModelChanges:
 
 @dataclass(frozen=True)
 class ModelParts:
-    """Which parts of models are personal to each client, and which must be shared.
+    """Which parts of models stay on each client, and which must be shared.
 
     Attributes:
-        own: the part that is personal already, or trained in another way, so that no further part
-            can be personal; empty: nothing.
+        own: the part that stays on clients already, or is trained in another way, so that no further part
+            can; empty: nothing.
         shared_head: the comparison of clients that depends on the last layers of shared models, so
-            that last layers cannot be personal; empty: nothing.
+            that last layers cannot stay on clients; empty: nothing.
     """
 
     own: str = ""
@@ -147,7 +147,7 @@ class Requirements:
         model: requirements of the model.
         reads: single replies that are read.
         changes: how models change, in addition to averaging.
-        parts: parts of models that are personal, or must be shared.
+        parts: parts of models that stay on clients, or must be shared.
         rounds: rounds for which it is designed.
         memory: memory that grows with the number of clients.
         data: requirements of clients' data.
