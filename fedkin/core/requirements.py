@@ -79,8 +79,8 @@ class ModelParts:
     """Which parts of models stay on each client, and which must be shared.
 
     Attributes:
-        own: the part that stays on clients already, or is trained in another way, so that no further part
-            can; empty: nothing.
+        own: the part that stays on clients already, or is trained in another way, so that no
+            further part can; empty: nothing.
         shared_head: the comparison of clients that depends on the last layers of shared models, so
             that last layers cannot stay on clients; empty: nothing.
     """
