@@ -114,9 +114,8 @@ class OverdueRequests:
         """Read a late reply, with the same checks as a timely one."""
         rows = np.arange(len(request.clients))
         try:
-            arrays = message_of(reply).arrays
-            if standing:
-                arrays = standing.split(arrays, len(rows))[1]
+            received = message_of(reply).arrays
+            arrays = standing.split(received, len(rows))[1] if standing else received
             collector = self._collector(request.task, request.clients)
             collector.read(rows, arrays, request.used)
         except (NoReplyError, InvalidMessageError, TaskError) as error:

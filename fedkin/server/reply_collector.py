@@ -309,10 +309,8 @@ class ReplyCollector(ReplyBuilder):
         """The norm outliers among the means of all messages, by position in their concatenation."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
         found: dict[int, Outlier] = {}
-        if not count:
-            return found
         for name, array in self.means.items():
-            if array.norm_checked:
+            if count and array.norm_checked:
                 norms = np.concatenate([_norms(means.arrays[name]) for means in self._means])
                 found |= dict(self._find_outliers(norms, models))
         return found

@@ -137,3 +137,13 @@ def test_an_empty_handshake_is_refused_and_logged(caplog: pytest.LogCaptureFixtu
         "expected federation" in reply.header["refused"]
         and "berlin cannot take part" in caplog.text
     )
+
+
+@pytest.mark.parametrize(
+    ("samples", "sizes"),
+    [("[28, 28] -> 10 classes", {"d": 784}), ("[] -> 2 classes", {"d": 1}), ("text", {})],
+)
+def test_the_size_of_a_sample_is_read_from_its_description(
+    samples: str, sizes: dict[str, int]
+) -> None:
+    assert replace(ABOUT, samples=samples).sizes() == sizes
