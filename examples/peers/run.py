@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedkin.config import peer, registry
+from fedkin.config import peer
 from fedkin.core.storage import complete_lines
 from fedkin.p2p.init_federation import init_federation
 from fedkin.reporting.style import save_as
@@ -122,7 +122,7 @@ def records(config: Path) -> list[dict]:
 
 def show(configs: list[Path], online: list[int], folder: Path) -> None:
     """Print the table of neighbours, and draw them."""
-    data = registry.make(registry.datasets(), peer.load(configs[0]).data)
+    data = peer.load(configs[0]).data.make()
     clusters = data.true_clusters
     trust = np.zeros((len(configs), len(configs)), bool)
     print("\npeer     cluster rounds accuracy exchanges failed  neighbours")
