@@ -152,8 +152,8 @@ class ObservedWorld(RemoteWorld):
 
     trace: Trace
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
         self._begun = self._now = 0
         self.trace.new_world(self)
 
