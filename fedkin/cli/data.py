@@ -194,7 +194,7 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
         named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
         raw, _ = read(None, overrides, {"data": named})
         values = raw["data"]
-    return registry.make(registry.datasets(), values)
+    return registry.resolve("data set", registry.datasets(), values, str).make()
 
 
 def _is_path(name: str) -> bool:
