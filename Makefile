@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-demo: .venv/core ## FedGroup beside FedAvg on handwritten digits, under a minute
+demo: .venv/core ## FedGroup and FedAvg on handwritten digits, under a minute
 	$(BIN)/fedkin run
 	@echo "fedkin itself: $(BIN)/fedkin, or fedkin after: . $(BIN)/activate"
 

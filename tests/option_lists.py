@@ -39,11 +39,9 @@ def simulate_arguments(settings: dict[str, Any]) -> dict[str, Any]:
     if "selection" in settings:
         arguments["cohort"] = Cohort(settings["cohort"], selection=settings["selection"])
     if callbacks:
-        given = settings.get("callbacks", ())
-        arguments["callbacks"] = [
-            *(given if isinstance(given, list) else [given] if given else []),
-            *callbacks,
-        ]
+        given = settings.get("callbacks", [])
+        before = given if isinstance(given, list) else [given]
+        arguments["callbacks"] = [*before, *callbacks]
     if options:
         arguments["options"] = [*settings.get("options", ()), *options]
     return arguments

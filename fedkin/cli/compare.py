@@ -30,6 +30,37 @@ if TYPE_CHECKING:
     from fedkin.reporting.comparison_progress import Display
 
 
+MethodNames = Annotated[
+    str | None,
+    typer.Option(
+        "--methods",
+        metavar="A,B,...",
+        help="Methods to compare, in place of those of the file.",
+    ),
+]
+SeedCount = Annotated[
+    int | None,
+    typer.Option("--seeds", metavar="N", min=1, help="Number of seeds (default: 3)."),
+]
+GridValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="section.key=A,B,...",
+        help="Run every method with each of these values; may be repeated.",
+    ),
+]
+ByMeasure = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="MEASURE",
+        help="Compare by final, best, bottom (10% of clients) or validation accuracy, "
+        "or by a measure of the run.",
+    ),
+]
+
+
 def compare_command(
     settings: Annotated[
         list[str] | None,
@@ -38,35 +69,10 @@ def compare_command(
             help="A configuration, and settings that replace its own.",
         ),
     ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            "--methods",
-            metavar="A,B,...",
-            help="Methods to compare, in place of those of the file.",
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option("--seeds", metavar="N", min=1, help="Number of seeds (default: 3)."),
-    ] = None,
-    grid: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--grid",
-            metavar="section.key=A,B,...",
-            help="Run every method with each of these values; may be repeated.",
-        ),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by",
-            metavar="MEASURE",
-            help="Compare by final, best, bottom (10% of clients) or validation accuracy, "
-            "or by a measure of the run.",
-        ),
-    ] = None,
+    methods: MethodNames = None,
+    seeds: SeedCount = None,
+    grid: GridValues = None,
+    by: ByMeasure = None,
     out: Annotated[
         Path | None,
         typer.Option(

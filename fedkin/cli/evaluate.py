@@ -18,45 +18,48 @@ if TYPE_CHECKING:
 _SHOWN = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 
 
+Columns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[key=value]...", help="Columns of the other data: label=, client=, features=."
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option("--split", help="test (the default), train or validation; of --data all samples."),
+]
+FineTune = Annotated[
+    int | None,
+    typer.Option(
+        "--fine-tune",
+        metavar="E",
+        help="Also after up to E epochs of each client's own training.",
+    ),
+]
+OtherData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="Other data: .csv, .parquet or .npz; clients are found by name.",
+    ),
+]
+Cluster = Annotated[
+    int | None,
+    typer.Option("--cluster", metavar="K", help="Predict all of --data by this cluster's model."),
+]
+
+
 def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    options: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[key=value]...", help="Columns of the other data: label=, client=, features=."
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            "--split", help="test (the default), train or validation; of --data all samples."
-        ),
-    ] = None,
-    fine_tune: Annotated[
-        int | None,
-        typer.Option(
-            "--fine-tune",
-            metavar="E",
-            help="Also after up to E epochs of each client's own training.",
-        ),
-    ] = None,
+    options: Columns = None,
+    split: Split = None,
+    fine_tune: FineTune = None,
     target: Annotated[
         float | None, typer.Option("--target", help="Accuracy; by default that of the run.")
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data",
-            metavar="FILE",
-            help="Other data: .csv, .parquet or .npz; clients are found by name.",
-        ),
-    ] = None,
-    cluster: Annotated[
-        int | None,
-        typer.Option(
-            "--cluster", metavar="K", help="Predict all of --data by this cluster's model."
-        ),
-    ] = None,
+    data: OtherData = None,
+    cluster: Cluster = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files; RUN itself.")
     ] = None,

@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from fedkin.run.results import Run
 
 
+Trackers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME",
+        help="Log every round to tensorboard, mlflow or wandb; may be repeated.",
+    ),
+]
+
+
 def run_command(
     settings: Annotated[
         list[str] | None,
@@ -52,14 +62,7 @@ def run_command(
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="DIR", help="Resume the run in this folder.")
     ] = None,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--track",
-            metavar="NAME",
-            help="Log every round to tensorboard, mlflow or wandb; may be repeated.",
-        ),
-    ] = None,
+    track: Trackers = None,
     jobs: Jobs = None,
     engine: Engine = None,
     as_json: Annotated[

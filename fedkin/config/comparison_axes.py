@@ -96,7 +96,7 @@ def _toml_value(value: Any) -> Any:
 
 
 def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
-    """The axes of a file and those given beside it, each with each; of a key that both have, only
+    """The axes of a file and the given ones, each with each; of a key that both have, only
     the given values.
 
     What is replaced, and what stays, is logged.

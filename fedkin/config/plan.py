@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -84,10 +84,12 @@ class Scoring:
 class Compute:
     """Compute resources of a simulation. They change no numbers, except the last bits where noted.
 
+    A run that is resumed must have the same ``clients_per_batch`` and ``sum_by_actor``.
+
     Args:
         devices: number of devices. None: all.
         clients_per_batch: number of clients that a device trains at once. None: 1 on a CPU, the
-            fastest number elsewhere.
+            fastest number elsewhere. More than 1 changes the last bits.
         engine: ``ray``, or ``ray:`` and the address of a cluster, to use Ray actors. None: this
             process.
         actors: number of Ray actors. None: one on each machine, or one on each core of a single
@@ -183,16 +185,9 @@ class RunSettings(Plan, Compute):
 
     @classmethod
     def of(
-        cls,
-        *,
-        rounds: int,
-        cohort: int | Cohort,
-        seed: int,
-        scoring: Scoring,
-        compute: Compute,
-        measures: Sequence[Values],
+        cls, rounds: int, cohort: int | Cohort, seed: int, *, scoring: Scoring, compute: Compute
     ) -> RunSettings:
-        """The settings of a run that is started from Python.
+        """The settings of a run that is started from Python, without the user's measures.
 
         Args:
             rounds: T.
@@ -200,10 +195,9 @@ class RunSettings(Plan, Compute):
             seed: the run's seed.
             scoring: evaluation settings.
             compute: compute resources.
-            measures: entries of the user's measures.
         """
-        values = _fields(scoring) | _fields(compute)
-        values["measures"] = list(measures) or None
+        values = _fields(scoring, Scoring) | _fields(compute, Compute)
+        values["measures"] = None
         if isinstance(cohort, Cohort):
             values["selection"] = cohort.selection
             cohort = cohort.size
@@ -219,14 +213,12 @@ class RunSettings(Plan, Compute):
     @property
     def compute(self) -> Compute:
         """The compute resources."""
-        return Compute(
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(Compute)}
-        )
+        return Compute(**_fields(self, Compute))
 
 
-def _fields(settings: Scoring | Compute) -> dict[str, Any]:
-    """The fields of settings by name."""
-    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+def _fields(settings: Scoring | Compute, kind: type[Scoring] | type[Compute]) -> dict[str, Any]:
+    """The values of settings for the fields of a class, by name."""
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)}
 
 
 def check_engine(engine: str | None) -> None:

@@ -48,14 +48,14 @@ class ClientReads:
         updates: ``single`` if updates are read one by one, ``means`` if their means over clients
             are enough.
         because: the option that requires single updates, if another value needs only means.
-        besides: other data that leave each client, in addition to updates of whole models; empty:
+        sends: other data that leave each client, in addition to updates of whole models; empty:
             nothing.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
 
     updates: Literal["means", "single"] = "means"
     because: str = ""
-    besides: str = ""
+    sends: str = ""
     standing: tuple[Task, ...] = ()
 
 

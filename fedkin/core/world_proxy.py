@@ -29,8 +29,6 @@ class WorldProxy:
         self.total_clients = world.total_clients
         self.initial = world.initial
         self.clients = world.clients
-        self.begin = world.begin
-        self.reassigned = world.reassigned
         self.memory = world.memory
         self.recall = world.recall
 
@@ -46,6 +44,14 @@ class WorldProxy:
     def client_names(self) -> Sequence[str] | None:
         """Names of all clients, for messages; None where they have none."""
         return client_names(self._world)
+
+    def begin(self, stream: Stream) -> None:
+        """Begin a round in the wrapped world."""
+        self._world.begin(stream)
+
+    def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
+        """Notify clients whose clusters have changed, through the wrapped world."""
+        self._world.reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The reply of the wrapped world."""

@@ -70,11 +70,7 @@ def from_hf(
             of different shapes.
         ConfigError: by and a partition, or neither; options that do not fit each other.
     """
-    if by is not None and client is not None:
-        raise ConfigError(
-            f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out"
-        )
-    by = client if by is None else by
+    by = _one_of(by, client)
     options = own_partition(
         partition=partition,
         clients=num_clients,
@@ -83,12 +79,7 @@ def from_hf(
         min_samples=min_samples,
     )
     _check_dataset(dataset, name)
-    if (by is None) == (options is None):
-        raise ConfigError(
-            "whose is each sample? Name the column that says so, or give a partitioner, with by=; "
-            "or divide them with partition= and num_clients=; got "
-            f"{'neither' if options is None else 'both'}"
-        )
+    _check_source(by, options)
     split = None
     if hasattr(test, "column_names"):
         dataset, split = _with_test(dataset, test, by)
@@ -119,6 +110,26 @@ def from_hf(
         owners_name="client_id" if client_column is None else client_column,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
+
+
+def _one_of(by: Any, client: Any) -> Any:
+    """The column or partitioner that ``by`` or its alias ``client`` gives. Raises ConfigError for
+    both."""
+    if by is not None and client is not None:
+        raise ConfigError(
+            f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out"
+        )
+    return client if by is None else by
+
+
+def _check_source(by: Any, options: Any) -> None:
+    """Raise ConfigError unless either ``by`` or a partition says whose each sample is."""
+    if (by is None) == (options is None):
+        raise ConfigError(
+            "whose is each sample? Name the column that says so, or give a partitioner, with by=; "
+            "or divide them with partition= and num_clients=; got "
+            f"{'neither' if options is None else 'both'}"
+        )
 
 
 def _check_dataset(dataset: Any, name: str) -> None:

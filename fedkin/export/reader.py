@@ -188,7 +188,7 @@ class Export:
             for entry in self.card["models"]
             if entry["name"].startswith("cluster-")
         ]
-        exported = "its clients have models of their own"
+        exported = "its clients have personal models"
         if clusters:
             exported = f"it has those of cluster {', '.join(clusters)}"
         raise ConfigError(f"{self.folder} has no model of cluster {cluster}; {exported}")

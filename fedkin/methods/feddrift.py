@@ -100,7 +100,7 @@ class FedDrift:
 
     def requirements(self) -> Requirements:
         return Requirements(
-            reads=ClientReads(besides="scores of all models"),
+            reads=ClientReads(sends="scores of all models"),
             changes=ModelChanges(always="copies models where data drift, and merges them"),
             parts=ModelParts(own="models for parts of each client's samples"),
             data=DataNeeds(earlier_samples=True),

@@ -75,7 +75,7 @@ class FedPer:
     def requirements(self) -> Requirements:
         return Requirements(
             model=ModelNeeds(last_layer=True, hidden_layers=True),
-            reads=ClientReads(besides="bodies of models"),
+            reads=ClientReads(sends="bodies of models"),
             parts=ModelParts(own="heads of clients"),
         )
 

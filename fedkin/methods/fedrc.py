@@ -93,7 +93,7 @@ class FedRC:
     def requirements(self) -> Requirements:
         return Requirements(
             clients=AtLeast(self.clusters, because="clusters"),
-            reads=ClientReads(besides="shares of clusters"),
+            reads=ClientReads(sends="shares of clusters"),
             parts=ModelParts(own="mixtures of each client's own"),
         )
 

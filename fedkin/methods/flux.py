@@ -110,7 +110,7 @@ class FLUX:
         first = min(self.latest, 3) + 1
         return Requirements(
             model=ModelNeeds(last_layer=True),
-            reads=ClientReads(besides="moments of its samples"),
+            reads=ClientReads(sends="moments of its samples"),
             parts=ModelParts(shared_head="the accuracy of the shared model"),
             rounds=RoundNeeds(first_clustering=first),
             data=DataNeeds(newcomer_labels=False),

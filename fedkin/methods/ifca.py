@@ -99,7 +99,7 @@ class IFCA:
         reads = ClientReads(
             updates="means" if self._reads_means else "single",
             because="" if self._reads_means else _SINGLE,
-            besides=policies.sends(self),
+            sends=policies.sends(self),
             standing=policies.standing_tasks(self),
         )
         return Requirements(

@@ -99,7 +99,7 @@ class PACFL:
 
     def requirements(self) -> Requirements:
         return Requirements(
-            reads=ClientReads(besides="bases of subspaces of its samples"),
+            reads=ClientReads(sends="bases of subspaces of its samples"),
             memory=MemoryNeeds(compares_all=True),
         )
 

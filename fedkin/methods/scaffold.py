@@ -66,7 +66,7 @@ class SCAFFOLD:
 
     def requirements(self) -> Requirements:
         return Requirements(
-            reads=ClientReads(besides="control variates"),
+            reads=ClientReads(sends="control variates"),
             parts=ModelParts(own="control variates of clients"),
             memory=MemoryNeeds(kept_models=1),
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Int
 
@@ -11,11 +9,12 @@ from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task
-from fedkin.core.world import LateReply, World, client_names, late_replies
+from fedkin.core.world import World
+from fedkin.core.world_proxy import WorldProxy
 from fedkin.run.metrics.observations import Observations
 
 
-class InstrumentedWorld:
+class InstrumentedWorld(WorldProxy):
     """A proxy of a world for metrics, which need single updates even if the method needs only
     means.
 
@@ -26,52 +25,32 @@ class InstrumentedWorld:
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
+        super().__init__(world)
         self.world = world
-        self.spec = world.spec
-        self.work = world.work
-        self.ledger = world.ledger
-        self.total_clients = world.total_clients
-        self.initial = world.initial
-        self.clients = world.clients
-        self.memory = world.memory
-        self.recall = world.recall
         self._update_memory = update_memory
         self.observations = Observations(world.total_clients, 0)
 
     @property
     def update_memory(self) -> int:
-        return self.world.update_memory if self._update_memory is None else self._update_memory
-
-    @property
-    def true_clusters(self) -> Int[np.ndarray, "N"] | None:
-        return self.world.true_clusters
-
-    @property
-    def client_names(self) -> Sequence[str] | None:
-        """Names of all clients, for messages; None if they have none."""
-        return client_names(self.world)
+        return super().update_memory if self._update_memory is None else self._update_memory
 
     def begin(self, stream: Stream) -> None:
         """Discard the last round's observations, and begin the round in the world."""
         self.observations = Observations(self.total_clients, stream.round, self.client_names)
-        self.world.begin(stream)
+        super().begin(stream)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
         """Notify clients whose clusters have changed."""
         self.observations.reassigned[clients] = True
-        self.world.reassigned(clients)
+        super().reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         single = task.single()
         separate = single is not None and self._fits(len(clients))
         done = single if single is not None and separate else task
-        reply = self.world.run(done, clients, stream)
+        reply = super().run(done, clients, stream)
         self.observations.observe(done, clients, reply)
         return mean_reply(task, reply, clients) if separate else reply
-
-    def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """The late replies of the wrapped world."""
-        return late_replies(self.world, task, rounds)
 
     def _fits(self, rows: int) -> bool:
         return rows * self.spec.parameters * BYTES_PER_NUMBER <= self.update_memory

@@ -122,14 +122,8 @@ def simulate(
     _refuse_settings(local, no_folder=resume and not out)
     sections = by_section(options)
     measure_entries, measures = own_measures.resolved(scoring.measures, "measures")
-    settings = RunSettings.of(
-        rounds=rounds,
-        cohort=cohort,
-        seed=seed,
-        scoring=scoring,
-        compute=compute,
-        measures=measure_entries,
-    )
+    settings = RunSettings.of(rounds, cohort, seed, scoring=scoring, compute=compute)
+    settings = dataclasses.replace(settings, measures=measure_entries or None)
     poisoned, shifts = simulated(sections, data, shift)
     folder = user_path(out) if out else None
     listeners = by_kind(callbacks, folder)

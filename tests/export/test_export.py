@@ -208,7 +208,7 @@ def test_clients_with_models_of_their_own_have_files_of_their_own(
         scores = [exported.model(client=name)(images.x) for name in "ab"]
         assert np.abs(scores[0] - scores[1]).max() > 1e-3
         np.testing.assert_array_equal(scores[1], run.model_for(1)(images.x))
-        with pytest.raises(fk.ConfigError, match="its clients have models of their own"):
+        with pytest.raises(fk.ConfigError, match="its clients have personal models"):
             exported.model(cluster=0)
 
 

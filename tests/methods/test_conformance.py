@@ -157,7 +157,7 @@ HEADS_STAY = Case(  # heads stay with the clients
     needs={
         "model.last_layer": True,
         "model.hidden_layers": True,
-        "reads.besides": "bodies of models",
+        "reads.sends": "bodies of models",
     },
     personal="none",
 )
@@ -173,7 +173,7 @@ CASES = {
         impossible=({"server_lr": 0.0},),
         models_down=2,
         models_up=2,
-        needs={"reads.besides": "control variates", **KEPT},  # c_i
+        needs={"reads.sends": "control variates", **KEPT},  # c_i
         personal="none",
     ),
     "pfedme": Case(
@@ -223,7 +223,7 @@ CASES = {
     ),
     "feddrift": Case(
         needs={  # clients tell accuracies, and means of solutions are enough
-            "reads.besides": "scores of all models",
+            "reads.sends": "scores of all models",
             "changes.always": "copies models where data drift, and merges them",
             "data.earlier_samples": True,
         },
@@ -314,7 +314,7 @@ CASES = {
         needs={
             "rounds.first_clustering": 4,  # after 3 rounds at the earliest
             "model.last_layer": True,
-            "reads.besides": "moments of its samples",
+            "reads.sends": "moments of its samples",
             "data.newcomer_labels": False,
         },
         personal="models",  # it waits for the accuracy of the shared model
@@ -336,7 +336,7 @@ CASES = {
         finding={"clusters": 3, "sketch": 64},
     ),
     "fedem": Case(
-        needs={"clients.number": 3, "reads.besides": "shares of clusters"},  # K = 3 components
+        needs={"clients.number": 3, "reads.sends": "shares of clusters"},  # K = 3 components
         personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1, "average_over": "cohort"},
@@ -347,7 +347,7 @@ CASES = {
         models_up=3,
     ),
     "fedrc": Case(
-        needs={"clients.number": 3, "reads.besides": "shares of clusters"},
+        needs={"clients.number": 3, "reads.sends": "shares of clusters"},
         personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
@@ -374,7 +374,7 @@ CASES = {
     ),
     "pacfl": Case(
         # subspaces are the samples', and means of solutions are enough
-        needs={"reads.besides": "bases of subspaces of its samples", **ALL},
+        needs={"reads.sends": "bases of subspaces of its samples", **ALL},
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
         impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),

@@ -73,7 +73,7 @@ class LateReplies(Option):
         check_not_negative("share", self.share)
         if self.share >= 1:
             raise MethodError(
-                f"share must be below 1, as nobody would ever reply in time, got {self.share:g}"
+                f"share must be below 1: at 1 every reply is late, got {self.share:g}"
             )
 
     def refusal(self, run: RunFacts) -> str:

@@ -75,7 +75,7 @@ class RobustAggregation(Option):
         check_not_negative("split_after", self.split_after)
         if not self.byzantine < 0.5:
             raise MethodError(
-                f"robust.byzantine = {self.byzantine:g}: from one half on nobody can tell "
+                f"robust.byzantine = {self.byzantine:g}: from one half on no rule can tell "
                 "Byzantine clients from the others"
             )
         selecting = next((name for name in SELECTING if name in self.rule), None)
@@ -98,9 +98,7 @@ class RobustAggregation(Option):
                 "the two"
             )
         if run.shares_part:
-            return (
-                "personal heads send sums of bodies besides; take personal models (ditto), or none"
-            )
+            return "personal heads also send sums of bodies; take personal models (ditto), or none"
         if self.split_after and "server_optimizer" in run.options:
             return (
                 "a server optimizer has moments of each cluster, which no split has; leave out "
@@ -155,7 +153,7 @@ def split_refusal(method: Method) -> str:
     if requirements_of(method).keeps_clusters:
         return ""
     return (
-        f"{type(method).__name__} assigns clients anew, or has more for each cluster than a "
+        f"{type(method).__name__} assigns clients again, or has more for each cluster than a "
         "model, so that none can be split: leave out robust.split_after, or take flhc (without "
         "migration and eta_g), fedavg or fedprox"
     )

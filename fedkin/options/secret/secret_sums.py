@@ -63,8 +63,8 @@ def refusal(method: Method, settings: SecretSettings) -> str:
     if reads.updates == "single":
         why = f" because of its option {reads.because}" if reads.because else ""
         return f"{name} needs single updates{why}, and {sums}; {insist}"
-    if reads.besides:
-        return f"{name} needs {reads.besides} of each client, and {sums}; {insist}"
+    if reads.sends:
+        return f"{name} needs {reads.sends} of each client, and {sums}; {insist}"
     if reads.standing:
         tasks = ", ".join(task.name for task in reads.standing)
         return f"{name} needs each client's own answer in every round ({tasks}); {insist}"

@@ -185,7 +185,7 @@ def test_methods_whose_clusters_cannot_be_split_are_refused_by_name() -> None:
     ):
         with pytest.raises(
             ConfigError,
-            match=f"robust.*{type(method).__name__} assigns clients anew.*leave out robust",
+            match=f"robust.*{type(method).__name__} assigns clients again.*leave out robust",
         ):
             go(method)
     with pytest.raises(
