@@ -285,10 +285,10 @@ def test_in_a_checkout_runs_go_to_its_store(
 def test_without_a_checkout_it_says_where_the_tables_are(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with an installed wheel: papers/ is neither beside the package nor in the working
+    """As with an installed wheel: papers/ lies neither next to the package nor in the working
     directory."""
     monkeypatch.setattr("sys.path", sys.path[:])
-    monkeypatch.setattr("fedkin.cli.reproduce._BESIDE_PACKAGE", elsewhere / "site-packages")
+    monkeypatch.setattr("fedkin.cli.reproduce._ROOT", elsewhere / "site-packages")
     refused(reproduce(), "checkout of the repository", "make demo", ".venv/bin/fedkin reproduce")
     (elsewhere / "papers").mkdir()
     (elsewhere / "papers" / "catalogue.py").touch()

@@ -413,7 +413,8 @@ def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
         "unknown tracker 'tensorbord'",
         "did you mean 'tensorboard'?",
     )
-    refused(run(app, ["run", "--track", "tensorboard", "--track", "tensorboard"]), "named twice")
+    twice = ["run", "--track", "tensorboard", "--track", "tensorboard"]
+    refused(run(app, twice), "tensorboard", "twice")
     monkeypatch.setitem(sys.modules, "wandb", None)
     refused(run(app, ["run", "--track", "wandb"]), "wandb", "pip install 'fedkin[wandb]'")
     assert not list(tmp_path.iterdir())
