@@ -414,7 +414,7 @@ def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
         "did you mean 'tensorboard'?",
     )
     twice = ["run", "--track", "tensorboard", "--track", "tensorboard"]
-    refused(run(app, twice), "tensorboard", "twice")
+    refused(run(app, twice), "TensorBoard", "twice")
     monkeypatch.setitem(sys.modules, "wandb", None)
     refused(run(app, ["run", "--track", "wandb"]), "wandb", "pip install 'fedkin[wandb]'")
     assert not list(tmp_path.iterdir())
