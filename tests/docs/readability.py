@@ -83,13 +83,12 @@ def main() -> None:
             f"mean {statistics.mean(counts):.1f}, {below:.0%} below 30, longest {max(counts)}"
         )
         if len(sys.argv) > 1:
-            for sentence in sorted(sentences(text), key=lambda one: -len(one.split())):
+            for sentence in sorted(sentences(text), key=lambda text: -len(text.split())):
                 if len(sentence.split()) > LONGEST:
                     print(f"  {len(sentence.split())}: {sentence}")
     below = sum(count < 30 for count in everything) / len(everything)
-    print(
-        f"all: {len(everything)} sentences, mean {statistics.mean(everything):.1f}, {below:.1%} below 30"
-    )
+    mean = statistics.mean(everything)
+    print(f"all: {len(everything)} sentences, mean {mean:.1f}, {below:.1%} below 30")
 
 
 if __name__ == "__main__":
