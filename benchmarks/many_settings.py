@@ -26,7 +26,7 @@ import fedkin as fk
 from fedkin.analysis.advise.pilot_runs import PilotPlan
 from fedkin.config.run import from_dict
 from fedkin.run.simulate import execute
-from fedkin.simulation.jax.compiled_programs import memory_maps
+from fedkin.simulation.jax.program_limit import memory_maps
 
 MAPS = 10_000
 GROWTH = 1.05

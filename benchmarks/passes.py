@@ -20,8 +20,8 @@ from unittest.mock import patch
 import numpy as np
 
 from fedkin.core.train_call import TrainCall
-from fedkin.simulation.jax.scoring import Scorer
-from fedkin.simulation.jax.trainer import Trainer
+from fedkin.simulation.jax.scoring import JaxScorer
+from fedkin.simulation.jax.trainer import JaxTrainer
 
 SCORE = 1 / 3
 
@@ -38,7 +38,7 @@ class Passes:
         itself is a part of that.
 
         Args:
-            method: of ``Trainer`` or ``Scorer``.
+            method: of ``JaxTrainer`` or ``JaxScorer``.
             samples: from its arguments to the number of gradients.
         """
 
@@ -99,11 +99,11 @@ def _once(data: Any, model: Any, clients: Any, split: str) -> float:
 
 
 _COUNTED: tuple[tuple[type, str, Callable[..., float]], ...] = (
-    (Trainer, "train", _trained),
-    (Trainer, "gradients", _gradients),
-    (Scorer, "score", _scored),
-    (Scorer, "raw_scores", _scored),
-    (Scorer, "sample_losses", _losses),
-    (Scorer, "predict", _predicted),
-    (Scorer, "scores", _once),
+    (JaxTrainer, "train", _trained),
+    (JaxTrainer, "gradients", _gradients),
+    (JaxScorer, "score", _scored),
+    (JaxScorer, "raw_scores", _scored),
+    (JaxScorer, "sample_losses", _losses),
+    (JaxScorer, "predict", _predicted),
+    (JaxScorer, "scores", _once),
 )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import fedkin as fk
-from fedkin.simulation.jax.compiled_programs import memory_maps
+from fedkin.simulation.jax.program_limit import memory_maps
 
 GROWTH = 1.02
 

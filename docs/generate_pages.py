@@ -46,7 +46,7 @@ REFERENCE = {
         "fedkin.data": "Data",
         "fedkin.models": "Models",
         "fedkin.simulation.torch": "Models in PyTorch",
-        "fedkin.core.layout": "The layout of a model",
+        "fedkin.core.model_spec": "The layout of a model",
     },
     "Analysis and reports": {
         "fedkin.analysis": "Repeating, comparing, advising",

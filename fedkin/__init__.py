@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from fedkin.core.errors import StorageError as StorageError
     from fedkin.core.errors import TaskError as TaskError
     from fedkin.core.errors import WorkerError as WorkerError
-    from fedkin.core.layout import ModelSpec as ModelSpec
     from fedkin.core.ledger import Ledger as Ledger
     from fedkin.core.method import Method as Method
     from fedkin.core.method import State as State
+    from fedkin.core.model_spec import ModelSpec as ModelSpec
     from fedkin.core.progress import Progress as Progress
     from fedkin.core.randomness import Stream as Stream
     from fedkin.core.requirements import AtLeast as AtLeast
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from fedkin.options.server_optimizer import FedYogi as FedYogi
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
-    from fedkin.run.results import Run as Run
+    from fedkin.run.run import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
     from fedkin.scenarios.planted_clusters import planted as planted
@@ -102,9 +102,9 @@ __version__ = "0.2.0"
 
 def _display(rounds: int) -> Any:
     """What shows the progress of a run."""
-    from fedkin.reporting.progress import Display
+    from fedkin.reporting.progress import ProgressDisplay
 
-    return Display(rounds)
+    return ProgressDisplay(rounds)
 
 
 _progress.provide(_display)
@@ -145,7 +145,7 @@ _HOME = {
     "ModelParts": "fedkin.core.requirements",
     "WorkerError": "fedkin.core.errors",
     "ModelError": "fedkin.core.errors",
-    "ModelSpec": "fedkin.core.layout",
+    "ModelSpec": "fedkin.core.model_spec",
     "Option": "fedkin.options.base",
     "PersonalHead": "fedkin.options.personal.parts",
     "PersonalModel": "fedkin.options.personal.parts",
@@ -155,7 +155,7 @@ _HOME = {
     "Requirements": "fedkin.core.requirements",
     "RobustAggregation": "fedkin.options.robust.robust",
     "RoundNeeds": "fedkin.core.requirements",
-    "Run": "fedkin.run.results",
+    "Run": "fedkin.run.run",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
     "Schedule": "fedkin.core.schedule",

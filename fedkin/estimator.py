@@ -35,9 +35,9 @@ from fedkin.data.from_arrays import from_arrays
 from fedkin.data.labels import check_present
 from fedkin.data.user_arrays import missing_rows, unmasked, user_array
 from fedkin.export.predictor import Predictor
-from fedkin.run.argument_checks import check_method
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import simulate, trainable
+from fedkin.run.simulate_arguments import check_method
 from fedkin.run.trained.placement import Placement, newcomer_policy
 
 _NO_GROUPS = (

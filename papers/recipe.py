@@ -18,7 +18,7 @@ from fedkin.data import load as own_file
 from fedkin.data.download import Source, fetch
 from fedkin.data.federated import FederatedData
 from fedkin.models import MODELS
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import simulate
 from fedkin.scenarios.shift import Shift
 from papers.femnist_candidates import CANDIDATES

@@ -32,7 +32,7 @@ import numpy as np
 import fedkin as fk
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.images import IMAGES
+from fedkin.data.image_files import IMAGES
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.methods.fedem import MixtureState
 from fedkin.tasks.fedem import EvaluateMixture

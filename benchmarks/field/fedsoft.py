@@ -32,7 +32,7 @@ import numpy as np
 
 import fedkin as fk
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.images import IMAGES
+from fedkin.data.image_files import IMAGES
 
 CLIENTS = 100
 TEST = 2000

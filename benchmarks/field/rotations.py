@@ -7,7 +7,7 @@ import numpy as np
 from scipy import ndimage
 
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.images import IMAGES
+from fedkin.data.image_files import IMAGES
 
 FOUR = (0.0, 90.0, 180.0, 270.0)
 PAIRS = (0.0, 15.0, 90.0, 105.0, 180.0, 195.0, 270.0, 275.0)  # four near pairs

@@ -19,7 +19,7 @@ import numpy as np
 import fedkin as fk
 from fedkin.secret import client
 from fedkin.secret.client import Group
-from fedkin.secret.quantization import Grid
+from fedkin.secret.quantization import IntegerGrid
 from fedkin.secret.server import Exchange
 from fedkin.server.message import RpcMessage, encode
 
@@ -124,7 +124,7 @@ class Measured:
 def one_client(parameters: int) -> None:
     """Its CPU seconds and its upload."""
     rng = np.random.default_rng(0)
-    grid = Grid(COHORT, 8.0, 1000)
+    grid = IntegerGrid(COHORT, 8.0, 1000)
     update = (0.01 * rng.normal(size=parameters)).astype(np.float32)
     start = time.process_time()
     vector = grid.quantized(update, 100, rng)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedkin.config import own_methods
+from fedkin.config import user_methods
 from fedkin.config.description import Description
 from fedkin.config.plan import check_engine
 from fedkin.config.run import RunConfig, from_dict
@@ -20,7 +20,7 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.stopping import STOP
 from fedkin.run.worlds import Digests, named_methods
@@ -109,7 +109,7 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
         alone = "leave out the engine"
     for config in configs:
         for entry in config.methods:
-            if own_methods.only_here(entry.name):
+            if user_methods.only_here(entry.name):
                 raise ConfigError(
                     f"{how}: no other process can import {entry.name!r}: put the class into a "
                     f"module of its own, or {alone}"

@@ -11,9 +11,9 @@ import pandas as pd
 from jaxtyping import Float, Float32, Float64, Int
 
 from fedkin.config.schema import check_integer
-from fedkin.core.display import client_list
 from fedkin.core.errors import MethodError
-from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.model_spec import BYTES_PER_NUMBER
+from fedkin.core.object_repr import client_list
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.data.federated import FederatedData

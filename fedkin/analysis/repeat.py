@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.jobs import Job, Outcome, check_jobs, replay, several
+from fedkin.analysis.parallel_runs import run_side_by_side
 from fedkin.analysis.repeated_runs import COMPARISONS, CURVES, SEEDS, RepeatedRuns, seeds_of
-from fedkin.analysis.side_by_side import run_side_by_side
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import CheckpointError, ConfigError
@@ -23,7 +23,7 @@ from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker

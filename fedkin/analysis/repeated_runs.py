@@ -33,7 +33,7 @@ from fedkin.measures.table import MEANS, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 SEEDS = "seeds"  # folder of the single runs
 CURVES = "curves.csv"

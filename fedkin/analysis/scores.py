@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from fedkin.measures.measure import Measure
 from fedkin.run.metrics.partial_rounds import scored_text
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 _log = logging.getLogger("fedkin")
 

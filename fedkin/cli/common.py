@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:
     from fedkin.config.run import RunConfig

@@ -26,8 +26,8 @@ from fedkin.core.errors import ConfigError
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison, Key
     from fedkin.analysis.compare.comparison_folder import Cell
-    from fedkin.config.comparison_grid import Grid
-    from fedkin.reporting.comparison_progress import Display
+    from fedkin.config.comparison_grid import ComparisonGrid
+    from fedkin.reporting.comparison_progress import ComparisonDisplay
 
 
 MethodNames = Annotated[
@@ -119,7 +119,12 @@ def compare_command(
 
 
 def _carry_out(
-    grid: Grid, folder: Path, new: bool, jobs: int | None, engine: str | None, as_json: bool
+    grid: ComparisonGrid,
+    folder: Path,
+    new: bool,
+    jobs: int | None,
+    engine: str | None,
+    as_json: bool,
 ) -> None:
     """Run the comparison, write and print its results, and exit with its status."""
     from fedkin.analysis.compare import comparison_folder
@@ -149,7 +154,7 @@ def _exit_status(
 
 def _grid(
     settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None
-) -> Grid:
+) -> ComparisonGrid:
     """The grid of the arguments."""
     from fedkin.config import comparison
 
@@ -162,15 +167,19 @@ def _grid(
 
 
 def _run(
-    grid: Grid, folder: Path, created: list[Path] | None, jobs: int | None, engine: str | None
+    grid: ComparisonGrid,
+    folder: Path,
+    created: list[Path] | None,
+    jobs: int | None,
+    engine: str | None,
 ) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
     """The comparison, the runs that were refused at its start, and an interruption or None."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
-    from fedkin.reporting.comparison_progress import Display
+    from fedkin.reporting.comparison_progress import ComparisonDisplay
 
     refused: set[Key] = set()
-    with Display(grid, several(jobs, engine)) as display:
+    with ComparisonDisplay(grid, several(jobs, engine)) as display:
         try:
             with ending_on_signals():
                 comparison = _run_cells(
@@ -189,9 +198,9 @@ def _run(
 
 
 def _run_cells(
-    grid: Grid,
+    grid: ComparisonGrid,
     folder: Path,
-    display: Display,
+    display: ComparisonDisplay,
     refused: set[Key],
     created: list[Path] | None,
     jobs: int | None,

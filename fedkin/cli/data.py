@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
-from fedkin.core.display import shell_command
+from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData

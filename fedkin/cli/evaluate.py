@@ -13,7 +13,7 @@ from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
-    from fedkin.run.results import Run
+    from fedkin.run.run import Run
 
 _SHOWN = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 
@@ -71,7 +71,7 @@ def evaluate_command(
     across clients."""
     with error_exit():
         from fedkin.config.registry import method_title
-        from fedkin.run.results import Run
+        from fedkin.run.run import Run
 
         loaded = Run.load(run)
         # A cluster exists in one run only.
@@ -104,7 +104,7 @@ def evaluate_command(
 
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
     """The data of ``--data``, with its options; None for the run's data."""
-    from fedkin.run.trained.other_data import load_other
+    from fedkin.run.trained.external_evaluation import load_other
 
     if path is None and options:
         option = f"--data FILE {options[0]}" if "=" in options[0] else f"--data {options[0]}"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedkin.cli.common import error_exit
-from fedkin.core.display import shell_command
+from fedkin.core.object_repr import shell_command
 
 
 def export_command(

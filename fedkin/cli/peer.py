@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fedkin.cli.common import error_exit
-from fedkin.core.display import shell_command
+from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:
     from fedkin.p2p.peer import Peer

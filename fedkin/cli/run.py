@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fedkin.analysis.repeated_runs import RepeatedRuns
     from fedkin.config.run import RunConfig
-    from fedkin.run.results import Run
+    from fedkin.run.run import Run
 
 
 Trackers = Annotated[
@@ -103,10 +103,10 @@ def run_command(
 
 
 def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:
-    from fedkin.reporting.progress import Display
+    from fedkin.reporting.progress import ProgressDisplay
     from fedkin.run.simulate import execute
 
-    with Display(config.run.rounds) as display:
+    with ProgressDisplay(config.run.rounds) as display:
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
@@ -119,9 +119,9 @@ def _execute_seeds(
     engine: str | None,
 ) -> RepeatedRuns:
     from fedkin.analysis.repeat import execute_seeds
-    from fedkin.reporting.progress import Display
+    from fedkin.reporting.progress import ProgressDisplay
 
-    with Display(config.run.rounds, config.run.seeds or 1) as display:
+    with ProgressDisplay(config.run.rounds, config.run.seeds or 1) as display:
         return execute_seeds(
             config,
             out=folder,
@@ -155,10 +155,10 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
 
 def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     """The table of methods, the figure, the next commands to try, and the summary as JSON."""
-    from fedkin.reporting.fitting import fit
+    from fedkin.reporting.narrow_tables import fit
     from fedkin.reporting.progress import LESS_NEEDED, table
     from fedkin.reporting.terminal import plain_console
-    from fedkin.run.display import names_by_position
+    from fedkin.run.run_repr import names_by_position
 
     against = {name: other.summary() for name, other in run.against.items()}
     summaries = [run.summary(), *against.values()]

@@ -33,13 +33,13 @@ from pydantic import Field
 from fedkin.config import comparison_axes as axis
 from fedkin.config import registry
 from fedkin.config.comparison_axes import SECTIONS, Axis
-from fedkin.config.comparison_grid import Grid, Setting
+from fedkin.config.comparison_grid import ComparisonGrid, Setting
 from fedkin.config.comparison_variants import check_label, one_line, variants
+from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import known_values
 from fedkin.config.run import demo_for, from_dict
 from fedkin.config.schema import Positive, Section, Values, check_integer
-from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.method import Method
 
@@ -74,7 +74,7 @@ def load(
     seeds: int | None = None,
     sweeps: Sequence[str] = (),
     axes: Mapping[str, Sequence[Any]] | None = None,
-) -> Grid:
+) -> ComparisonGrid:
     """Read a comparison's file, or the demonstration's settings.
 
     Args:
@@ -110,7 +110,7 @@ def load(
     methods_with_values = variants(
         entries, _main(raw)["name"], of_methods, place("compare.methods")
     )
-    return Grid(
+    return ComparisonGrid(
         _settings(raw, compare, of_settings),
         methods_with_values,
         _seeds(raw.get("run", {}), compare, seeds),

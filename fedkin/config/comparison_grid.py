@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedkin.config import own_methods
+from fedkin.config import user_methods
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
@@ -52,7 +52,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ComparisonGrid:
     """A validated grid: every method can be made in every setting."""
 
     settings: tuple[Setting, ...]
@@ -98,7 +98,7 @@ class Grid:
 
     def description(self) -> dict[str, Any]:
         """As comparison.toml holds it, spelled out; ``from_description`` reads it back."""
-        note = own_methods.resume_note([variant.entry["name"] for variant in self.methods])
+        note = user_methods.resume_note([variant.entry["name"] for variant in self.methods])
         return {
             **({"note": note} if note else {}),
             "by": self.by,
@@ -110,7 +110,7 @@ class Grid:
         }
 
 
-def from_description(described: dict[str, Any], path: Path) -> Grid:
+def from_description(described: dict[str, Any], path: Path) -> ComparisonGrid:
     """The grid that comparison.toml describes.
 
     Raises ConfigError where ``path`` describes none.
@@ -122,7 +122,7 @@ def from_description(described: dict[str, Any], path: Path) -> Grid:
         ]
         methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
         seeds = tuple(int(seed) for seed in described["seeds"])
-        return Grid(tuple(settings), tuple(methods), seeds, described["by"])
+        return ComparisonGrid(tuple(settings), tuple(methods), seeds, described["by"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path}: is not the description of a comparison: {error}") from error
 

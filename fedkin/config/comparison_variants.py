@@ -11,8 +11,8 @@ from typing import Any
 from fedkin.config import registry
 from fedkin.config.comparison_axes import Axis
 from fedkin.config.comparison_grid import Variant
+from fedkin.config.inherited_options import unlike_others, why_impossible
 from fedkin.config.schema import Values
-from fedkin.config.shared_options import unlike_others, why_impossible
 from fedkin.core.errors import ConfigError
 
 _log = logging.getLogger("fedkin")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedkin.config.inherited_options import configured_clusters
 from fedkin.config.schema import Values
-from fedkin.config.shared_options import configured_clusters
 from fedkin.measures.lookup import measures_in
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS

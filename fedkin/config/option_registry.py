@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fedkin.config import own_methods, registry
+from fedkin.config import registry, user_methods
 from fedkin.config.loader import Sections
 from fedkin.config.registry import Entry, Registry
 from fedkin.config.schema import error_context
@@ -36,7 +36,7 @@ def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...
 def _is_own(values: Any) -> bool:
     """Whether a section names a user's own option."""
     name = values.get("name") if isinstance(values, dict) else None
-    return isinstance(name, str) and own_methods.is_own(name)
+    return isinstance(name, str) and user_methods.is_own(name)
 
 
 def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry]:
@@ -75,7 +75,7 @@ def _resolve(sections: Sections, section: str) -> Entry | None:
 
 def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
     """A user's own option by its name. Raises ConfigError for one of another section."""
-    kind = own_methods.imported_option(name)
+    kind = user_methods.imported_option(name)
     if kind.section != section:
         raise ConfigError(
             f"{name!r} is an option of the section [{kind.section}], not of [{section}]"

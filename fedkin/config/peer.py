@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import registry
+from fedkin.config.deployment_checks import check_between_peers
 from fedkin.config.loader import Sections, check_table, read
-from fedkin.config.method_places import check_between_peers
 from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
 from fedkin.config.registry import Entry, resolve_model
 from fedkin.config.run import LocalSection

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
 from typing import Any, NamedTuple
 
-from fedkin.config import own_methods
+from fedkin.config import user_methods
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.options import SECTIONS
@@ -121,11 +121,11 @@ class _Methods(dict[str, Callable[..., Any]]):
     only."""
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and own_methods.is_own(name))
+        return super().__contains__(name) or (isinstance(name, str) and user_methods.is_own(name))
 
     def __missing__(self, name: str) -> Callable[..., Any]:
-        if own_methods.is_own(name):
-            return own_methods.imported(name)
+        if user_methods.is_own(name):
+            return user_methods.imported(name)
         raise KeyError(name)
 
 
@@ -138,7 +138,7 @@ def methods() -> Registry:
 
 def method_entry(method: Any) -> Values:
     """A method that was made, as a configuration names it. Raises ConfigError for what is none."""
-    return own_methods.entry_of(
+    return user_methods.entry_of(
         method, {kind: name for name, kind in methods().items() if isinstance(kind, type)}
     )
 
@@ -150,8 +150,8 @@ def method_title(name: str) -> str:
     titles = {key: title for section in SECTIONS.values() for key, title in section.titles.items()}
     if plus and option in titles:
         return f"{method_title(bare)} + {titles[option]}"
-    if own_methods.is_own(name):
-        return own_methods.title(name)
+    if user_methods.is_own(name):
+        return user_methods.title(name)
     kind = methods().get(name)
     return getattr(kind, "__name__", name)
 
@@ -207,7 +207,7 @@ class Entry:
         Raises ConfigError for what an entry of the user's own raises.
         """
         options = {key: getattr(self.options, key) for key in self.values if key != "name"}
-        if not own_methods.is_own(self.name):
+        if not user_methods.is_own(self.name):
             return self.call(*first, **options)
         try:
             return self.call(*first, **options)

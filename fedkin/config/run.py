@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fedkin.config import own_measures, registry
+from fedkin.config import registry, user_measures
 from fedkin.config.description import Description
+from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, parse_override, read
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
 from fedkin.config.plan import RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
 from fedkin.config.schema import Place, Positive, Section, Values, options_schema, toml_values
-from fedkin.config.shared_options import carry_over
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.measures.measure import Measure
@@ -156,7 +156,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
     method = sections.resolve("method", "method", registry.methods(), "fedgroup")
     run = sections.validate("run", RunSettings)
     against = resolve_against(run.against, method, sections)
-    measure_entries, measures = own_measures.resolved(run.measures or (), place("run.measures"))
+    measure_entries, measures = user_measures.resolved(run.measures or (), place("run.measures"))
     option_entries = resolve_options(sections, (*OPTIONS, *own))
     config = RunConfig(
         data=sections.resolve("data", "data set", registry.datasets(), default_data),

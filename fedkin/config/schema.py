@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from fedkin.core.errors import ConfigError, FedkinError, unknown
-from fedkin.core.names import is_name
+from fedkin.core.identifiers import is_name
 from fedkin.core.plain import plain, plain_lists
 
 Values = dict[str, Any]

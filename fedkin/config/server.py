@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from pydantic import model_validator
 
-from fedkin.config import own_measures, registry
+from fedkin.config import registry, user_measures
+from fedkin.config.deployment_checks import check_with_server
 from fedkin.config.description import Description
 from fedkin.config.loader import Sections, read
-from fedkin.config.method_places import check_with_server
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
 from fedkin.config.plan import Compute, RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
@@ -26,8 +26,8 @@ from fedkin.config.run import LocalSection, described_run, resolve_against
 from fedkin.config.schema import DEFAULT, Place, Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
-from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError
+from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 from fedkin.measures.measure import Measure
@@ -202,7 +202,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     method = sections.resolve("method", "method", registry.methods(), "fedavg")
     run = _run_settings(sections)
     against = resolve_against(run.against, method, sections)
-    measure_entries, measures = own_measures.resolved(
+    measure_entries, measures = user_measures.resolved(
         run.measures or (), sections.place("run.measures")
     )
     option_entries = resolve_options(sections, (*OPTIONS, *own))

@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
+from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
-from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates, Scorer, ScoreSums, Trainer
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
 

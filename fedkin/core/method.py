@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.display import client_list
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
+from fedkin.core.object_repr import client_list
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, StorageError
+from fedkin.core.object_repr import shell_command
 
 WRITTEN_BY = "written by fedkin"  # marks figures and pages made by fedkin
 _END_BYTES = 2**16

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import ModelError, TaskError
-from fedkin.core.layout import BYTES_PER_NUMBER, ModelSpec
+from fedkin.core.model_spec import BYTES_PER_NUMBER, ModelSpec
 from fedkin.core.schema import INDEX, Memory, Rows
 from fedkin.core.task_registry import register
 from fedkin.core.training import LocalTraining

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task

@@ -18,11 +18,11 @@ from fedkin.data.from_arrays import from_arrays as from_arrays
 from fedkin.data.from_arrays import from_pandas as from_pandas
 from fedkin.data.from_hf import from_hf as from_hf
 from fedkin.data.from_torch import from_torch as from_torch
+from fedkin.data.load import load as load
 from fedkin.data.named_sets import *  # noqa: F403
 from fedkin.data.named_sets import DATASETS as DATASETS
 from fedkin.data.packed import pack as pack
 from fedkin.data.transforms import augmented as augmented
-from fedkin.data.user_data import load as load
 
 if TYPE_CHECKING:
     from fedkin.data.catalogue import available as available

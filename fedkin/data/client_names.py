@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from fedkin.core.display import listed
+from fedkin.core.object_repr import listed
 
 # An encoding of any text that Python can hold.
 _CODING = ("utf-8", "surrogatepass")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.display import shell_command
 from fedkin.core.errors import DataError
+from fedkin.core.object_repr import shell_command
 
 # A pandas DataFrame. pandas is slow to import, so it is imported only where tables are read.
 Table = Any

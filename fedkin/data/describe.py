@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
-from fedkin.core.display import listed
+from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Shaped
 
-from fedkin.core.display import client_list, count, html_table, listed
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.object_repr import client_list, count, html_table, listed
 from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.array_checks import first_not_finite, is_array, type_of

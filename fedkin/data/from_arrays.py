@@ -10,10 +10,10 @@ import numpy as np
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
-from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.user_arrays import user_array
+from fedkin.data.user_samples import OwnSamples, own_partition, test_share
 
 if TYPE_CHECKING:
     import pandas as pd

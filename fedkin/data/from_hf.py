@@ -11,10 +11,10 @@ from jaxtyping import Shaped
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
-from fedkin.data.own_samples import OwnSamples, own_partition, test_share
 from fedkin.data.partition_options import checked
 from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
+from fedkin.data.user_samples import OwnSamples, own_partition, test_share
 
 # Rows that show the type and shape of the features.
 _FIRST_ROWS = 1024

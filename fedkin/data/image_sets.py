@@ -44,7 +44,7 @@ from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
-from fedkin.data import images as published
+from fedkin.data import image_files as published
 from fedkin.data.about import AboutData, named
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.fedprox_partitions import ditto

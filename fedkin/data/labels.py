@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from fedkin.core.display import listed
 from fedkin.core.errors import DataError, nearest
+from fedkin.core.object_repr import listed
 from fedkin.core.plain import plain
 from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array

@@ -24,8 +24,8 @@ import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.storage import storage_errors, user_path, write_atomic
-from fedkin.data.allocation import new_file, samples_made_in
 from fedkin.data.array_checks import type_of
+from fedkin.data.array_targets import new_file, samples_made_in
 from fedkin.data.client_names import ClientNames
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import SPLITS, FederatedData

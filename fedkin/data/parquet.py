@@ -10,8 +10,8 @@ from jaxtyping import Float64
 
 from fedkin.core.errors import DataError
 from fedkin.data.files import reading
-from fedkin.data.own_samples import OwnSamples
 from fedkin.data.tables import Columns, check_different, feature_columns, numbers, with_features
+from fedkin.data.user_samples import OwnSamples
 
 KIND = "a Parquet file"
 

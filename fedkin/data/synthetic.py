@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.about import AboutData, named
-from fedkin.data.allocation import sample_arrays
+from fedkin.data.array_targets import sample_arrays
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.partition import split_train_test
 from fedkin.data.partition_options import checked, legacy_random, positive
@@ -20,7 +20,7 @@ FEATURES = 60
 CLASSES = 10
 
 
-class Generated(NamedTuple):
+class SyntheticSamples(NamedTuple):
     """Samples of all clients; those of a client are consecutive."""
 
     x: Float32[np.ndarray, "M 60"]
@@ -35,7 +35,7 @@ def generate(
     random: np.random.RandomState,
     iid: bool = False,
     samples: int | None = None,
-) -> Generated:
+) -> SyntheticSamples:
     """Draw all samples in the order of the authors' generator, so that a seed gives their numbers.
 
     Args:
@@ -83,7 +83,7 @@ def generate(
         x[rows] = drawn
         # Labels are computed in double precision.
         y[rows] = np.argmax(drawn @ W + b, axis=1)
-    return Generated(x, y, sizes)
+    return SyntheticSamples(x, y, sizes)
 
 
 @named(

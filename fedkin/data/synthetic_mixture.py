@@ -18,7 +18,7 @@ from fedkin.data.partition_options import checked, legacy_random, positive
 _LARGEST = 1000
 
 
-class Generated(NamedTuple):
+class MixtureSamples(NamedTuple):
     """Samples of all clients: those of a client are consecutive, training samples before test
     samples.
 
@@ -46,7 +46,7 @@ def generate(
     concentration: float | int,
     test_samples: int,
     random: np.random.RandomState,
-) -> Generated:
+) -> MixtureSamples:
     """Draw sizes, shares and models, then the samples of each client, as the authors' generator.
 
         n_i = min(lognormal(4, 2) + 50, 1000)
@@ -93,7 +93,7 @@ def generate(
         # The sigmoid of a score above 0 is rounded to 1.
         y[rows] = score > 0
         component[rows] = k
-    return Generated(x=x, y=y, component=component, sizes=sizes, shares=shares, models=models)
+    return MixtureSamples(x=x, y=y, component=component, sizes=sizes, shares=shares, models=models)
 
 
 @named(

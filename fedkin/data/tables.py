@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.object_repr import listed
 from fedkin.data.client_ids import client_ids
 from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
-from fedkin.data.own_samples import OwnSamples
+from fedkin.data.user_samples import OwnSamples
 
 # The name that pyarrow gives to an index without a name.
 _INDEX = re.compile(r"__index_level_\d+__")

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-class Perceptron(nn.Module):
+class PlainPerceptron(nn.Module):
     """Dense layers with rectified linear units between them. Without hidden layers, it is logistic
     regression.
 
@@ -127,7 +127,7 @@ def build(architecture: dict[str, Any]) -> nn.Module:
 
     Of a cluster's detectors, it is one detector: see ``build_detectors``.
     """
-    kinds = {"perceptron": Perceptron, "convnet": ConvNet}
+    kinds = {"perceptron": PlainPerceptron, "convnet": ConvNet}
     options = {key: value for key, value in architecture.items() if key != "kind"}
     return kinds[architecture["kind"]](**options)
 

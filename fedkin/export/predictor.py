@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import DataError, ModelError
-from fedkin.core.layout import Samples
+from fedkin.core.model_spec import Samples
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers

@@ -17,7 +17,7 @@ from jaxtyping import Float, Shaped
 from fedkin.config import registry
 from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
-from fedkin.core.layout import Samples
+from fedkin.core.model_spec import Samples
 from fedkin.core.storage import user_path
 from fedkin.export.folder import FROM_UINT8, read_card
 from fedkin.export.formats import library

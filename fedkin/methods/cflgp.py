@@ -57,7 +57,7 @@ from fedkin.core.requirements import (
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.gram import gram
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.gradients import CriterionGradients
@@ -173,7 +173,7 @@ class CFLGP:
         distance = np.linalg.norm(points[:, None] - means, axis=2)
         empty = np.bincount(cluster, minlength=K) == 0
         nearest = np.where(empty, np.inf, distance).argmin(axis=1)
-        return policies.assign(world, state, newcomers, nearest)
+        return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
         """The state after a query: gradients of all reachable clients at the model of cluster 0,
@@ -203,7 +203,7 @@ class CFLGP:
             )
         labels = spectral_clusters(decomposition, K, seed)
         cluster = match_labels(labels, state.assignment[clients], K)
-        return policies.update_assignment(world, state, clients, cluster)
+        return cluster_steps.update_assignment(world, state, clients, cluster)
 
     def _answers(
         self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]

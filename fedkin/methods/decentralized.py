@@ -27,8 +27,8 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, Requirements, RoundNeeds
 from fedkin.core.world import World
 from fedkin.measures.cosine import column_blocks, cosine_from
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.train import train
 
 _MIN_LOSS = 1e-12  # smaller losses are set to this, so that 1 / loss stays finite

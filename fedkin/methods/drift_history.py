@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.display import client_list
 from fedkin.core.errors import MethodError
+from fedkin.core.object_repr import client_list
 from fedkin.core.world import World, client_names
 from fedkin.tasks.feddrift import SampleCounts, SpanScores
 

@@ -39,8 +39,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
@@ -49,7 +49,7 @@ from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods.about import NUMBER_OF_MODELS, About
-from fedkin.methods.policies import random_models
+from fedkin.methods.cluster_steps import random_models
 from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 
 

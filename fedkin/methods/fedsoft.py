@@ -34,8 +34,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, ModelParts, Requirements

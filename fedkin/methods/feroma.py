@@ -50,10 +50,10 @@ from fedkin.core.requirements import (
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import inverse_distances, scaled, value_ranges
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state, train_and_average
-from fedkin.methods.projected_model import class_count, with_projection
+from fedkin.methods.random_head import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.train import train
@@ -154,13 +154,13 @@ class FEROMA:
         """The solution of the profile that is nearest by its part without labels."""
         trained = np.flatnonzero(state.examples)
         if not len(trained):
-            return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
+            return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         state, newcomers, descriptors = self._describe(world, state, newcomers, labels=False)
         classes = class_count(world.spec)
         points = scaled(descriptors, state.ranges, classes)
         profiles = state.profiles[trained, : 2 * classes]
         nearest = trained[inverse_distances(points, profiles).argmax(axis=1)]
-        return policies.assign(world, state, newcomers, state.solution[nearest])
+        return cluster_steps.assign(world, state, newcomers, state.solution[nearest])
 
     def _accuracy(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]
@@ -216,7 +216,7 @@ class FEROMA:
             solution=solution,
             ranges=ranges,
         )
-        return policies.update_assignment(world, state, trained, solution[trained])
+        return cluster_steps.update_assignment(world, state, trained, solution[trained])
 
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool

@@ -43,8 +43,8 @@ from jaxtyping import Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import (
@@ -58,7 +58,7 @@ from fedkin.core.requirements import (
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import train
 
@@ -114,21 +114,21 @@ class FeSEM:
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
         check_choice("part", self.part, ("all", "head"))
-        check_choice("weighting", self.weighting, policies.WEIGHTING)
-        policies.check_policies(self, ("own", "loss", "random"))
+        check_choice("weighting", self.weighting, cluster_steps.WEIGHTING)
+        cluster_steps.check_policies(self, ("own", "loss", "random"))
 
     def requirements(self) -> Requirements:
         return Requirements(
             clients=AtLeast(self.clusters, because="clusters"),
             model=ModelNeeds(last_layer=self.part == "head", because="part"),
-            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
+            reads=ClientReads(updates="single", standing=cluster_steps.standing_tasks(self)),
             parts=ModelParts(shared_head="whole solutions"),
             memory=MemoryNeeds(kept_models=int(self.part == "all")),
         )
 
     def init(self, world: World, stream: Stream) -> FeSEMState:
         """K different random models; every client holds one that is the same for all."""
-        models = policies.random_models(world, self.clusters, stream)
+        models = cluster_steps.random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = SharedRows([start[self._measured(world.spec)]] * world.total_clients)
         return FeSEMState(
@@ -140,14 +140,14 @@ class FeSEM:
     def round(
         self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FeSEMState:
-        state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+        state = cluster_steps.migrate(world, state, method=self, place=self.place, stream=stream)
         # A client that could not be placed waits for its next turn.
         if self.newcomers != "own":
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
 
         # E-step
         model_index = self._nearest(world.spec, state, cohort)
-        state = policies.update_assignment(world, state, cohort, model_index)
+        state = cluster_steps.update_assignment(world, state, cohort, model_index)
 
         # update
         reply = train(world, state.models, cohort, model_index, stream=stream.child("train"))
@@ -156,12 +156,12 @@ class FeSEM:
         local = state.solutions.replaced(cohort[reply.arrived], measured)
 
         # M-step
-        weight = policies.aggregation_weights(
+        weight = cluster_steps.aggregation_weights(
             self.weighting, reply, clients=cohort, world=world, stream=stream
         )
         step, _ = mean_by_model(reply.update, weight, model_index, self.clusters)
         state = replace(state, models=state.models + step, local=local)
-        return policies.aggregate_between_clusters(world, state, self.eta_g)
+        return cluster_steps.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(
         self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -170,8 +170,8 @@ class FeSEM:
         as its solution."""
         if self.newcomers == "own":
             nearest = self._nearest(world.spec, state, newcomers)
-            return policies.assign(world, state, newcomers, nearest)
-        state = policies.place_by_policy(
+            return cluster_steps.assign(world, state, newcomers, nearest)
+        state = cluster_steps.place_by_policy(
             world, state, policy=self.newcomers, clients=newcomers, stream=stream
         )
         placed = newcomers[state.assignment[newcomers] != UNASSIGNED]

@@ -46,7 +46,7 @@ from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
 from fedkin.measures.madc import madc
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import (
     COLD_START_CLIENTS,
     NUMBER_OF_MODELS,
@@ -92,7 +92,7 @@ class FlexCFL:
 
     clusters: int = 3  # m
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    steps: int = policies.PRETRAINING_STEPS  # mini-batches of the pre-training
+    steps: int = cluster_steps.PRETRAINING_STEPS  # mini-batches of the pre-training
     measure: Literal["edc", "madc"] = "edc"  # dissimilarity of two updates
     eta_g: float = 0.0  # inter-group learning rate
     # test for a shift of clients' data
@@ -108,13 +108,13 @@ class FlexCFL:
         check_choice("measure", self.measure, ("edc", "madc"))
         check_choice("centers", self.centers, ("clustered", "random"))
         check_choice("normalize", self.normalize, (True, False))
-        policies.check_policies(self, ("direction", "loss", "random"))
+        cluster_steps.check_policies(self, ("direction", "loss", "random"))
 
     def requirements(self) -> Requirements:
         return Requirements(
             clients=AtLeast(self.clusters, because="clusters"),
-            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
-            parts=ModelParts(shared_head=policies.shared_head(self)),
+            reads=ClientReads(updates="single", standing=cluster_steps.standing_tasks(self)),
+            parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:
@@ -153,27 +153,27 @@ class FlexCFL:
             directions=directions,
             informed=informed,
         )
-        return policies.assign(world, state, clients, labels)
+        return cluster_steps.assign(world, state, clients, labels)
 
     def round(
         self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FlexCFLState:
         # Alg. 2, l. 4-6
-        state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+        state = cluster_steps.migrate(world, state, method=self, place=self.place, stream=stream)
 
         # l. 8-11
         models = train_and_average(world, state, cohort, work=world.work, stream=stream)
         state = replace(state, models=models)
 
         # l. 12-13
-        return policies.aggregate_between_clusters(world, state, self.eta_g, self.normalize)
+        return cluster_steps.aggregate_between_clusters(world, state, self.eta_g, self.normalize)
 
     def place(
         self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FlexCFLState:
         """Client cold start: the group whose direction is nearest to the newcomer's (eq. 8)."""
         if self.newcomers != "direction":
-            return policies.place_by_policy(
+            return cluster_steps.place_by_policy(
                 world,
                 state,
                 policy=self.newcomers,
@@ -182,7 +182,7 @@ class FlexCFL:
                 start=state.start,
             )
         world.run(Directions(state.directions), newcomers[~state.informed[newcomers]])
-        nearest = policies.cluster_by_direction(
+        nearest = cluster_steps.cluster_by_direction(
             world,
             start=state.start,
             directions=state.directions,
@@ -194,7 +194,7 @@ class FlexCFL:
         informed = state.informed.copy()
         informed[newcomers[nearest.replied]] = True
         state = replace(state, informed=informed)
-        return policies.assign(world, state, newcomers, nearest.cluster)
+        return cluster_steps.assign(world, state, newcomers, nearest.cluster)
 
     def _pretrain(
         self,

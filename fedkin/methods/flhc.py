@@ -44,7 +44,7 @@ from fedkin.core.requirements import (
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.train import train
@@ -113,13 +113,13 @@ class FLHC:
             raise MethodError(
                 f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'"
             )
-        policies.check_policies(self, ("loss", "direction", "random"))
+        cluster_steps.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
         return Requirements(
             clients=AtLeast(self._cluster_count() or 1, because="clusters"),
-            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
-            parts=ModelParts(shared_head=policies.shared_head(self)),
+            reads=ClientReads(updates="single", standing=cluster_steps.standing_tasks(self)),
+            parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
             rounds=RoundNeeds(first_clustering=self.cluster_round),
             memory=MemoryNeeds(compares_all=True),
             keeps_clusters=self.migration == "none" and not self.eta_g,
@@ -140,19 +140,21 @@ class FLHC:
         self, world: World, state: FLHCState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FLHCState:
         if len(state.models) > 1:
-            state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+            state = cluster_steps.migrate(
+                world, state, method=self, place=self.place, stream=stream
+            )
         if stream.round < self.cluster_round or state.clustered:
             models = train_and_average(world, state, cohort, work=world.work, stream=stream)
             state = replace(state, models=models)
         else:
             state = self._cluster(world, state, stream)
-        return policies.aggregate_between_clusters(world, state, self.eta_g)
+        return cluster_steps.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(
         self, world: World, state: FLHCState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FLHCState:
         """A client that took no part in the clustering joins one of the clusters."""
-        return policies.place_by_policy(
+        return cluster_steps.place_by_policy(
             world,
             state,
             policy=self.newcomers,
@@ -201,7 +203,7 @@ class FLHC:
             assignment=np.full_like(state.assignment, UNASSIGNED),
             clustered=np.array(True),
         )
-        return policies.assign(world, state, clients, labels)
+        return cluster_steps.assign(world, state, clients, labels)
 
     def _cluster_count(self) -> int | None:
         """The number of clusters; None if the distance determines it."""

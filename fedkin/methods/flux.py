@@ -54,10 +54,10 @@ from fedkin.core.requirements import (
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import scaled, value_ranges
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state, train_and_average
-from fedkin.methods.projected_model import class_count, with_projection
+from fedkin.methods.random_head import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 
@@ -158,7 +158,7 @@ class FLUX:
     ) -> FLUXState:
         """Newcomers join the nearest mean of the descriptors' label-free part: no label is sent."""
         if not state.clustered:
-            return policies.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
+            return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         world.run(DescribingModel(state.extractor), newcomers)
         reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
         newcomers = newcomers[reply.arrived]
@@ -171,7 +171,7 @@ class FLUX:
         means = simple_mean_by_cluster(state.profiles[clustered], labels, len(state.models))
         populated = np.unique(labels)
         nearest, _ = density.nearest_label(points, means[populated], populated)
-        return policies.assign(world, state, newcomers, nearest)
+        return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _is_due(self, state: FLUXState, rounds: int) -> bool:
         """Whether the clustering is due after this number of rounds."""
@@ -211,7 +211,7 @@ class FLUX:
             profiles=profiles,
             clustered=np.array(True),
         )
-        return policies.assign(world, state, clients, labels)
+        return cluster_steps.assign(world, state, clients, labels)
 
     def _eps(self, points: Float[np.ndarray, "n d"]) -> float:
         """Eps by the selected rule; above zero even if all clients are equal."""

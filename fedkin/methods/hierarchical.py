@@ -28,8 +28,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import ModelChanges, Requirements

@@ -37,15 +37,15 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.core.errors import MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, ModelNeeds, ModelParts, Requirements
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import TrainingReply, train
 
@@ -91,16 +91,16 @@ class IFCA:
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
         check_choice("averaging", self.averaging, ("models", "gradients"))
-        check_choice("weighting", self.weighting, policies.WEIGHTING)
+        check_choice("weighting", self.weighting, cluster_steps.WEIGHTING)
         check_choice("shared_base", self.shared_base, (True, False))
-        policies.check_policies(self, ("round", "loss", "random"))
+        cluster_steps.check_policies(self, ("round", "loss", "random"))
 
     def requirements(self) -> Requirements:
         reads = ClientReads(
             updates="means" if self._reads_means else "single",
             because="" if self._reads_means else _SINGLE,
-            sends=policies.sends(self),
-            standing=policies.standing_tasks(self),
+            sends=cluster_steps.sends(self),
+            standing=cluster_steps.standing_tasks(self),
         )
         return Requirements(
             clients=AtLeast(self.clusters, because="clusters"),
@@ -116,10 +116,10 @@ class IFCA:
             MethodError: gradients are averaged, but local training is not one plain step.
         """
         if self.averaging == "gradients":
-            policies.check_plain_steps(
+            cluster_steps.check_plain_steps(
                 world.work, "averaging = 'gradients'", "set averaging to 'models'"
             )
-        models = policies.random_models(world, self.clusters, stream)
+        models = cluster_steps.random_models(world, self.clusters, stream)
         if self.shared_base:
             base = _base_mask(world.spec)
             models[:, base] = models[0, base]
@@ -129,7 +129,7 @@ class IFCA:
     def round(
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        state = policies.migrate(world, state, method=self, place=self._choose, stream=stream)
+        state = cluster_steps.migrate(world, state, method=self, place=self._choose, stream=stream)
 
         # j_i, and local training of theta_{j_i}
         reply = train(
@@ -142,14 +142,14 @@ class IFCA:
         )
 
         # theta_j
-        weight = policies.aggregation_weights(
+        weight = cluster_steps.aggregation_weights(
             self.weighting, reply, clients=cohort, world=world, stream=stream
         )
         state = replace(state, models=self._average(world, state.models, reply, weight))
-        state = policies.update_assignment(
+        state = cluster_steps.update_assignment(
             world, state, cohort[reply.arrived], reply.model_index[reply.arrived]
         )
-        return policies.aggregate_between_clusters(world, state, self.eta_g)
+        return cluster_steps.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -162,7 +162,9 @@ class IFCA:
         self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
         policy = "loss" if self.newcomers == "round" else self.newcomers
-        return policies.place_by_policy(world, state, policy=policy, clients=clients, stream=stream)
+        return cluster_steps.place_by_policy(
+            world, state, policy=policy, clients=clients, stream=stream
+        )
 
     @property
     def _reads_means(self) -> bool:

@@ -56,7 +56,7 @@ from fedkin.core.validation import (
     check_positive_integer,
 )
 from fedkin.core.world import World
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import LAST_LAYER_CLUSTERING, NUMBER_OF_MODELS
 from fedkin.methods.last_layer_training import last_layer_updates
 
@@ -222,7 +222,7 @@ class LastLayerClustering:
         suspects = state.suspects.copy()
         suspects[clients] = excluded
         state = replace(state, layers=layers, suspects=suspects)
-        return policies.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
+        return cluster_steps.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
         """Warnings: excluded clients, and an eps that separates no clients."""

@@ -53,7 +53,7 @@ from fedkin.core.requirements import ClientReads, MemoryNeeds, Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal, side_by_side
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.pacfl import LabelSubspaces
@@ -173,7 +173,7 @@ class PACFL:
         cluster = match_labels(labels, state.assignment[known], len(state.models), new=True)
         models = _with_new_models(state, known, cluster)
         state = replace(state, models=models, bases=all_bases, angles=angles)
-        return policies.update_assignment(world, state, known, cluster)
+        return cluster_steps.update_assignment(world, state, known, cluster)
 
 
 def _with_new_models(

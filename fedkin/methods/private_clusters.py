@@ -45,7 +45,7 @@ from fedkin.core.validation import check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.gram import leading_eigenpairs
 from fedkin.measures.sketch import moment_matrix
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedavg import train_and_average
 from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
@@ -137,7 +137,7 @@ class PrivateClusters:
             directions=state.directions,
         )
         nearest = world.run(task, newcomers, stream.child("pretrain")).nearest
-        return policies.assign(world, state, newcomers, nearest)
+        return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _directions(
         self,

@@ -48,7 +48,7 @@ from fedkin.core.requirements import ClientReads, ModelParts, Requirements, Roun
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
-from fedkin.methods import policies
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import SHIFTED_SHARE, About
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.train import train
@@ -102,12 +102,12 @@ class SattlerCFL:
                     f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}"
                 )
         check_choice("weighting", self.weighting, ("simple", "examples"))
-        policies.check_policies(self, ("loss", "direction", "random"))
+        cluster_steps.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
         return Requirements(
-            reads=ClientReads(updates="single", standing=policies.standing_tasks(self)),
-            parts=ModelParts(shared_head=policies.shared_head(self)),
+            reads=ClientReads(updates="single", standing=cluster_steps.standing_tasks(self)),
+            parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
             rounds=RoundNeeds(first_clustering=self.first_split + 1),
         )
 
@@ -124,7 +124,9 @@ class SattlerCFL:
         self, world: World, state: SattlerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> SattlerState:
         if len(state.models) > 1:
-            state = policies.migrate(world, state, method=self, place=self.place, stream=stream)
+            state = cluster_steps.migrate(
+                world, state, method=self, place=self.place, stream=stream
+            )
         members = np.sort(cohort[state.assignment[cohort] != UNASSIGNED])
         reply = train(
             world,
@@ -146,13 +148,13 @@ class SattlerCFL:
             weight = reply.examples[reply.arrived]
         mean, _ = mean_by_model(updates, weight, state.assignment[clients], len(state.models))
         state = replace(state, models=state.models + mean)
-        return policies.aggregate_between_clusters(world, state, self.eta_g)
+        return cluster_steps.aggregate_between_clusters(world, state, self.eta_g)
 
     def place(
         self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> SattlerState:
         """A client that was absent when its cluster was split gets one of the present clusters."""
-        return policies.place_by_policy(
+        return cluster_steps.place_by_policy(
             world,
             state,
             policy=self.newcomers,
@@ -179,7 +181,7 @@ class SattlerCFL:
                 # Absent and silent clients of the cluster stay unassigned.
                 assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)
                 state = replace(state, models=models, assignment=assignment)
-                state = policies.assign(world, state, clients[rows], np.where(leaving, new, k))
+                state = cluster_steps.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:

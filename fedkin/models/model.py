@@ -22,10 +22,10 @@ import platformdirs
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from fedkin.core.display import html_table, model_text
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import ModelSpec, spec_from_shapes
-from fedkin.core.layout import Samples as Samples
+from fedkin.core.model_spec import ModelSpec, spec_from_shapes
+from fedkin.core.model_spec import Samples as Samples
+from fedkin.core.object_repr import html_table, model_text
 
 # A pytree of float32 arrays.
 Tree = Any

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.requirements import Requirements

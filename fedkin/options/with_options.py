@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError, FedkinError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, Remarking, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.requirements import Requirements, requirements_of

@@ -8,7 +8,7 @@
                  arrays
 
 Nothing in a message is trusted: sizes and the signature are checked before the archive is decoded.
-An invalid message raises an ``InvalidMessageError`` with a one-word reason, so that failures can be
+An invalid message raises an ``PeerMessageError`` with a one-word reason, so that failures can be
 counted. Symbols: P parameters.
 """
 
@@ -41,7 +41,7 @@ MODEL: tuple[str, ...] = ("model",)
 MODEL_AND_UPDATE: tuple[str, ...] = ("model", "update")
 
 
-class InvalidMessageError(FedkinError):
+class PeerMessageError(FedkinError):
     """A message that is not used; ``reason`` is the one-word key for counting."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -89,11 +89,11 @@ def parse_request(text: str) -> RequestText:
     """The arrays and the round that a request names.
 
     Raises:
-        InvalidMessageError: the text is no request.
+        PeerMessageError: the text is no request.
     """
     match = _REQUEST.fullmatch(text)
     if match is None:
-        raise InvalidMessageError("request", f"{text[:40]!r}")
+        raise PeerMessageError("request", f"{text[:40]!r}")
     arrays = STATUS if match[1] == "status" else tuple(match[1].split("+"))
     return RequestText(arrays, int(match[2]) if match[2] else None)
 
@@ -125,9 +125,7 @@ def encode(message: Message, federation: str, signer: MessageSigner | None = Non
         certificate = signer.certificate
         signature = signer.sign(_MAGIC + archive)
     if len(certificate) > HEADER_LIMIT:
-        raise InvalidMessageError(
-            "certificate", f"{len(certificate)} bytes, at most {HEADER_LIMIT}"
-        )
+        raise PeerMessageError("certificate", f"{len(certificate)} bytes, at most {HEADER_LIMIT}")
     prelude = _PRELUDE.pack(_MAGIC, len(certificate), len(signature))
     return prelude + certificate + signature + archive
 
@@ -141,22 +139,22 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
         signer: checks certificate and signature; None ignores both.
 
     Raises:
-        InvalidMessageError: with one of the reasons length, version, header, signature,
+        PeerMessageError: with one of the reasons length, version, header, signature,
             certificate, archive, fields, federation, sender, arrays, dtype, shape, finite, stale,
             round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:
         if not certificate:
-            raise InvalidMessageError("signature", "no certificate")
+            raise PeerMessageError("signature", "no certificate")
         try:
             signer.check(request.name, certificate, signature, _MAGIC + content)
         except SignatureError as error:
-            raise InvalidMessageError(error.reason, error.detail) from error
+            raise PeerMessageError(error.reason, error.detail) from error
     try:
         header, arrays = codec.decode(content)
     except ValueError as error:
-        raise InvalidMessageError("archive", str(error)[:200]) from error
+        raise PeerMessageError("archive", str(error)[:200]) from error
     _check_header(header, request)
     _check_arrays(arrays, request)
     return Message(
@@ -176,42 +174,42 @@ class _Parts(NamedTuple):
 def _parts(data: bytes, limit: int) -> _Parts:
     """Split a message as its prelude defines, and check the sizes."""
     if len(data) > limit:
-        raise InvalidMessageError("length", f"{len(data)} bytes, at most {limit}")
+        raise PeerMessageError("length", f"{len(data)} bytes, at most {limit}")
     if len(data) < _PRELUDE.size:
-        raise InvalidMessageError("length", f"{len(data)} bytes")
+        raise PeerMessageError("length", f"{len(data)} bytes")
     magic, certificate, signature = _PRELUDE.unpack_from(data)
     if magic != _MAGIC:
         if magic[:3] == _MAGIC[:3]:
-            raise InvalidMessageError("version", f"{magic!r}, and {_MAGIC!r} is read here")
-        raise InvalidMessageError("header", "no message")
+            raise PeerMessageError("version", f"{magic!r}, and {_MAGIC!r} is read here")
+        raise PeerMessageError("header", "no message")
     middle = _PRELUDE.size + certificate
     start = middle + signature
     if len(data) < start + _HEADER_LENGTH.size:
-        raise InvalidMessageError("length", f"{len(data)} bytes, more than {start} announced")
+        raise PeerMessageError("length", f"{len(data)} bytes, more than {start} announced")
     (header,) = _HEADER_LENGTH.unpack_from(data, start)
     if header > HEADER_LIMIT or certificate > HEADER_LIMIT:
-        raise InvalidMessageError(
+        raise PeerMessageError(
             "header", f"{max(header, certificate)} bytes announced, at most {HEADER_LIMIT}"
         )
     return _Parts(data[_PRELUDE.size : middle], data[middle:start], data[start:])
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Check a header's entries, their types, the peer and the round. Raises InvalidMessageError."""
+    """Check a header's entries, their types, the peer and the round. Raises PeerMessageError."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
-        raise InvalidMessageError("fields", "some are missing")
+        raise PeerMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
     limits = {"round": (0, _MAX_ROUND), "examples": (1, _MAX_EXAMPLES)}
     if not texts or not all(_is_within(header[key], *limits[key]) for key in limits):
-        raise InvalidMessageError("fields", "of another type, or out of range")
+        raise PeerMessageError("fields", "of another type, or out of range")
     if header["federation"] != request.federation:
-        raise InvalidMessageError("federation", f"{header['federation'][:64]!r}")
+        raise PeerMessageError("federation", f"{header['federation'][:64]!r}")
     if header["sender"] != request.name:
-        raise InvalidMessageError("sender", f"it names {header['sender'][:64]!r}")
+        raise PeerMessageError("sender", f"it names {header['sender'][:64]!r}")
     if header["round"] < request.min_round:
-        raise InvalidMessageError("stale", f"round {header['round']}, after {request.min_round}")
+        raise PeerMessageError("stale", f"round {header['round']}, after {request.min_round}")
     if request.round is not None and header["round"] != request.round:
-        raise InvalidMessageError("round", f"round {header['round']}, requested {request.round}")
+        raise PeerMessageError("round", f"round {header['round']}, requested {request.round}")
 
 
 def _is_within(value: object, low: int, high: int) -> bool:
@@ -221,14 +219,14 @@ def _is_within(value: object, low: int, high: int) -> bool:
 def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
     """Check that the arrays are exactly the requested ones.
 
-    They must be finite float32 vectors of P numbers. Raises InvalidMessageError.
+    They must be finite float32 vectors of P numbers. Raises PeerMessageError.
     """
     if arrays.keys() != set(request.arrays):
-        raise InvalidMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
+        raise PeerMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
     for array in arrays.values():
         if array.dtype != np.float32:
-            raise InvalidMessageError("dtype", f"{array.dtype}, not float32")
+            raise PeerMessageError("dtype", f"{array.dtype}, not float32")
         if array.shape != (request.parameters,):
-            raise InvalidMessageError("shape", f"not [{request.parameters}]")
+            raise PeerMessageError("shape", f"not [{request.parameters}]")
         if not np.isfinite(array).all():
-            raise InvalidMessageError("finite", "NaN or infinity")
+            raise PeerMessageError("finite", "NaN or infinity")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from fedkin.core.names import is_name
+from fedkin.core.identifiers import is_name
 
 # Seconds during which others may still name a departed peer or not yet see a new one.
 PATIENCE = 6.0

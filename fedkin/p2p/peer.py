@@ -26,7 +26,7 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod
 from fedkin.p2p.messages import MODEL, MODEL_AND_UPDATE, Message
 from fedkin.p2p.peer_client import ExchangeCounts, PeerClient
 from fedkin.p2p.peer_table import PeerTable
-from fedkin.p2p.transport import Transport
+from fedkin.p2p.transport import PeerTransport
 from fedkin.security.signatures import MessageSigner
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
@@ -83,7 +83,7 @@ class Peer:
         settings: PeerSettings,
         method: PeerMethod,
         world: World,
-        transport: Transport,
+        transport: PeerTransport,
         storage: PeerStorage,
         memory: PeerMemory | None = None,
         *,

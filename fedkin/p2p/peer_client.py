@@ -16,8 +16,8 @@ from jaxtyping import Bool
 from fedkin.config.peer_settings import LockstepSettings, PeerSettings
 from fedkin.p2p.messages import (
     STATUS,
-    InvalidMessageError,
     Message,
+    PeerMessageError,
     Request,
     decode,
     encode,
@@ -25,7 +25,7 @@ from fedkin.p2p.messages import (
 )
 from fedkin.p2p.peer_table import PeerTable
 from fedkin.p2p.response_cache import ResponseCache
-from fedkin.p2p.transport import Transport
+from fedkin.p2p.transport import PeerTransport
 from fedkin.security.signatures import MessageSigner
 
 _log = logging.getLogger("fedkin")
@@ -61,7 +61,7 @@ class PeerClient:
         self,
         settings: PeerSettings,
         table: PeerTable,
-        transport: Transport,
+        transport: PeerTransport,
         parameters: int,
         timeout: float | int = 5.0,
         lockstep: LockstepSettings | None = None,
@@ -124,7 +124,7 @@ class PeerClient:
             )
             try:
                 replies[name] = self._decode(data, request)
-            except InvalidMessageError as error:
+            except PeerMessageError as error:
                 self.counts.failures[error.reason] += 1
                 self.table.record_failure(name, error.reason, error.detail)
             else:
@@ -166,11 +166,11 @@ class PeerClient:
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """The single reply to a request. Raises InvalidMessageError if it is missing, ambiguous or
+        """The single reply to a request. Raises PeerMessageError if it is missing, ambiguous or
         invalid."""
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
-            raise InvalidMessageError("contradiction" if replies else "silent")
+            raise PeerMessageError("contradiction" if replies else "silent")
         return decode(replies[0], request, self._signer)
 
     # --- waiting
@@ -203,7 +203,7 @@ class PeerClient:
         request = Request(self.settings.federation, name, STATUS, self._parameters)
         try:
             return self._decode(replies, request).round
-        except InvalidMessageError:
+        except PeerMessageError:
             return -1
 
     def _wait_until(self, done: Callable[[], bool]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from fedkin.p2p.messages import STATUS, InvalidMessageError, Message, RequestText, parse_request
+from fedkin.p2p.messages import STATUS, Message, PeerMessageError, RequestText, parse_request
 
 _ROUNDS = 2  # number of kept rounds: in lockstep a peer may still be at the previous one
 
@@ -43,7 +43,7 @@ class ResponseCache:
         """The encoded reply to a request; None if there is none (yet)."""
         try:
             request = parse_request(text)
-        except InvalidMessageError:
+        except PeerMessageError:
             return None
         with self._lock:
             if text not in self._replies:

@@ -10,7 +10,7 @@ RequestHandler = Callable[[str], bytes | None]
 
 
 @runtime_checkable
-class Transport(Protocol):
+class PeerTransport(Protocol):
     """One peer's end of a network."""
 
     def peers(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.config.peer_settings import ENCRYPTED, NetworkSettings
 from fedkin.core.errors import ConfigError, MissingExtra
-from fedkin.core.names import is_name
+from fedkin.core.identifiers import is_name
 from fedkin.p2p.messages import HEADER_LIMIT, size_limit
 from fedkin.p2p.missing_peers import PATIENCE, MissingPeers, names_of_bytes, names_to_bytes
 from fedkin.p2p.transport import RequestHandler

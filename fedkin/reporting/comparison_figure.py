@@ -12,7 +12,7 @@ from fedkin.reporting.style import headline, new_figure
 
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
-    from fedkin.run.results import Run
+    from fedkin.run.run import Run
 
 PANELS = 12  # at most; a report shows more
 

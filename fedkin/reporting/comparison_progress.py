@@ -17,18 +17,18 @@ from rich.text import Text
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.analysis.tables import FINAL, Column
-from fedkin.config.comparison_grid import Grid
+from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.records import Record
 from fedkin.measures.number_texts import percent
 from fedkin.reporting.comparison_tables import best_rows, cells, columns, not_run
-from fedkin.reporting.fitting import fits
+from fedkin.reporting.narrow_tables import fits
 from fedkin.reporting.progress import measure, suppress_hangup
 from fedkin.reporting.terminal import plain_console
 
 _LEAST = 4  # columns that are always shown
 
 
-class Display:
+class ComparisonDisplay:
     """Progress on standard error.
 
     On a terminal, two live bars show the runs of the grid and the rounds of the current run.
@@ -36,7 +36,7 @@ class Display:
     callbacks.
     """
 
-    def __init__(self, grid: Grid, several: bool = False) -> None:
+    def __init__(self, grid: ComparisonGrid, several: bool = False) -> None:
         # With parallel runs, no pace can be estimated, because several end together.
         self._timed = not several
         self.console = plain_console(stderr=True)
@@ -56,7 +56,7 @@ class Display:
         self._all = self._bars.add_task("runs", total=len(self._cells), note="")
         self._one = self._bars.add_task("", total=None, note="")
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> ComparisonDisplay:
         self._bars.start()
         return self
 

@@ -10,7 +10,7 @@ from fedkin.core.storage import user_path
 from fedkin.reporting import membership_figure, run_figure, trust_graph_figure
 from fedkin.reporting.style import check_figure
 from fedkin.run.folder.run_folder import against_folder, make_folder
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 if TYPE_CHECKING:
     from fedkin.analysis.advise.advice import Advice

@@ -10,8 +10,8 @@ from matplotlib.ticker import PercentFormatter
 
 from fedkin.config.registry import method_title
 from fedkin.reporting.style import COLOURS, FADED, headline, new_figure, prepare, save_as
-from fedkin.run.metrics.membership import by_largest_share, memberships
-from fedkin.run.results import Run
+from fedkin.run.metrics.soft_membership import by_largest_share, memberships
+from fedkin.run.run import Run
 
 
 def save(run: Run, folder: Path) -> list[Path]:

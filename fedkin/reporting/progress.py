@@ -31,8 +31,8 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways, percent
 from fedkin.measures.table import MEASURES
 from fedkin.reporting.terminal import plain_console
-from fedkin.run.display import robust_text
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
+from fedkin.run.run_repr import robust_text
 
 INCOMPLETE = (
     "best -: in no round every client had a cluster; run.selection=round_robin gives every client "
@@ -58,7 +58,7 @@ def suppress_hangup() -> Iterator[None]:
             raise
 
 
-class Display:
+class ProgressDisplay:
     """Progress on standard error: live bars on a terminal or in a notebook, about twenty lines
     elsewhere.
 
@@ -77,7 +77,7 @@ class Display:
         )
         self._notebook: Any = None  # handle of the updated output
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> ProgressDisplay:
         self._bars.start()
         return self
 

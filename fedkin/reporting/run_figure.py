@@ -35,7 +35,7 @@ from fedkin.reporting.style import (
 from fedkin.run.metrics.partial_rounds import CAUSE
 
 if TYPE_CHECKING:
-    from fedkin.run.results import Run
+    from fedkin.run.run import Run
 
 
 def save(run: Run, folder: Path) -> None:

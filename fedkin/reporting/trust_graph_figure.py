@@ -25,7 +25,7 @@ from fedkin.reporting.style import (
     save_as,
 )
 from fedkin.run.metrics.trust_graph import trust_over_time
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 _PANELS = 4
 

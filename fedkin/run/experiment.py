@@ -26,9 +26,9 @@ from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.loop import RunState, run
 from fedkin.run.method_checks import check_model, check_plan
-from fedkin.run.metrics.membership import membership_columns
+from fedkin.run.metrics.soft_membership import membership_columns
 from fedkin.run.metrics.trust_graph import peer_columns
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.worlds import ClientFacts, Digests, Methods, WorldFactory, method_places
 from fedkin.tracking.tracker import Tracker, dispatching
 

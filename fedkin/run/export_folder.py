@@ -11,7 +11,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.data.client_names import ClientNames
 from fedkin.run.folder import checkpoint, run_folder
 from fedkin.run.folder.resuming import how_to_resume
-from fedkin.run.results import SUMMARY, Run
+from fedkin.run.run import SUMMARY, Run
 from fedkin.run.trained.exporting import export
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.rebuild import parts_again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.task import Task

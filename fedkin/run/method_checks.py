@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
 
 

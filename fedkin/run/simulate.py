@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedkin.config import own_measures
+from fedkin.config import user_measures
 from fedkin.config.plan import Cohort, Compute, RunSettings, Scoring
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
@@ -21,13 +21,13 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.options.base import Option
 from fedkin.options.with_options import by_section, simulated
-from fedkin.run.argument_checks import check_list, check_made, check_settings
 from fedkin.run.callbacks import Callback, OnRound, by_kind
-from fedkin.run.description import description_of, label_names, method_name, plain_values
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
-from fedkin.run.results import Run
+from fedkin.run.run import Run
+from fedkin.run.run_description import description_of, label_names, method_name, plain_values
+from fedkin.run.simulate_arguments import check_list, check_made, check_settings
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.worlds import Methods, named_methods
 from fedkin.scenarios.population import Population
@@ -121,7 +121,7 @@ def simulate(
     compute = compute or Compute()
     _refuse_settings(local, no_folder=resume and not out)
     sections = by_section(options)
-    measure_entries, measures = own_measures.resolved(scoring.measures, "measures")
+    measure_entries, measures = user_measures.resolved(scoring.measures, "measures")
     settings = RunSettings.of(rounds, cohort, seed, scoring=scoring, compute=compute)
     settings = dataclasses.replace(settings, measures=measure_entries or None)
     poisoned, shifts = simulated(sections, data, shift)

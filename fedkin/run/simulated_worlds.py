@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fedkin.config.plan import Compute, Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Checking, Method
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.digest import data_digest
@@ -19,7 +19,7 @@ from fedkin.options.base import Option
 from fedkin.options.with_options import requirements_with
 from fedkin.run.folder.fingerprint import model_digest
 from fedkin.run.metrics.clustering import GroundTruth
-from fedkin.run.trained.parts import Parts
+from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, method_places
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
@@ -114,7 +114,7 @@ class SimulatedWorlds:
                 world.data.train.sizes, world.data.client_names, world.data.true_clusters
             ),
             lambda: GroundTruth(world.data.true_clusters, world.shifted_clients),
-            Parts(method, self.model, self.data, local=self.local, shift=self.shift),
+            Ingredients(method, self.model, self.data, local=self.local, shift=self.shift),
         )
 
 

@@ -12,12 +12,12 @@ from jaxtyping import Int
 from fedkin.config.plan import Plan
 from fedkin.config.registry import Entry
 from fedkin.config.schema import Values
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.world import World
 from fedkin.options.base import Option
 from fedkin.run.metrics.clustering import GroundTruth
-from fedkin.run.trained.parts import Parts
+from fedkin.run.trained.ingredients import Ingredients
 
 # What decides numbers and is not in the description, such as the data and the model.
 Digests = tuple[str, ...]
@@ -38,7 +38,7 @@ class OpenWorld(NamedTuple):
     world: World
     client_facts: Callable[[], ClientFacts]  # at the end of the run
     ground_truth: Callable[[], GroundTruth] = GroundTruth  # of the present round
-    parts: Parts | None = None  # what runs here is made of
+    parts: Ingredients | None = None  # what runs here is made of
 
 
 @runtime_checkable

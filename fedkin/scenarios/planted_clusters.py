@@ -9,7 +9,7 @@ from jaxtyping import Int
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.images import IMAGES, Images, cifar10_images
+from fedkin.data.image_files import IMAGES, Images, cifar10_images
 from fedkin.data.partition_options import checked, positive
 from fedkin.scenarios.variants import label_permutations, label_swaps, rotate_images
 

@@ -44,7 +44,7 @@ _OVER = 4
 SESSION = 1 + 32 + 2 * SEED + KEY + 32  # bytes
 
 
-class RefusedError(FedkinError):
+class MaskingError(FedkinError):
     """A client refuses a request."""
 
 
@@ -167,16 +167,16 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
         group: its holders, whose keys have been verified.
 
     Raises:
-        RefusedError: the client has answered this already, or must not trust these holders.
+        MaskingError: the client has answered this already, or must not trust these holders.
     """
     _expect(session, _NEW, group.about)
     present = np.flatnonzero(group.present)
     numbers = group.holders[present].tolist()
     if len(set(numbers)) < len(numbers) or group.me not in numbers:
-        raise RefusedError("holders of shares that are there twice, or without the client itself")
+        raise MaskingError("holders of shares that are there twice, or without the client itself")
     _enough(len(numbers), "hold shares")
     if group.announced[numbers.index(group.me)].tobytes() != _announced(session, group.about):
-        raise RefusedError("keys that this client has not announced")
+        raise MaskingError("keys that this client has not announced")
     mask_shares = keys.split(session.mask_seed, group.threshold, len(numbers))
     seed_shares = keys.split(session.seed, group.threshold, len(numbers))
     sealed = np.zeros((len(group.holders), SEALED), np.uint8)
@@ -199,15 +199,15 @@ def mask(
         vector: integers.
 
     Raises:
-        RefusedError: the client has already answered this, the holders have changed, or too few
+        MaskingError: the client has already answered this, the holders have changed, or too few
             are left.
     """
     _expect(session, _SHARED, group.about)
     if group.digest() != session.agreed:
-        raise RefusedError("other holders than those that have the shares")
+        raise MaskingError("other holders than those that have the shares")
     numbers = group.holders[partners & group.present].tolist()
     if group.me not in numbers:
-        raise RefusedError("a sum without this client")
+        raise MaskingError("a sum without this client")
     _enough(len(numbers), "are left", group.needed)
     masked = vector.copy()
     keys.add_mask(masked, own_mask(session.seed, group.about))
@@ -242,18 +242,18 @@ def reveal(
             dropped out, otherwise NOTHING.
 
     Raises:
-        RefusedError: the client has already answered, both shares of one client are requested, or
+        MaskingError: the client has already answered, both shares of one client are requested, or
             the sum is of too few.
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
-        raise RefusedError("other clients than those with whom this one has masked")
+        raise MaskingError("other clients than those with whom this one has masked")
     if not np.isin(wanted, (NOTHING, OWN_SEED, MASK_KEY)).all():
-        raise RefusedError("both shares of one client")
+        raise MaskingError("both shares of one client")
     of_strangers = (wanted != NOTHING) & ~(partners & group.present)
     of_itself = wanted[group.holders == group.me]
     if of_strangers.any() or (of_itself != OWN_SEED).any():
-        raise RefusedError("a share of a client with which this one has not masked, or its own key")
+        raise MaskingError("a share of a client with which this one has not masked, or its own key")
     _enough(int((wanted == OWN_SEED).sum()), "have answered", group.needed)
     shares = np.zeros((len(wanted), SEED), np.uint8)
     for row in np.flatnonzero(wanted):
@@ -261,7 +261,7 @@ def reveal(
         try:
             both = keys.unseal(_channel(session, group, row), sealed[row].tobytes(), about)
         except SecretKeyError as error:
-            raise RefusedError(str(error)) from error
+            raise MaskingError(str(error)) from error
         # Never both: with the two shares of enough holders, the server could unmask a vector.
         one_share = both[:SEED] if wanted[row] == MASK_KEY else both[SEED:]
         shares[row] = np.frombuffer(one_share, np.uint8)
@@ -319,11 +319,11 @@ def _announced(session: Session, about: bytes) -> bytes:
 
 def _expect(session: Session, stage: int, about: bytes) -> None:
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
-        raise RefusedError(
+        raise MaskingError(
             "a request that is not the next one of this sum: each is answered once, in its order"
         )
 
 
 def _enough(count: int, what: str, least: int = LEAST) -> None:
     if count < max(least, LEAST):
-        raise RefusedError(f"only {count} clients {what}, and {max(least, LEAST)} are needed")
+        raise MaskingError(f"only {count} clients {what}, and {max(least, LEAST)} are needed")

@@ -57,7 +57,7 @@ class NoiseShare:
 
 
 @dataclass(frozen=True)
-class Grid:
+class IntegerGrid:
     """The integers of a sum.
 
     Attributes:
@@ -153,12 +153,12 @@ class Grid:
             rounded = np.floor(scaled + rng.random(len(part)))
             vector[start : start + len(part)] = rounded.astype(np.int64).astype(np.uint32)
 
-    def sums(self, total: UInt32[np.ndarray, "K V"]) -> Sums:
+    def sums(self, total: UInt32[np.ndarray, "K V"]) -> ModelSums:
         """The means and counts of sums of such vectors."""
         signed = total.view(np.int32)
         weight, clients, clipped, unusable = total[:, -EXTRA:].T.astype(np.int64)
         mean = signed[:, :-EXTRA] / self.scale * self.cap / np.maximum(weight, 1)[:, None]
-        return Sums(
+        return ModelSums(
             mean=mean,
             weight=weight,
             clients=clients,
@@ -167,8 +167,8 @@ class Grid:
         )
 
 
-class Sums(NamedTuple):
-    """Sums over the clients of each model, as numbers."""
+class ModelSums(NamedTuple):
+    """ModelSums over the clients of each model, as numbers."""
 
     mean: Float[np.ndarray, "K p"]  # weighted by examples; zeros without clients
     weight: np.ndarray  # [K], examples, each client's up to the cap

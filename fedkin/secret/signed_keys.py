@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from fedkin.core.errors import FedkinError
-from fedkin.secret.client import Group, RefusedError
+from fedkin.secret.client import Group, MaskingError
 from fedkin.security.signatures import MessageSigner, SignatureError
 
 SIGNATURE = 2048  # bytes, most of which are the certificate
@@ -36,11 +36,11 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
         group: contains only the client, with its announcement.
 
     Raises:
-        RefusedError: the client has no identity, or its certificate is longer than any that fedkin
+        MaskingError: the client has no identity, or its certificate is longer than any that fedkin
             makes.
     """
     if identity is None:
-        raise RefusedError(
+        raise MaskingError(
             "secret.signed needs a certificate of this site: sign_certificate and others in "
             "[client]"
         )
@@ -50,7 +50,7 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
     lengths = _LENGTHS.pack(len(name), len(signature), len(signer.certificate))
     text = lengths + name + signature + signer.certificate
     if len(text) > SIGNATURE:
-        raise RefusedError(f"a certificate of {len(signer.certificate)} bytes, which is too long")
+        raise MaskingError(f"a certificate of {len(signer.certificate)} bytes, which is too long")
     return np.frombuffer(text.ljust(SIGNATURE, b"\0"), np.uint8)
 
 
@@ -65,10 +65,10 @@ def check_signed(
         signatures: the holders' signatures.
 
     Raises:
-        RefusedError: a signature does not verify, or two holders have the same name.
+        MaskingError: a signature does not verify, or two holders have the same name.
     """
     if identity is None:
-        raise RefusedError(
+        raise MaskingError(
             "secret.signed needs a certificate of this site: sign_certificate and others in "
             "[client]"
         )
@@ -80,10 +80,10 @@ def check_signed(
             identity.signer.check(name, certificate, signature, _content(group, int(row)))
         except (FedkinError, ValueError, struct.error) as error:
             detail = error.detail if isinstance(error, SignatureError) else str(error)
-            raise RefusedError(f"the key of client {number} does not verify: {detail}") from error
+            raise MaskingError(f"the key of client {number} does not verify: {detail}") from error
         names.append(name)
     if len(set(names)) < len(names):
-        raise RefusedError("two clients of one name: signed sums are of sites with one client each")
+        raise MaskingError("two clients of one name: signed sums are of sites with one client each")
 
 
 def _content(group: Group, row: int) -> bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from fedkin.server.parts import Part, Parts
+from fedkin.server.frames import Frame, Frames
 
 _ARRAYS = "arrays"
 _REST = "rest"
@@ -21,7 +21,7 @@ _MESSAGE = "message"
 _MAX_ARRAYS = 24
 
 
-def parts_to_record(parts: Parts) -> RecordDict:
+def parts_to_record(parts: Frames) -> RecordDict:
     """A message as Flower sends it."""
     arrays = {
         name: Array(part.dtype, part.shape, "fedkin", part.data)
@@ -33,13 +33,13 @@ def parts_to_record(parts: Parts) -> RecordDict:
     return record
 
 
-def record_to_parts(record: RecordDict) -> Parts:
+def record_to_parts(record: RecordDict) -> Frames:
     """A message that Flower has delivered. Raises ValueError for anything else."""
     try:
         rest = record.config_records[_REST][_MESSAGE]
         arrays = record.array_records.get(_ARRAYS, {})
         parts = {
-            name: Part(array.dtype, tuple(array.shape), array.data)
+            name: Frame(array.dtype, tuple(array.shape), array.data)
             for name, array in arrays.items()
         }
     except (KeyError, AttributeError, TypeError) as error:
@@ -49,4 +49,4 @@ def record_to_parts(record: RecordDict) -> Parts:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
     if len(parts) >= _MAX_ARRAYS:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
-    return Parts(rest, parts)
+    return Frames(rest, parts)

@@ -25,7 +25,7 @@ from fedkin.server.message import (
 )
 from fedkin.server.node import Node, respond
 from fedkin.server.reply_fetches import ReplyFetches
-from fedkin.server.transport import OnlineNode, Reply, SentRequest
+from fedkin.server.transport import NodeReply, OnlineNode, SentRequest
 
 # Flower's types; every other operation is a query.
 _MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}
@@ -102,7 +102,7 @@ class FlowerTransport:
             for request_id, size in zip(request_ids, sizes, strict=True)
         ]
 
-    def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+    def pull(self, request_ids: Iterable[str]) -> Sequence[NodeReply]:
         return [_reply(message) for message in self._fetches.fetch(request_ids)]
 
 
@@ -112,12 +112,12 @@ def _key(node: Any) -> str:
     return hashlib.sha256(node.public_key).hexdigest()[:16] if node.name else ""
 
 
-def _reply(message: Message) -> Reply:
+def _reply(message: Message) -> NodeReply:
     request_id = message.metadata.reply_to_message_id
     if message.has_error():
         code = message.error.code
         reason = one_line(message.error.reason or "")
-        return Reply(
+        return NodeReply(
             request_id,
             None,
             error=_REASONS.get(code) or f"error {code}: {reason}",
@@ -126,8 +126,8 @@ def _reply(message: Message) -> Reply:
     try:
         content, size = from_record(message.content)
     except InvalidMessageError as error:
-        return Reply(request_id, RpcMessage({"failed": str(error)}), _size(message.content))
-    return Reply(request_id, content, size)
+        return NodeReply(request_id, RpcMessage({"failed": str(error)}), _size(message.content))
+    return NodeReply(request_id, content, size)
 
 
 def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.codec import digest
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 
 # Fields that must be equal, in the order of comparison, with their names in error messages.

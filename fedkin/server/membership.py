@@ -15,7 +15,7 @@ from fedkin.core.schema import MAX_COUNT
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node_registry import Memory, NodeRegistry, natural_order
-from fedkin.server.request_retries import RequestRound
+from fedkin.server.request_round import RequestRound
 from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")

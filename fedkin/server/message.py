@@ -17,7 +17,7 @@ import numpy as np
 
 from fedkin.core import codec
 from fedkin.core.errors import FedkinError
-from fedkin.server.parts import Part, Parts
+from fedkin.server.frames import Frame, Frames
 
 _PACKED = "packed."  # prefix of the names of packed arrays
 # Integers before a packed array's shape: whether it is boolean, and its number of axes.
@@ -126,7 +126,7 @@ def decode(data: bytes) -> RpcMessage:
     return RpcMessage(header, decoded)
 
 
-def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
+def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Frames:
     """A message as named bytes. Raises ValueError as ``encode``.
 
     Args:
@@ -139,13 +139,13 @@ def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Parts:
     for name, array in message.arrays.items():
         if _as_it_is(array) and array.nbytes > whole:
             content = encode(RpcMessage({}, {name: array}))
-            separate[name] = Part(str(array.dtype), array.shape, content)
+            separate[name] = Frame(str(array.dtype), array.shape, content)
         else:
             together[name] = array
-    return Parts(encode(RpcMessage(message.header, together)), separate)
+    return Frames(encode(RpcMessage(message.header, together)), separate)
 
 
-def from_parts(parts: Parts) -> RpcMessage:
+def from_parts(parts: Frames) -> RpcMessage:
     """The message that ``to_parts`` made. Raises InvalidMessageError for any other parts."""
     message = decode(parts.rest)
     separate = [decode(part.data) for part in parts.arrays.values()]

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import FedkinError, StorageError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.schema import MAX_COUNT
 from fedkin.core.task import Task
 from fedkin.core.world import World

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError
-from fedkin.core.names import is_name
+from fedkin.core.identifiers import is_name
 from fedkin.server.message import InvalidMessageError, one_line
 from fedkin.server.transport import OnlineNode
 

@@ -16,7 +16,7 @@ from fedkin.server.message import InvalidMessageError
 from fedkin.server.reply_collector import ReplyCollector
 from fedkin.server.rpc_client import NoReplyError, StandingReports, message_of
 from fedkin.server.task_messages import used_in_reply
-from fedkin.server.transport import Reply as NodeReply
+from fedkin.server.transport import NodeReply
 
 _log = logging.getLogger("fedkin")
 

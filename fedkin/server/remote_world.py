@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import TaskError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task, call_clients, call_sizes, traffic

@@ -23,7 +23,7 @@ from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 from fedkin.server.node_registry import NodeInfo
 from fedkin.server.task_messages import plain_settings
-from fedkin.server.transport import Reply as NodeReply
+from fedkin.server.transport import NodeReply
 from fedkin.tasks import all_tasks
 
 _log = logging.getLogger("fedkin")

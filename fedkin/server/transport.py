@@ -33,7 +33,7 @@ class SentRequest:
 
 
 @dataclass(frozen=True)
-class Reply:
+class NodeReply:
     """The reply to a request; or an error, and whether it happened in transit (``lost``)."""
 
     request_id: str
@@ -62,6 +62,6 @@ class Transport(Protocol):
         """Send each request to its node id; replies are not needed after ``lifetime`` seconds."""
         ...
 
-    def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+    def pull(self, request_ids: Iterable[str]) -> Sequence[NodeReply]:
         """The replies to these requests that have arrived."""
         ...

@@ -24,7 +24,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed_files import check_files, mapped_files
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
-from fedkin.simulation.row_replies import add_replies
+from fedkin.simulation.run_rows import add_replies
 from fedkin.simulation.workers import (
     AnyModel,
     check_samples,

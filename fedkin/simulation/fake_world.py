@@ -12,13 +12,13 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory
-from fedkin.core.layout import ModelSpec
+from fedkin.core.engine_protocols import LocalUpdates, ScoreSums
 from fedkin.core.ledger import Ledger
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.train_call import Envelope, TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import Ragged
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld

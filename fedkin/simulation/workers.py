@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.layout import ModelSpec, Samples
-from fedkin.core.workers import Scorer, Trainer
+from fedkin.core.engine_protocols import Scorer, Trainer
+from fedkin.core.model_spec import ModelSpec, Samples
 from fedkin.data.federated import FederatedData
 
 
@@ -116,6 +116,6 @@ def program_release(model: AnyModel) -> Callable[[], object]:
     # Without JAX nothing has been compiled.
     if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:
         return lambda: None
-    from fedkin.simulation.jax import compiled_programs
+    from fedkin.simulation.jax import program_limit
 
-    return compiled_programs.LIMIT.keep
+    return program_limit.LIMIT.keep

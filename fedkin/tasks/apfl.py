@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.layout import ModelSpec
+from fedkin.core.engine_protocols import LocalUpdates
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
 from fedkin.core.train_call import MixedModel
-from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.own_model import OWN, EvaluateOwn, Read
 from fedkin.tasks.train import Train, and_padding
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
 from fedkin.core.train_call import GradientTerms

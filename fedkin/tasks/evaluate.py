@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import ModelError, TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Rows, floats, integers
 from fedkin.core.task import Task, chosen, each, stays

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows, sums_by_row
 from fedkin.core.errors import TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply
 from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, each, setting, shared

@@ -16,14 +16,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply, and_padding, shortened
 

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows, sums_by_row
-from fedkin.core.layout import ModelSpec
+from fedkin.core.engine_protocols import LocalUpdates
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Memory, Rows, Schema, floats
 from fedkin.core.task import Task, each, shared
 from fedkin.core.train_call import GradientTerms
-from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.own_model import OWN
 from fedkin.tasks.train import Train, TrainingReply, and_padding, training_reply
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
 from fedkin.core.train_call import Envelope

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
 from fedkin.core.train_call import GradientTerms
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # anything above cannot be true

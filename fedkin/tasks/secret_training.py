@@ -20,12 +20,12 @@ from jaxtyping import Bool, UInt32
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.client_memory import OwnMemory
 from fedkin.core.errors import TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Array, Memory, Rows
 from fedkin.core.task import Task, each, setting, stays
 from fedkin.secret import client as protocol
-from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
+from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 from fedkin.tasks.apfl import TrainMixed
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.pfedme import TrainEnvelope
@@ -40,8 +40,8 @@ class _Masked(Holders):
     Attributes:
         partners: holders with whom each client masks.
         members: n, most clients of a group.
-        limit: as in ``Grid``.
-        cap: as in ``Grid``.
+        limit: as in ``IntegerGrid``.
+        cap: as in ``IntegerGrid``.
         hide_choice: whether a client sends a vector for every model: zeros, or noise, for all
             models that it did not train.
         clip: clip for the client's share of the noise, as in ``NoiseShare``; 0: no noise.
@@ -113,7 +113,7 @@ class _Masked(Holders):
         vectors = self._vectors(reply, rng.spawn(1)[0])
         group = self.group_of(number, row)
         if self.clip and group.present.sum() < self.least:
-            raise protocol.RefusedError(
+            raise protocol.MaskingError(
                 f"noise for a sum of {self.least} clients, of whom {group.present.sum()} are shown"
             )
         session = kept_session(memory)
@@ -125,7 +125,7 @@ class _Masked(Holders):
         self, reply: dict[str, Any], rng: np.random.Generator
     ) -> UInt32[np.ndarray, "k v"]:
         """The integers that a client adds to the sum of its model, or to the sums of all models."""
-        grid = Grid(self.members, self.limit, self.cap)
+        grid = IntegerGrid(self.members, self.limit, self.cap)
         examples = int(reply["examples"])
         sizes = self.sizes()
         models = sizes["K"] if self.hide_choice else 1

@@ -14,14 +14,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import ModelError, TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, stays
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.core.world import World
 from fedkin.tasks.evaluate import Scores
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.measures.convergence import (
     convergence_epoch,
     economy,

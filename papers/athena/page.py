@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.clustering.density import assign_noise
-from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.measures.convergence import (
     confidence_interval,
     convergence_epoch,

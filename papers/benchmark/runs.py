@@ -15,7 +15,7 @@ from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
-from fedkin.methods.policies import cluster_by_loss
+from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.options.base import RunFacts
 from fedkin.options.with_options import ActiveOptions, WithOptions, by_section, refusal
 from fedkin.run import loop

@@ -12,8 +12,8 @@ import numpy as np
 import fedkin as fk
 from fedkin.core.errors import FedkinError
 from fedkin.data.federated import FederatedData
-from fedkin.run.display import SUSPECT
 from fedkin.run.metrics.accuracy import score
+from fedkin.run.run_repr import SUSPECT
 from fedkin.scenarios.poisoning import triggered_test
 from fedkin.simulation.engine import SimulatedWorld
 from papers.result_store import Job, Line

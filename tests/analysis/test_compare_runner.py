@@ -26,7 +26,7 @@ from fedkin.core.errors import CheckpointError, ConfigError, MethodError, Storag
 from fedkin.measures.table import COMPARED
 from fedkin.reporting import comparison_progress, comparison_tables
 from fedkin.reporting.comparison_tables import findings
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import execute
 from tests.analysis.test_repeat import NEVER_THE_SAME, TRAIN, files, same, without_seconds
 

@@ -20,7 +20,7 @@ from fedkin.config.run import RunConfig
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import execute
 from fedkin.simulation.jax import local_training
 from tests.analysis.written_seeds import with_options

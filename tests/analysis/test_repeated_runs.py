@@ -24,7 +24,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.measures.lookup import compared_by
 from fedkin.models import mclr
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.analysis.written_comparisons import comparison
 from tests.analysis.written_seeds import by_hand, with_options
 from tests.option_lists import simulate_arguments

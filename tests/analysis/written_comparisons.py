@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.compare.comparison import Comparison, Key
-from fedkin.config.comparison_grid import Grid, Setting, Variant
-from fedkin.run.results import Run
+from fedkin.config.comparison_grid import ComparisonGrid, Setting, Variant
+from fedkin.run.run import Run
 from tests.analysis.written_seeds import by_hand
 
 # By method: rounds 0 to T from each seed, None if not finished.
@@ -29,7 +29,7 @@ def comparison(
         Variant(label, {"name": name}) for label, name in zip(curves, METHODS, strict=False)
     )
     sections = {"data": {"name": "digits", "clients": 10}, "run": {"rounds": 2, "cohort": 3, **run}}
-    grid = Grid(
+    grid = ComparisonGrid(
         tuple(Setting(label, sections) for label in settings), variants, tuple(range(seeds))
     )
     found: dict[Key, Run] = {}

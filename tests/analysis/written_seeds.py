@@ -15,7 +15,7 @@ from fedkin.config.description import Description
 from fedkin.config.plan import Plan
 from fedkin.config.run import RunConfig
 from fedkin.run.loop import run
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.run.toy_method import Toy, fake_world
 
 

@@ -204,17 +204,17 @@ def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, method: str, missing: int, seeds: list[int]
 ) -> None:
     """In the first run, before anything is done, and in the second."""
-    from fedkin.reporting.comparison_progress import Display
+    from fedkin.reporting.comparison_progress import ComparisonDisplay
 
-    shown = Display.round
+    shown = ComparisonDisplay.round
 
-    def interrupt(self: Display, record: dict) -> None:
+    def interrupt(self: ComparisonDisplay, record: dict) -> None:
         shown(self, record)
         if record["method"] == method and record["round"] == 1:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Display, "round", interrupt)
+        patch.setattr(ComparisonDisplay, "round", interrupt)
         result = fedkin(*QUICK, *TWO, "--out", "c")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin compare --resume c"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.data.catalogue import FoundEntry
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.refusals import refused
 
 

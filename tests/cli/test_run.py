@@ -442,17 +442,17 @@ def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedkin.reporting.progress import Display
+    from fedkin.reporting.progress import ProgressDisplay
 
-    show = Display.__call__
+    show = ProgressDisplay.__call__
 
-    def interrupt(self: Display, record: dict[str, Any]) -> None:
+    def interrupt(self: ProgressDisplay, record: dict[str, Any]) -> None:
         show(self, record)
         if record["round"] == 1:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Display, "__call__", interrupt)
+        patch.setattr(ProgressDisplay, "__call__", interrupt)
         result = fedkin("run", *QUICK, "--out", "a")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin run --resume a"
@@ -695,14 +695,14 @@ def test_many_seeds_in_one_run(elsewhere: Path) -> None:
 def test_ctrl_c_between_seeds_says_how_to_go_on(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedkin.reporting.progress import Display
+    from fedkin.reporting.progress import ProgressDisplay
 
-    def interrupt(self: Display, number: int, seed: int) -> None:
+    def interrupt(self: ProgressDisplay, number: int, seed: int) -> None:
         if number == 1:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Display, "begin", interrupt)
+        patch.setattr(ProgressDisplay, "begin", interrupt)
         result = fedkin("run", *QUICK, "run.seeds=2", "--out", "a")
     assert result.exit_code == 130
     assert result.stderr.splitlines()[-1] == "interrupted; go on with: fedkin run --resume a"

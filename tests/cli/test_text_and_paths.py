@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import fedkin as fk
 from fedkin.cli import app
 from fedkin.cli.common import home_expanded
-from fedkin.core.display import shell_command
+from fedkin.core.object_repr import shell_command
 from tests.refusals import refused
 
 LABELS = ("αβ", "→ja")

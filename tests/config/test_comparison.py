@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tomli_w
 
-from fedkin.config import comparison_axes, shared_options
+from fedkin.config import comparison_axes, inherited_options
 from fedkin.config.comparison import load
 from fedkin.config.comparison_axes import from_text
-from fedkin.config.comparison_grid import Grid, from_description
+from fedkin.config.comparison_grid import ComparisonGrid, from_description
 from fedkin.core.errors import ConfigError
 
 FILE = """
@@ -34,18 +34,20 @@ against = ["fedavg", {name = "fedprox", mu = 0.5}]
 """
 
 
-def read(tmp_path: Path, more: str = "", *overrides: str, text: str = FILE, **options: Any) -> Grid:
+def read(
+    tmp_path: Path, more: str = "", *overrides: str, text: str = FILE, **options: Any
+) -> ComparisonGrid:
     """The grid of the file above, with more lines in it."""
     path = tmp_path / "study.toml"
     path.write_text(text + more)
     return load(path, overrides, **options)
 
 
-def methods(grid: Grid) -> list[str]:
+def methods(grid: ComparisonGrid) -> list[str]:
     return [variant.label for variant in grid.methods]
 
 
-def settings(grid: Grid) -> list[str]:
+def settings(grid: ComparisonGrid) -> list[str]:
     return [setting.label for setting in grid.settings]
 
 
@@ -523,7 +525,7 @@ def test_what_methods_drop_of_a_method_that_does_not_run_is_told(
     flexcfl = FILE.replace(
         'name = "ifca"', 'name = "flexcfl"\nalpha = 7\nmigration = "label_aware"'
     )
-    shared_options._say_dropped.cache_clear()
+    inherited_options._say_dropped.cache_clear()
     for named, taken in ((["ifca"], "ifca: clusters = 4"), (["fedavg"], "nothing")):
         read(tmp_path, text=flexcfl, methods=named)
         assert (

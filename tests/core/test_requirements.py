@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fedkin as fk
-from fedkin.config.method_places import peers_refusal, server_refusal
+from fedkin.config.deployment_checks import peers_refusal, server_refusal
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.requirements import AtLeast, Requirements, count_and_cure, requirements_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ModelError, TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.schema import Memory, Rows, Sums, floats, integers
 from fedkin.core.task import (
     Down,

@@ -52,12 +52,12 @@ def to_idx() -> Callable[[np.ndarray], bytes]:
 def little_mnist(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A miniature MNIST, 600 + 100 images, in $FEDKIN_DATA/MNIST and /FashionMNIST, with its own
     checksums."""
-    from fedkin.data import images
+    from fedkin.data import image_files
 
     rng = np.random.default_rng(0)
     parts = {"train": 600, "t10k": 100}
     content = {}
-    for name in images.IDX_NAMES:
+    for name in image_files.IDX_NAMES:
         count = parts[name.split("-")[0]]
         array = (
             rng.integers(0, 256, (count, 28, 28))
@@ -72,7 +72,7 @@ def little_mnist(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (places / folder).mkdir()
         for name, raw in content.items():
             (places / folder / name).write_bytes(raw)
-        monkeypatch.setattr(images, source, replace(getattr(images, source), files=sums))
+        monkeypatch.setattr(image_files, source, replace(getattr(image_files, source), files=sums))
     return places
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core.errors import ChecksumError, DataError, StorageError
-from fedkin.data import images
+from fedkin.data import image_files
 from fedkin.data.download import Source, cache_folder, fetch, locate
 
 
@@ -211,8 +211,8 @@ def test_bad_archive_leaves_no_folder(web: Web, content: bytes) -> None:
 
 
 def test_real_mnist_over_the_wire(web: Web, shared_data: Path) -> None:
-    for name in images.MNIST.files:
+    for name in image_files.MNIST.files:
         web.files[name] = (shared_data / "MNIST" / name).read_bytes()
-    folder = fetch(images.MNIST, base_url=web.url)
-    assert everything_below(folder) == sorted(images.MNIST.files)
-    assert len(images.mnist_images().y) == 70_000
+    folder = fetch(image_files.MNIST, base_url=web.url)
+    assert everything_below(folder) == sorted(image_files.MNIST.files)
+    assert len(image_files.mnist_images().y) == 70_000

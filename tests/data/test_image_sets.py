@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 from fedkin.core.errors import ChecksumError, ConfigError, DataError
 from fedkin.data import DATASETS, cifar10, digits, fashion_mnist, load, mnist
 from fedkin.data.federated import FederatedData
-from fedkin.data.images import Images, cifar10_images, mnist_images, mnist_writers
+from fedkin.data.image_files import Images, cifar10_images, mnist_images, mnist_writers
 from fedkin.data.partition_options import POOLED
 from fedkin.data.transforms import resize
 from fedkin.scenarios.planted_clusters import planted
@@ -381,7 +381,7 @@ def test_cifar_with_fewer_batches_only_when_asked(
     def unreachable(*args: object, **kwargs: object) -> None:
         raise DataError("asked the web")
 
-    monkeypatch.setattr("fedkin.data.images.fetch", unreachable)
+    monkeypatch.setattr("fedkin.data.image_files.fetch", unreachable)
     with pytest.raises(DataError, match="asked the web"):
         cifar10(clients=5)
 

@@ -21,7 +21,7 @@ from fedkin.scenarios.shift import Incremental, ShiftedData
 from fedkin.scenarios.swaps import swap_all, swap_labels
 from tests.data.test_leaf import TEST, TRAIN, content
 from tests.data.test_leaf import write as write_leaf
-from tests.data.test_user_data import FORMATS, write
+from tests.data.test_load import FORMATS, write
 
 
 def data(sizes: tuple[int, ...] = (20, 7, 2, 1)) -> FederatedData:

@@ -16,7 +16,7 @@ from random import Random
 
 from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode
 from fedkin.server.reply_fetches import TOGETHER
-from fedkin.server.transport import OnlineNode, Reply, SentRequest
+from fedkin.server.transport import NodeReply, OnlineNode, SentRequest
 from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import KilledError
 from tests.deterministic.hostile import tampered
@@ -168,7 +168,7 @@ class FakeTransport:
         self._take_time()
         return [self._push(node, request, lifetime) for node, request in requests]
 
-    def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+    def pull(self, request_ids: Iterable[str]) -> Sequence[NodeReply]:
         request_ids = sorted(request_ids)
         self._take_time_to_pull(len(request_ids))
         replies = []
@@ -236,23 +236,25 @@ class FakeTransport:
             self.clock.at(self.clock.now + 0.1 + late, lambda: self._enqueue(request))
         return SentRequest(name, len(data))
 
-    def _reply(self, request: Request) -> Reply | None:
+    def _reply(self, request: Request) -> NodeReply | None:
         """The reply as the server is given it, if there is one or never will be."""
         if request.reply is not None:
             try:
-                return Reply(request.id, decode(request.reply), len(request.reply))
+                return NodeReply(request.id, decode(request.reply), len(request.reply))
             except InvalidMessageError as error:  # as the transport of Flower does
-                return Reply(request.id, RpcMessage({"failed": str(error)}), len(request.reply))
+                return NodeReply(request.id, RpcMessage({"failed": str(error)}), len(request.reply))
         if request.half_until:
             lost = self.clock.now >= request.half_until
             return (
-                Reply(request.id, None, error="the message was lost", lost=True) if lost else None
+                NodeReply(request.id, None, error="the message was lost", lost=True)
+                if lost
+                else None
             )
         error = request.error or (
             "the reply came too late" if self.clock.now > request.expires else ""
         )
         error = error or ("" if self.is_online(request.seat) else "the node is gone")
-        return Reply(request.id, None, error=error, lost=True) if error else None
+        return NodeReply(request.id, None, error=error, lost=True) if error else None
 
     def is_online(self, seat: Seat) -> bool:
         return seat.alive_until > self.clock.wall()

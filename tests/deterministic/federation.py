@@ -19,7 +19,7 @@ from fedkin.config.server import ServerConfig, load_server
 from fedkin.core import storage
 from fedkin.core.errors import MethodError, StorageError
 from fedkin.run.folder import fingerprint, run_folder
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.server.deploy import run_server
 from fedkin.server.deploy.run_server import serve
 from tests.deterministic import invariants

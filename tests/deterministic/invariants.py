@@ -13,8 +13,8 @@ from fedkin.config.option_registry import known_values
 from fedkin.core.method import UNASSIGNED
 from fedkin.run.folder.run_folder import METRICS
 from fedkin.run.loop import run
-from fedkin.run.results import Run
-from fedkin.server.request_retries import GRACE
+from fedkin.run.run import Run
+from fedkin.server.request_round import GRACE
 from tests.deterministic.observed_world import (
     Call,
     LateReplies,

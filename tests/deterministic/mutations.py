@@ -19,7 +19,7 @@ from fedkin.server.membership import Membership
 from fedkin.server.node_memory import NodeMemory
 from fedkin.server.overdue_requests import OverdueRequests
 from fedkin.server.reply_collector import ReplyCollector
-from fedkin.server.request_retries import RequestRound
+from fedkin.server.request_round import RequestRound
 from tests.deterministic.fake_disk import FakeDisk
 from tests.deterministic.fake_transport import FakeTransport
 

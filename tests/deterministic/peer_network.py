@@ -1,4 +1,4 @@
-"""A network of peers in memory (``p2p.transport.Transport``) that loses, repeats and changes
+"""A network of peers in memory (``p2p.transport.PeerTransport``) that loses, repeats and changes
 messages."""
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from fedkin import __version__
 from fedkin.config.server import DataDescription, SamplesSection
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.training import LocalTraining
 from fedkin.models import mlp
 from fedkin.models.model import Model

@@ -45,8 +45,8 @@ ALLOWED = {
         "gradients": ENGINE,
         "losses": ENGINE,
     },
-    "core/layout.py": {"classes": "C"},
-    "core/workers.py": {"train": ENGINE, "gradients": ENGINE, "losses": ENGINE},
+    "core/model_spec.py": {"classes": "C"},
+    "core/engine_protocols.py": {"train": ENGINE, "gradients": ENGINE, "losses": ENGINE},
     "simulation/engine.py": {"train": SPLIT, "classes": "C"},
     "simulation/fake_world.py": {
         "train": f"{SPLIT}, and {ENGINE}",
@@ -118,7 +118,7 @@ def test_a_generic_file_names_no_task(path: str) -> None:
 
 def test_functions_of_the_model_engine_are_those_of_its_protocols() -> None:
     """And where these are, an allowed word is the name of such a function, and nothing else."""
-    path = "core/workers.py"
+    path = "core/engine_protocols.py"
     tree = ast.parse((ROOT / path).read_text())
     classes = [
         node
@@ -146,7 +146,7 @@ def test_other_files_do() -> None:
     ("source", "expected"),
     [
         ("from fedkin.tasks.losses import Losses", {"fedkin.tasks.losses", "Losses"}),
-        ("import fedkin.tasks.ask", {"fedkin.tasks.ask", "ask"}),
+        ("import fedkin.tasks.peer_queries", {"fedkin.tasks.peer_queries", "ask"}),
         ("if isinstance(task, Gradients): pass", {"Gradients"}),
         ("if kind == 'label_errors': pass", {"label_errors"}),
         ("world.similarities(3)", {"similarities"}),

@@ -24,8 +24,8 @@ from fedkin.methods.panm import PANM, Matching
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.evaluate import evaluate
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.train import train
 from tests.clustering.test_gaussian_mixture import slow as reference_matching
 

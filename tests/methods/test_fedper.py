@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.randomness import Stream
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.fedper import FedPer, FedPerState, FedRep

@@ -27,7 +27,7 @@ from fedkin.models import mclr
 from fedkin.run.simulate import execute
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.jax.trainer import Trainer
+from fedkin.simulation.jax.trainer import JaxTrainer
 from fedkin.tasks.train import train
 from tests.methods.fedsim_clients import same, world
 from tests.methods.test_conformance import arrays
@@ -208,14 +208,14 @@ def test_a_nonfinite_client_is_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its gradient alone is not finite: the client is excluded, counted, and the run goes on."""
-    train = Trainer.train
+    train = JaxTrainer.train
 
-    def with_nan(self: Trainer, call: TrainCall) -> Any:
+    def with_nan(self: JaxTrainer, call: TrainCall) -> Any:
         result = train(self, call)
         bad = np.where(call.clients[: len(result.gradient)] == 3, np.nan, 0).astype(np.float32)
         return result._replace(gradient=result.gradient + bad[:, None])
 
-    monkeypatch.setattr(Trainer, "train", with_nan)
+    monkeypatch.setattr(JaxTrainer, "train", with_nan)
     with caplog.at_level(logging.WARNING, "fedkin"):
         run = go(FedSim(clusters=2), rounds=1, cohort=7)
     assert "client 3" in caplog.text and np.isfinite(run.models).all()

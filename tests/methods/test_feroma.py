@@ -17,7 +17,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.feroma import FEROMA, FEROMAState
-from fedkin.methods.projected_model import with_projection
+from fedkin.methods.random_head import with_projection
 from fedkin.models import mlp
 from fedkin.run import loop
 from fedkin.scenarios.population import Population

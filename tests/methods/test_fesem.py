@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.methods.fesem import FeSEM
 from fedkin.simulation.fake_world import FakeWorld

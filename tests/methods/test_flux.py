@@ -14,13 +14,13 @@ from sklearn.metrics import adjusted_rand_score
 import fedkin as fk
 from fedkin.clustering import density
 from fedkin.core.errors import DataError, MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.measures.descriptors import random_axes
 from fedkin.methods.flux import FLUX, FLUXState
-from fedkin.methods.projected_model import class_count, with_projection
+from fedkin.methods.random_head import class_count, with_projection
 from fedkin.models import mclr, mlp
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.score_moments import ScoreMoments

@@ -18,7 +18,7 @@ from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.gossip import Gossip, Local
 from fedkin.methods.oracle import Oracle
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.ask import Ask
+from fedkin.tasks.peer_queries import Ask
 
 TARGET = np.array([[8, 0], [0, 8], [10, 0], [0, 10], [12, 0], [0, 12], [14, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 50, 60, 70])

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, mobilenet, rnn
 from fedkin.models.model import Model

@@ -17,8 +17,8 @@ from fedkin.p2p.messages import (
     MODEL,
     MODEL_AND_UPDATE,
     STATUS,
-    InvalidMessageError,
     Message,
+    PeerMessageError,
     Request,
     decode,
     encode,
@@ -64,7 +64,7 @@ def by_hand(
 
 
 def refused(data: bytes, request: Request = REQUEST) -> str:
-    with pytest.raises(InvalidMessageError) as caught:
+    with pytest.raises(PeerMessageError) as caught:
         decode(data, request)
     return caught.value.reason
 
@@ -122,7 +122,7 @@ def test_a_message_cut_or_changed_anywhere_is_read_as_it_was_or_refused(
     changed = whole[:place] + bytes([value]) + whole[place + 1 :]
     try:
         message = decode(changed, REQUEST)
-    except InvalidMessageError as error:
+    except PeerMessageError as error:
         assert error.reason in REASONS
     else:
         assert message.sender == "ada" and np.isfinite(message.arrays["model"]).all()
@@ -140,7 +140,7 @@ json_values = st.recursive(
 def test_any_value_in_a_header_is_used_only_if_it_is_right(key: str, value: Any) -> None:
     try:
         message = decode(by_hand({**HEADER, key: value}), REQUEST)
-    except InvalidMessageError as error:
+    except PeerMessageError as error:
         assert error.reason in REASONS
     else:
         assert (
@@ -231,7 +231,7 @@ def test_a_message_of_another_version_says_so() -> None:
     old = json.dumps({**HEADER, "arrays": [["model", "<f4", [3]]]}).encode()
     data = struct.pack(">4sIH", b"FKN1", len(old), 0) + old + NUMBERS.tobytes()
     assert refused(data) == refused(by_hand(magic=b"FKN3")) == "version"
-    with pytest.raises(InvalidMessageError, match=r"FKN1.*FKN2"):
+    with pytest.raises(PeerMessageError, match=r"FKN1.*FKN2"):
         decode(data, REQUEST)
 
 
@@ -288,5 +288,5 @@ def test_requests_as_they_are_sent() -> None:
         "model+update+model",
         "status@" + "9" * 99,
     ):
-        with pytest.raises(InvalidMessageError):
+        with pytest.raises(PeerMessageError):
             parse_request(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.p2p.messages import MODEL, InvalidMessageError, Message, Request, decode, encode
+from fedkin.p2p.messages import MODEL, Message, PeerMessageError, Request, decode, encode
 from fedkin.security.certificates import Authority
 from tests.security.signers import certified
 
@@ -31,6 +31,6 @@ def test_a_signed_message_is_read_and_a_changed_or_unsigned_one_refused(tmp_path
     }
     for what, (changed, reason) in wrong.items():
         assert changed != data, what
-        with pytest.raises(InvalidMessageError) as caught:
+        with pytest.raises(PeerMessageError) as caught:
             decode(changed, REQUEST, bob)
         assert caught.value.reason == reason, what

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.p2p.init_federation import init_federation
-from fedkin.p2p.messages import MODEL, InvalidMessageError, Message, Request, decode, encode
+from fedkin.p2p.messages import MODEL, Message, PeerMessageError, Request, decode, encode
 from fedkin.p2p.zenoh_transport import ZenohTransport
 from fedkin.security.signatures import Signer
 from tests.free_ports import free_ports, links, until
@@ -113,5 +113,5 @@ def test_a_member_cannot_answer_for_another(
         replies = asker.request(["peer-1"], "model", 1.0)["peer-1"]
         assert len(replies) == (0 if rules else 1)
         for reply in replies:
-            with pytest.raises(InvalidMessageError, match="certificate"):
+            with pytest.raises(PeerMessageError, match="certificate"):
                 decode(reply, request, signer_of(members, "peer-0"))

@@ -19,7 +19,7 @@ from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError
 from fedkin.run.folder import checkpoint
 from fedkin.server.deploy.init import init
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find, stop
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, find, stop
 from fedkin.server.deploy.status import UP, status, wait_for_run
 from fedkin.server.deploy.up import down, up
 from tests.free_ports import free_ports, until
@@ -48,13 +48,13 @@ def trial(short_path: Path) -> Iterator[Path]:
     stop(parts(folder), 0.0)
 
 
-def parts(folder: Path) -> list[Part]:
-    sites = [Part(folder / f"site-{k}", SITE) for k in range(2)]
-    return [Part(folder, SUPERLINK), Part(folder, STARTER), *sites]
+def parts(folder: Path) -> list[Program]:
+    sites = [Program(folder / f"site-{k}", SITE) for k in range(2)]
+    return [Program(folder, SUPERLINK), Program(folder, STARTER), *sites]
 
 
 def worker_of(folder: Path, site: int) -> int | None:
-    own = find([Part(folder / f"site-{site}", SITE)]).popitem()[1]
+    own = find([Program(folder / f"site-{site}", SITE)]).popitem()[1]
     return next((one.number for one in own if "deploy.worker" in one.command), None)
 
 
@@ -81,7 +81,7 @@ def test_a_trial_is_started_answers_survives_and_ends(
     check_bits(trial)
 
     # a site that dies is started again by the same command, and nothing else is
-    victim = Part(trial / "site-1", SITE)
+    victim = Program(trial / "site-1", SITE)
     for one in find([victim])[victim]:
         os.kill(one.number, signal.SIGKILL)
     assert until(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, stop
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, stop
 from tests.docs.code_blocks import ROOT, blocks, language_of, read
 from tests.docs.shell_words import simple_commands
 from tests.free_ports import free_ports
@@ -29,8 +29,8 @@ INIT = ["--clients", str(SITES), "run.rounds=1", "run.against=[]", "local.epochs
 def folder(short_path: Path) -> Iterator[Path]:
     """The current folder of the commands; at the end no process is left."""
     yield short_path
-    sites = [Part(short_path / "fed" / f"site-{k}", SITE) for k in range(SITES)]
-    server = [Part(short_path / "fed", kind) for kind in (SUPERLINK, STARTER)]
+    sites = [Program(short_path / "fed" / f"site-{k}", SITE) for k in range(SITES)]
+    server = [Program(short_path / "fed", kind) for kind in (SUPERLINK, STARTER)]
     stop([*server, *sites], 0.0)
 
 

@@ -17,7 +17,7 @@ from fedkin.cli.live_pages import deployment_page
 from fedkin.reporting.html.live import LivePage
 from fedkin.run.federation_state import FederationState, read_state, server_state_file
 from fedkin.server.deploy.init import init
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, start, stop
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, start, stop
 from fedkin.server.deploy.status import log_lines, wait_for_run
 from fedkin.server.deploy.up import up
 from tests.free_ports import free_ports, until
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.timeout(900)  # seconds; on a busy machine every proces
 REASONS = {"site-1": "pulse", "site-2": "no column weight"}
 
 
-def parts(folder: Path) -> list[Part]:
-    sites = [Part(path.parent.resolve(), SITE) for path in sorted(folder.glob("*/client.toml"))]
-    return [Part(folder, SUPERLINK), Part(folder, STARTER), *sites]
+def parts(folder: Path) -> list[Program]:
+    sites = [Program(path.parent.resolve(), SITE) for path in sorted(folder.glob("*/client.toml"))]
+    return [Program(folder, SUPERLINK), Program(folder, STARTER), *sites]
 
 
 @pytest.fixture

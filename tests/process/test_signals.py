@@ -21,9 +21,9 @@ WAITING = """
 import os, pathlib, time
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a session opens is its own
 from fedkin import cli
-from fedkin.reporting.progress import Display
+from fedkin.reporting.progress import ProgressDisplay
 from fedkin.run.interruption import is_interrupted
-shown = Display.__call__
+shown = ProgressDisplay.__call__
 def show(self, record):
     shown(self, record)
     if record["round"] == 2:
@@ -31,7 +31,7 @@ def show(self, record):
         while not is_interrupted():
             time.sleep(0.01)
     shown(self, record)
-Display.__call__ = show
+ProgressDisplay.__call__ = show
 cli.main()
 """
 
@@ -58,9 +58,9 @@ SIGNALLING = """
 import gc, os, signal, sys, time
 from pathlib import Path
 from fedkin import cli
-from fedkin.analysis import side_by_side
+from fedkin.analysis import parallel_runs
 
-how, wait = sys.argv.pop(1), side_by_side.wait
+how, wait = sys.argv.pop(1), parallel_runs.wait
 
 def kill(number):
     os.kill(os.getpid(), number)
@@ -70,20 +70,20 @@ def collected(*_):
     kill(signal.SIGTERM)
 
 def wait_for_rounds(*arguments, **options):
-    side_by_side.wait = wait
+    parallel_runs.wait = wait
     while len(list(Path().glob("*.here"))) < 2:
         time.sleep(0.01)
     if how == "in a callback":
         gc.callbacks.append(collected)
         gc.collect()
     elif how == "twice":
-        side_by_side._stop = lambda pool: kill(signal.SIGINT)  # while the workers are being ended
+        parallel_runs._stop = lambda pool: kill(signal.SIGINT)  # while the workers are being ended
         kill(signal.SIGINT)
     else:
         kill(signal.SIGKILL)
     return wait(*arguments, **options)
 
-side_by_side.wait = wait_for_rounds
+parallel_runs.wait = wait_for_rounds
 cli.main()
 """
 

@@ -18,10 +18,10 @@ import pytest
 
 from fedkin.config.server import load_client, load_server
 from fedkin.run.folder import checkpoint
-from fedkin.server.deploy.ask_worker import SiteWorker
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.processes import MARK
 from fedkin.server.deploy.run_server import serve
+from fedkin.server.deploy.worker_client import SiteWorker
 from fedkin.server.deploy.worker_link import is_alive, process_mark, worker_folder
 from fedkin.server.message import RpcMessage, from_parts, to_parts
 from fedkin.server.node import respond

@@ -35,9 +35,9 @@ SECONDS = {"comparison.csv", "comparison.md", "comparison.tex"}  # they hold the
 WAITING = """
 import sys, time, pathlib
 from fedkin import cli
-from fedkin.reporting.comparison_progress import Display
+from fedkin.reporting.comparison_progress import ComparisonDisplay
 from fedkin.run.interruption import is_interrupted
-shown, at = Display.round, int(sys.argv.pop(1))
+shown, at = ComparisonDisplay.round, int(sys.argv.pop(1))
 seen = []
 def round(self, record):
     shown(self, record)
@@ -46,7 +46,7 @@ def round(self, record):
         pathlib.Path("here").touch()
         while not is_interrupted():
             time.sleep(0.01)
-Display.round = round
+ComparisonDisplay.round = round
 cli.main()
 """
 

@@ -10,7 +10,7 @@ import pytest
 import fedkin as fk
 from fedkin.data.federated import FederatedData
 from fedkin.reporting.membership_figure import draw, save
-from fedkin.run.metrics.membership import by_largest_share, memberships
+from fedkin.run.metrics.soft_membership import by_largest_share, memberships
 
 
 @pytest.fixture(scope="module")

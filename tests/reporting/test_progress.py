@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedkin.reporting.progress import Display, plain_line, table
+from fedkin.reporting.progress import ProgressDisplay, plain_line, table
 from fedkin.reporting.seeds_tables import compared, seeds_table
 from tests.analysis.written_seeds import by_hand
 
@@ -62,7 +62,7 @@ def test_a_round_in_words() -> None:
 def test_elsewhere_than_on_a_terminal_some_twenty_lines(
     rounds: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Display(rounds) as display:
+    with ProgressDisplay(rounds) as display:
         for round in range(rounds + 1):
             display({**RECORD, "round": round})
     out, err = capsys.readouterr()
@@ -73,7 +73,7 @@ def test_elsewhere_than_on_a_terminal_some_twenty_lines(
 
 
 def test_on_a_terminal_one_live_line_per_method() -> None:
-    display = Display(4)
+    display = ProgressDisplay(4)
     screen = io.StringIO()
     display.console = Console(file=screen, force_terminal=True, width=120)
     display._bars.live.console = display.console
@@ -312,7 +312,7 @@ def test_a_pair_that_is_not_compared_is_named_with_the_reason() -> None:
 def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Display(4, seeds=2) as display:
+    with ProgressDisplay(4, seeds=2) as display:
         for number, seed in enumerate((7, 8)):
             display.begin(number, seed)
             for method in ("fedgroup", "fedavg"):
@@ -330,7 +330,7 @@ def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(
 
 
 def test_on_a_terminal_one_live_line_per_method_over_all_seeds() -> None:
-    display = Display(4, seeds=3)
+    display = ProgressDisplay(4, seeds=3)
     display.console = Console(file=io.StringIO(), force_terminal=True, width=120)
     display._bars.live.console = display.console
     display._bars.disable = False

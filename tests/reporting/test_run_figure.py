@@ -23,7 +23,7 @@ from fedkin.methods import FedAvg
 from fedkin.reporting.run_figure import draw, method_label, save
 from fedkin.reporting.style import fit, spread
 from fedkin.run.loop import run
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.run.toy_method import Toy, fake_world
 
 

@@ -15,7 +15,7 @@ from fedkin.config.description import Description
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.run.folder.migrations import find_migrations
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 _CLUSTERING = (
     *("stability", "migrations", "migrations_correct", "true_cluster_changes", "changes_recovered"),

@@ -17,7 +17,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory, Rows, integers
 from fedkin.core.task import Task, each
 from fedkin.core.world import World
-from fedkin.methods.policies import assign, update_assignment
+from fedkin.methods.cluster_steps import assign, update_assignment
 from fedkin.run.loop import run
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated

@@ -9,9 +9,9 @@ import pytest
 from torch import nn
 
 import fedkin as fk
-from fedkin.core.display import client_list
 from fedkin.core.errors import DataError, MethodError, ModelError, TaskError
 from fedkin.core.method import ClientRemark
+from fedkin.core.object_repr import client_list
 from fedkin.core.schema import Memory, Rows, floats
 from fedkin.core.task import Task
 from fedkin.core.world import client_names

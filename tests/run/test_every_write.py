@@ -18,7 +18,7 @@ from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.loop import OnRound
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.worlds import ClientFacts, Methods, OpenWorld
 from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world

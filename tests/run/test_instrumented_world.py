@@ -15,13 +15,13 @@ from fedkin.core.world import World
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.train import Train, train

@@ -15,9 +15,9 @@ import fedkin as fk
 from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
-from fedkin.reporting.html.recovery import read_run
+from fedkin.reporting.html.lenient_reader import read_run
 from fedkin.run.folder.folder_state import states_of
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.option_lists import simulate_arguments
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.run.folder.migrations import find_migrations, migrants, migrations_table, replay
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.option_lists import simulate_arguments
 
 

@@ -16,9 +16,9 @@ from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.metrics.accuracy import training_record
 from fedkin.run.metrics.observations import Observations, TrainingRecord, distances, join
 from fedkin.simulation.fake_world import FakeWorld
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.fedper import EvaluatePersonal, Personal
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Similarities
 from fedkin.tasks.train import TrainingReply, train

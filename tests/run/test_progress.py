@@ -14,7 +14,7 @@ import pytest
 import fedkin as fk
 from fedkin.core import progress
 from fedkin.models import mclr
-from fedkin.reporting.progress import Display
+from fedkin.reporting.progress import ProgressDisplay
 from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
@@ -114,6 +114,6 @@ def test_in_a_notebook_one_output_is_drawn_anew(monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setitem(sys.modules, "IPython", python)
     monkeypatch.setitem(sys.modules, "IPython.display", python.display)
-    monkeypatch.setattr(progress, "_provided", [Display])
+    monkeypatch.setattr(progress, "_provided", [ProgressDisplay])
     simulate(against=[fk.FedProx()])
     assert drawn == [1, 1, 1, 2, 2, 2]

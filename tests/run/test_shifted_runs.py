@@ -20,7 +20,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.data.federated import FederatedData
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.models import mclr
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import execute
 from fedkin.scenarios.drift import Relabel
 from fedkin.scenarios.population import Population

@@ -21,7 +21,7 @@ import fedkin as fk
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy
 

@@ -14,8 +14,8 @@ import pytest
 import fedkin as fk
 from fedkin.core.client import ClientRows
 from fedkin.core.errors import CheckpointError, MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.records import Record
 from fedkin.core.task import Task
 from fedkin.data.federated import FederatedData

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import fedkin as fk
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.data.federated import FederatedData, Ragged

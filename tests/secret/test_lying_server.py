@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.secret import client
-from fedkin.secret.client import MASK_KEY, OWN_SEED, RefusedError
+from fedkin.secret.client import MASK_KEY, OWN_SEED, MaskingError
 from fedkin.security import secret_keys
 from fedkin.security.secret_keys import SecretKeyError
 from tests.secret.sums import SmallSum
@@ -57,7 +57,7 @@ def test_the_other_share_is_not_given_through_another_group() -> None:
         for about in (group.about, group.about + b"1"):
             if own is session and about == group.about:
                 continue
-            with pytest.raises(RefusedError, match="each is answered once"):
+            with pytest.raises(MaskingError, match="each is answered once"):
                 client.reveal(
                     session=own,
                     group=replace(group, about=about),
@@ -71,7 +71,7 @@ def test_the_other_share_is_not_given_through_another_group() -> None:
         replace(group, holders=group.holders[:5], announced=group.announced[:5]),
     ):
         width = len(changed.holders)
-        with pytest.raises(RefusedError, match="other clients than those with whom"):
+        with pytest.raises(MaskingError, match="other clients than those with whom"):
             client.reveal(
                 session=session,
                 group=changed,
@@ -86,7 +86,7 @@ def test_partners_that_change_after_the_vector_are_refused() -> None:
     session, group, partners, inbox, wanted = one.asked(0)
     fewer = np.where(np.arange(6) == 5, False, partners)
     with pytest.raises(
-        RefusedError, match="other clients than those with whom this one has masked"
+        MaskingError, match="other clients than those with whom this one has masked"
     ):
         client.reveal(
             session=session,
@@ -104,14 +104,14 @@ def test_a_second_vector_for_other_partners_is_refused() -> None:
     group = one.group(0)
     partners = one.exchange.partners[0]
     after, _ = client.mask(session, group, partners, one.vectors[0])
-    with pytest.raises(RefusedError, match="each is answered once"):
+    with pytest.raises(MaskingError, match="each is answered once"):
         client.mask(after, group, np.where(np.arange(6) == 5, False, partners), one.vectors[0])
 
 
 def test_too_many_that_are_called_gone_are_refused() -> None:
     one = before_reveal()
     session, group, partners, inbox, wanted = one.asked(0)
-    with pytest.raises(RefusedError, match="only 4 clients have answered, and 5 are needed"):
+    with pytest.raises(MaskingError, match="only 4 clients have answered, and 5 are needed"):
         client.reveal(
             session=session,
             group=group,
@@ -125,17 +125,17 @@ def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> N
     """t of six is 5; where all six are needed, five are refused before the vector and after it."""
     one = SmallSum(6, least=6)
     one.share({5})
-    with pytest.raises(RefusedError, match="only 5 clients are left, and 6 are needed"):
+    with pytest.raises(MaskingError, match="only 5 clients are left, and 6 are needed"):
         one.mask()
     lower = replace(one.group(0), least=3)
-    with pytest.raises(RefusedError, match="other holders"):
+    with pytest.raises(MaskingError, match="other holders"):
         client.mask(one.sessions[0], lower, one.exchange.partners[0], one.vectors[0])
     one = before_reveal(least=6)
     session, group, partners, inbox, wanted = one.asked(0)
     gone = np.where(np.arange(6) == 5, MASK_KEY, wanted)
-    with pytest.raises(RefusedError, match="only 5 clients have answered, and 6 are needed"):
+    with pytest.raises(MaskingError, match="only 5 clients have answered, and 6 are needed"):
         client.reveal(session=session, group=group, partners=partners, sealed=inbox, wanted=gone)
-    with pytest.raises(RefusedError, match="other clients than those with whom"):
+    with pytest.raises(MaskingError, match="other clients than those with whom"):
         client.reveal(
             session=session,
             group=replace(group, least=3),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.secret.quantization import EXTRA, Grid
+from fedkin.secret.quantization import EXTRA, IntegerGrid
 
 
 def added(vectors: list[np.ndarray]) -> np.ndarray:
@@ -16,7 +16,7 @@ def added(vectors: list[np.ndarray]) -> np.ndarray:
 
 def test_the_most_that_clients_can_send_fits() -> None:
     for clients in (1, 2, 3, 20, 100, 127, 128, 129, 1000):
-        grid = Grid(clients, 1.5, 10)
+        grid = IntegerGrid(clients, 1.5, 10)
         assert clients * 2**grid.bits <= 2**32
         assert clients < 2 or clients * 2 ** (grid.bits + 1) > 2**32
         rng = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def test_weighted_means_are_those_of_the_vectors() -> None:
     rng = np.random.default_rng(1)
     updates = rng.normal(size=(20, 200)).astype(np.float32)
     examples = rng.integers(1, 100, 20)
-    grid = Grid(20, 8.0, 1000)
+    grid = IntegerGrid(20, 8.0, 1000)
     total = sum(
         grid.quantized(u, n, rng).astype(np.uint64)
         for u, n in zip(updates, examples.tolist(), strict=True)
@@ -48,7 +48,7 @@ def test_weighted_means_are_those_of_the_vectors() -> None:
 
 def test_rounding_has_no_bias() -> None:
     """A number at a quarter between two integers is the lower one in three of four cases."""
-    grid = Grid(2**20, 1.0, 1)
+    grid = IntegerGrid(2**20, 1.0, 1)
     draws = 40000
     number = 0.25 / grid.scale
     vector = grid.quantized(np.full(draws, number), 1, np.random.default_rng(2))[:-EXTRA].view(
@@ -61,7 +61,7 @@ def test_rounding_has_no_bias() -> None:
 def test_the_error_is_that_of_the_rounding() -> None:
     """Standard deviation of a sum's error over uniform positions: sqrt(n / 6) steps of the grid."""
     rng = np.random.default_rng(3)
-    grid = Grid(20, 1.0, 1)
+    grid = IntegerGrid(20, 1.0, 1)
     updates = rng.uniform(-1, 1, (20, 5000))
     total = sum(grid.quantized(u, 1, rng).astype(np.uint64) for u in updates)
     error = (
@@ -73,7 +73,7 @@ def test_the_error_is_that_of_the_rounding() -> None:
 
 
 def test_what_is_out_of_range_is_clipped_and_counted() -> None:
-    grid = Grid(3, 1.0, 1)
+    grid = IntegerGrid(3, 1.0, 1)
     rng = np.random.default_rng(4)
     vectors = [
         grid.quantized(np.array(u, np.float32), 1, rng)
@@ -85,7 +85,7 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
 
 
 def test_a_client_without_examples_is_none() -> None:
-    grid = Grid(3, 1.0, 10)
+    grid = IntegerGrid(3, 1.0, 10)
     rng = np.random.default_rng(4)
     vectors = [grid.quantized(np.array([0.5], np.float32), examples, rng) for examples in (4, 0, 4)]
     sums = grid.sums(added(vectors))
@@ -93,7 +93,7 @@ def test_a_client_without_examples_is_none() -> None:
 
 
 def test_a_client_weighs_its_examples_up_to_the_cap() -> None:
-    grid = Grid(3, 4.0, 10)
+    grid = IntegerGrid(3, 4.0, 10)
     rng = np.random.default_rng(5)
     vectors = [
         grid.quantized(np.array([x], np.float32), n, rng)
@@ -105,7 +105,7 @@ def test_a_client_weighs_its_examples_up_to_the_cap() -> None:
 
 def test_weights_that_do_not_fit_are_known() -> None:
     assert (
-        Grid(20, 1.0, 1000).fits()
-        and not Grid(2**12, 1.0, 2**20).fits()
-        and not Grid(2**25, 1.0, 1).fits()
+        IntegerGrid(20, 1.0, 1000).fits()
+        and not IntegerGrid(2**12, 1.0, 2**20).fits()
+        and not IntegerGrid(2**25, 1.0, 1).fits()
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fedkin as fk
 from fedkin.secret import client
-from fedkin.secret.client import MASK_KEY, OWN_SEED, RefusedError, Session
+from fedkin.secret.client import MASK_KEY, OWN_SEED, MaskingError, Session
 from fedkin.secret.neighbours import holders, threshold
 from fedkin.secret.server import Exchange, LostSumError
 from fedkin.security import secret_keys
@@ -143,7 +143,7 @@ def test_a_sum_of_two_is_refused_by_clients_and_server() -> None:
         SmallSum(2)
     one = SmallSum(4)
     one.share({2, 3})
-    with pytest.raises(RefusedError, match="only 2 clients are left, and 3 are needed"):
+    with pytest.raises(MaskingError, match="only 2 clients are left, and 3 are needed"):
         one.mask()
 
 
@@ -161,7 +161,7 @@ def test_each_request_is_answered_once_and_in_order() -> None:
             client.begin(b"another")[0], one.group(0), one.exchange.partners[0], one.vectors[0]
         ),
     ):
-        with pytest.raises(RefusedError, match="each is answered once"):
+        with pytest.raises(MaskingError, match="each is answered once"):
             repeated()
 
 
@@ -170,9 +170,9 @@ def test_never_both_shares_of_one_client() -> None:
     session, group, partners, inbox, wanted = one.asked(0)
     np.testing.assert_array_equal(wanted, [OWN_SEED, OWN_SEED, OWN_SEED, MASK_KEY])
     both = np.where(np.arange(4) == 3, OWN_SEED + MASK_KEY, wanted)
-    with pytest.raises(RefusedError, match="both shares of one client"):
+    with pytest.raises(MaskingError, match="both shares of one client"):
         client.reveal(session=session, group=group, partners=partners, sealed=inbox, wanted=both)
-    with pytest.raises(RefusedError, match="or its own key"):
+    with pytest.raises(MaskingError, match="or its own key"):
         client.reveal(
             session=session,
             group=group,
@@ -183,9 +183,9 @@ def test_never_both_shares_of_one_client() -> None:
     twice = replace(
         group, holders=group.holders[[0, 1, 1, 3]], announced=group.announced[[0, 1, 1, 3]]
     )
-    with pytest.raises(RefusedError, match="other clients than those"):
+    with pytest.raises(MaskingError, match="other clients than those"):
         client.reveal(session=session, group=twice, partners=partners, sealed=inbox, wanted=wanted)
-    with pytest.raises(RefusedError, match="there twice"):
+    with pytest.raises(MaskingError, match="there twice"):
         client.share(SmallSum(4).sessions[0], twice)
 
 
@@ -197,7 +197,7 @@ def test_a_share_of_another_round_or_client_is_refused() -> None:
     replayed[2] = earlier.asked(0)[3][2]
     misplaced[2] = one.asked(1)[3][2]
     for wrong in (replayed, misplaced):
-        with pytest.raises(RefusedError, match="not sealed for this client in this round"):
+        with pytest.raises(MaskingError, match="not sealed for this client in this round"):
             client.reveal(
                 session=session, group=group, partners=partners, sealed=wrong, wanted=wanted
             )
@@ -208,7 +208,7 @@ def test_keys_that_a_client_has_not_announced_are_refused() -> None:
     group = one.group(0)
     changed = group.announced.copy()
     changed[0, 0] ^= 1
-    with pytest.raises(RefusedError, match="has not announced"):
+    with pytest.raises(MaskingError, match="has not announced"):
         client.share(one.sessions[0], replace(group, announced=changed))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.secret.client import Group, RefusedError
+from fedkin.secret.client import Group, MaskingError
 from fedkin.secret.signed_keys import SIGNATURE, Identity, check_signed, sign
 from fedkin.security.certificates import Authority
 from tests.secret.sums import ABOUT, SmallSum
@@ -54,7 +54,7 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
     changed[1] = SmallSum(3).exchange.announced[1]
     other = replace(signed.group, announced=changed)
     with pytest.raises(
-        RefusedError, match="the key of client 8 does not verify: it is not of this content"
+        MaskingError, match="the key of client 8 does not verify: it is not of this content"
     ):
         check_signed(signed.identities[0], other, signed.signatures)
     # The server's own authority.
@@ -62,24 +62,25 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
     forged = signed.signatures.copy()
     forged[1] = sign(Identity("bob", stranger), signed.alone(1, other))
     with pytest.raises(
-        RefusedError, match="client 8 does not verify: it is not of this federation's authority"
+        MaskingError,
+        match="client 8 does not verify: it is not of this federation's authority",
     ):
         check_signed(signed.identities[0], other, forged)
 
 
 def test_keys_of_another_round_or_client_are_refused(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
-    with pytest.raises(RefusedError, match="does not verify"):
+    with pytest.raises(MaskingError, match="does not verify"):
         check_signed(
             signed.identities[0], replace(signed.group, about=ABOUT + b" later"), signed.signatures
         )
-    with pytest.raises(RefusedError, match="does not verify"):
+    with pytest.raises(MaskingError, match="does not verify"):
         check_signed(signed.identities[0], signed.group, signed.signatures[[0, 2, 1]])
 
 
 def test_a_member_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
     signed = Signed(tmp_path, ("ada", "bob", "bob"))
-    with pytest.raises(RefusedError, match="two clients of one name"):
+    with pytest.raises(MaskingError, match="two clients of one name"):
         check_signed(signed.identities[0], signed.group, signed.signatures)
 
 
@@ -87,7 +88,7 @@ def test_a_member_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_signature_is_refused(text: bytes, tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     nothing = np.tile(np.frombuffer(text, np.uint8), (3, 1))
-    with pytest.raises(RefusedError, match="the key of client 5 does not verify"):
+    with pytest.raises(MaskingError, match="the key of client 5 does not verify"):
         check_signed(signed.identities[0], signed.group, nothing)
 
 
@@ -97,5 +98,5 @@ def test_who_has_no_certificate_neither_signs_nor_takes_part(tmp_path: Path) -> 
         lambda: sign(None, signed.alone(0)),
         lambda: check_signed(None, signed.group, signed.signatures),
     ):
-        with pytest.raises(RefusedError, match="sign_certificate"):
+        with pytest.raises(MaskingError, match="sign_certificate"):
             step()

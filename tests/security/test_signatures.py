@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core.errors import ConfigError
-from fedkin.p2p.messages import InvalidMessageError, Message, encode
+from fedkin.p2p.messages import Message, PeerMessageError, encode
 from fedkin.security.certificates import Authority
 from fedkin.security.signatures import MessageSigner, SignatureError, Signer
 from tests.security.signers import certified
@@ -120,7 +120,7 @@ def test_a_certificate_that_no_peer_would_read_is_not_sent() -> None:
         def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
             raise NotImplementedError
 
-    with pytest.raises(InvalidMessageError, match="certificate: 8193 bytes, at most 8192"):
+    with pytest.raises(PeerMessageError, match="certificate: 8193 bytes, at most 8192"):
         encode(Message("ada", 1, 10), "trial", Long())
     Long.certificate = bytes(8192)
     assert bytes(8192) in encode(Message("ada", 1, 10), "trial", Long())

@@ -16,8 +16,8 @@ from fedkin.config.server_settings import ServerSettings
 from fedkin.core.errors import FedkinError
 from fedkin.server.message import RpcMessage, decode, encode
 from fedkin.server.node import Node
-from fedkin.server.request_retries import RequestRound
-from fedkin.server.transport import OnlineNode, Reply, SentRequest
+from fedkin.server.request_round import RequestRound
+from fedkin.server.transport import NodeReply, OnlineNode, SentRequest
 
 # Seconds between heartbeats, and after which one no longer counts.
 HEARTBEAT = 30.0
@@ -77,7 +77,7 @@ class _Due:
 
     when: float
     node: int
-    reply: Reply
+    reply: NodeReply
 
 
 class MemoryTransport:
@@ -148,7 +148,7 @@ class MemoryTransport:
             self.calls.append((round, str(requests[0][1].header["operation"])))
         return [self._push(node, request, round) for node, request in requests]
 
-    def pull(self, request_ids: Iterable[str]) -> Sequence[Reply]:
+    def pull(self, request_ids: Iterable[str]) -> Sequence[NodeReply]:
         wanted = set(request_ids)
         arrived = sorted(
             (d.when, n) for n, d in self._due.items() if n in wanted and d.when <= self.clock.now
@@ -174,22 +174,22 @@ class MemoryTransport:
             self._due[request_id] = _Due(station.alive_until(now), node, _gone(request_id))
         return SentRequest(request_id, size)
 
-    def _reply(self, station: Station, request_id: str, request: RpcMessage) -> Reply:
+    def _reply(self, station: Station, request_id: str, request: RpcMessage) -> NodeReply:
         if station.loses or station.crashes:
             station.loses -= not station.crashes
-            return Reply(request_id, None, error="the message was lost", lost=True)
+            return NodeReply(request_id, None, error="the message was lost", lost=True)
         station.requests.append(request)
         try:
             reply = station.tamper(request, station.handle(request))
         except FedkinError as error:  # as a ClientApp of fedkin reports it
             reply = RpcMessage({"failed": " ".join(str(error).split())})
         except Exception as error:  # as Flower reports it
-            return Reply(request_id, None, error=f"error 2: {type(error).__name__}: {error}")
-        return Reply(request_id, *transmitted(reply))
+            return NodeReply(request_id, None, error=f"error 2: {type(error).__name__}: {error}")
+        return NodeReply(request_id, *transmitted(reply))
 
 
-def _gone(request_id: str) -> Reply:
-    return Reply(request_id, None, error="the node is gone", lost=True)
+def _gone(request_id: str) -> NodeReply:
+    return NodeReply(request_id, None, error="the node is gone", lost=True)
 
 
 def transmitted(message: RpcMessage) -> tuple[RpcMessage, int]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.core.layout import ModelSpec
 from fedkin.core.ledger import Ledger
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import mclr

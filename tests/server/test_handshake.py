@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkin import __version__
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.server.handshake import Handshake, check, make_handshake, model_digest
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from tests.server.small_federations import ABOUT, fake_node

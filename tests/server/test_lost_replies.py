@@ -17,7 +17,7 @@ from fedkin.core.task import Task, each, kept
 from fedkin.models import mlp
 from fedkin.models.model import Model
 from fedkin.server.remote_world import RemoteWorld
-from fedkin.server.transport import Reply as NodeReply
+from fedkin.server.transport import NodeReply
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.fedper import Personal, body_of
 from fedkin.tasks.shift import Shifted

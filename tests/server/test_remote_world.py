@@ -17,13 +17,13 @@ from fedkin.core.world import World
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.server.remote_world import RemoteWorld
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.train import TrainingReply

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.config.method_places import server_refusal
+from fedkin.config.deployment_checks import server_refusal
 from fedkin.config.plan import Plan
 from fedkin.config.registry import methods
 from fedkin.models import mlp

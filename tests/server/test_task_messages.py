@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import TaskError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.schedule import Schedule

@@ -9,9 +9,9 @@ from fedkin.core.training import LocalTraining
 from fedkin.models import mclr
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.losses import Losses
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import federation, models
 

@@ -27,7 +27,7 @@ from fedkin.models import mclr, mlp
 from fedkin.models.model import Model
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.jax.trainer import Trainer
+from fedkin.simulation.jax.trainer import JaxTrainer
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.train import TrainingReply, train
@@ -211,15 +211,15 @@ def test_a_nonfinite_gradient_excludes_its_client(
     monkeypatch: pytest.MonkeyPatch, reduce: bool
 ) -> None:
     """Update and gradient are one message."""
-    train = Trainer.train
+    train = JaxTrainer.train
     whole = trained(world())
 
-    def damaged(self: Trainer, call: TrainCall) -> Any:
+    def damaged(self: JaxTrainer, call: TrainCall) -> Any:
         updates = train(self, call)
         bad = np.where(call.clients == 4, np.nan, 0).astype(np.float32)
         return updates._replace(gradient=updates.gradient + bad[:, None])
 
-    monkeypatch.setattr(Trainer, "train", damaged)
+    monkeypatch.setattr(JaxTrainer, "train", damaged)
     w = world()
     found = trained(w, reduce=reduce)
     np.testing.assert_array_equal(np.flatnonzero(found.nonfinite), [4])

@@ -21,7 +21,7 @@ from fedkin.models import as_model, mlp
 from fedkin.models.layers import Dense
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.jax.trainer import Trainer
+from fedkin.simulation.jax.trainer import JaxTrainer
 from fedkin.tasks.train import TrainingReply, train
 from tests.simulation.small_federation import federation, models
 
@@ -102,14 +102,14 @@ def test_nonfinite_numbers_in_other_layers_exclude_a_client_too(
     monkeypatch: pytest.MonkeyPatch, reduce: bool
 ) -> None:
     """A client with NaN in its first layer is excluded though its last layer is finite."""
-    train = Trainer.train
+    train = JaxTrainer.train
 
-    def damaged(self: Trainer, call: TrainCall) -> Any:
+    def damaged(self: JaxTrainer, call: TrainCall) -> Any:
         updates = train(self, call)
         updates.update[call.clients == 4, 0] = np.nan
         return updates
 
-    monkeypatch.setattr(Trainer, "train", damaged)
+    monkeypatch.setattr(JaxTrainer, "train", damaged)
     found = trained(world(), part=BIAS, reduce=reduce)
     whole = trained(world(), reduce=reduce)
     np.testing.assert_array_equal(np.flatnonzero(whole.nonfinite), [4])

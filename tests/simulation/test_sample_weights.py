@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from fedkin.core.engine_protocols import Trainer
 from fedkin.core.randomness import Stream
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import Trainer
 from fedkin.models import mclr
 from fedkin.simulation.workers import worker_factory
 from tests.simulation.small_federation import federation

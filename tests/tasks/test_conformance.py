@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fedkin.tasks
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.schema import Array
@@ -24,7 +24,6 @@ from fedkin.models import mclr, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
-from fedkin.tasks.ask import Ask
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.ditto import TrainBeside
@@ -38,6 +37,7 @@ from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.pacfl import LabelSubspaces, Subspace
+from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.pfedme import TrainEnvelope
 from fedkin.tasks.scaffold import Controlled
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments

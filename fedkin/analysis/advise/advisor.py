@@ -21,7 +21,7 @@ from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import SGD, LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.run.description import plain_values
+from fedkin.run.run_description import plain_values
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 

@@ -18,7 +18,7 @@ from fedkin.core.progress import Progress
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.methods import IFCA, FedAvg, FlexCFL
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import simulate
 from fedkin.simulation.workers import AnyModel
 

@@ -24,12 +24,12 @@ from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
-from fedkin.config.comparison_grid import Grid
+from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import AGREEMENT, HONEST, MEANS
 from fedkin.run.folder import run_folder
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 TABLE = "comparison.csv"
 DIFFERENCES = "differences.csv"
@@ -50,7 +50,7 @@ class Comparison:
         folder: the comparison's folder.
     """
 
-    grid: Grid
+    grid: ComparisonGrid
     finished: Mapping[Key, Run]
     failed: Mapping[Key, str] = field(default_factory=dict)
     folder: Path | None = None

@@ -19,14 +19,14 @@ from typing import Any
 
 import tomli_w
 
-from fedkin.config.comparison_grid import Grid, Setting, Variant, from_description, slug
+from fedkin.config.comparison_grid import ComparisonGrid, Setting, Variant, from_description, slug
 from fedkin.config.loader import read_toml
 from fedkin.core.errors import CheckpointError, StorageError
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import determining_part
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.stopping import stop_of_resumed
 
 COMPARISON = "comparison.toml"
@@ -66,7 +66,7 @@ class Cell:
         return self.setting.label, self.method.label
 
 
-def create(path: Path, grid: Grid) -> list[Path]:
+def create(path: Path, grid: ComparisonGrid) -> list[Path]:
     """Create a comparison's folder. Returns the newly created folders, innermost first.
 
     Raises StorageError if the folder already has a comparison or a run.
@@ -99,7 +99,7 @@ def abandon(path: Path, created: Sequence[Path]) -> None:
                 folder.rmdir()
 
 
-def reopen_same(path: Path, grid: Grid) -> None:
+def reopen_same(path: Path, grid: ComparisonGrid) -> None:
     """Resume a comparison; the grid may only differ in the number of seeds.
 
     Raises CheckpointError.
@@ -110,7 +110,7 @@ def reopen_same(path: Path, grid: Grid) -> None:
     _write(path, grid)
 
 
-def _other_part(stored: dict[str, Any], grid: Grid) -> str:
+def _other_part(stored: dict[str, Any], grid: ComparisonGrid) -> str:
     """The part in which a stored comparison differs from a grid; empty if only seeds differ."""
     described = _plain(grid.description())
     plain_stored = _plain(stored)
@@ -120,7 +120,7 @@ def _other_part(stored: dict[str, Any], grid: Grid) -> str:
     return ""
 
 
-def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
+def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> ComparisonGrid:
     """The grid of a resumed comparison.
 
     Args:
@@ -142,7 +142,7 @@ def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Grid:
     return grid
 
 
-def cells_of(grid: Grid, out: Path) -> Iterator[Cell]:
+def cells_of(grid: ComparisonGrid, out: Path) -> Iterator[Cell]:
     """The cells, by setting and then by seed, so that an early stop leaves complete seeds to
     compare."""
     for setting in grid.settings:
@@ -227,7 +227,7 @@ def _read(path: Path) -> dict[str, Any]:
     return read_toml(path / COMPARISON)
 
 
-def _write(path: Path, grid: Grid) -> None:
+def _write(path: Path, grid: ComparisonGrid) -> None:
     write_atomic(path / COMPARISON, tomli_w.dumps(grid.description()))
 
 

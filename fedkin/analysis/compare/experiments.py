@@ -15,7 +15,7 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import holds_run
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.worlds import Digests, Methods

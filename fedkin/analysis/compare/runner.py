@@ -22,16 +22,16 @@ from fedkin.analysis.compare.comparison_folder import (
 )
 from fedkin.analysis.compare.experiments import Experiments, Observer, reason_of
 from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
-from fedkin.analysis.side_by_side import run_side_by_side
+from fedkin.analysis.parallel_runs import run_side_by_side
 from fedkin.config.comparison import Methods as ComparedMethods
 from fedkin.config.comparison import load
-from fedkin.config.comparison_grid import Grid
+from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.loop import OnRound
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 _log = logging.getLogger("fedkin")
 OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it was finished before
@@ -94,7 +94,7 @@ def compare(
 
 
 def run(
-    grid: Grid,
+    grid: ComparisonGrid,
     out: Path,
     on_cell: OnCell | None = None,
     on_round: OnRound | None = None,

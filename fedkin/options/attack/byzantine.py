@@ -25,8 +25,8 @@ from fedkin.core.world_proxy import WorldProxy
 from fedkin.data.federated import FederatedData
 from fedkin.options.attack.attack_record import attack_record
 from fedkin.options.attack.attacks import ATTACKS, OPTIMAL, gaussian, optimal
-from fedkin.options.attack.disguises import DISGUISES, Honest
-from fedkin.options.attack.lies import LIES, lie
+from fedkin.options.attack.false_reports import LIES, lie
+from fedkin.options.attack.sleepers import DISGUISES, Honest
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
 from fedkin.options.robust.rules import parse
 from fedkin.scenarios.poisoning import POISONS, LaterPoisoning

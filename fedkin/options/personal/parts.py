@@ -29,8 +29,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import MethodError
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import Method, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply

@@ -24,7 +24,7 @@ from fedkin.options.journal import Journal
 from fedkin.options.privacy.settings import Mechanism
 from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_settings import SecretSettings
-from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
+from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 
 _TAIL = 8.0  # noise within this many standard deviations fits on the grid
 _LONGER = 1.05  # largest factor by which rounding may lengthen an update
@@ -71,7 +71,7 @@ class SecretNoisySums(NamedTuple):
 
 def noise_share(
     mechanism: Mechanism, least: int, members: int, numbers: int, seeded: bool
-) -> tuple[Grid, NoiseShare]:
+) -> tuple[IntegerGrid, NoiseShare]:
     """The grid of a private sum, and the share of the noise that each client adds.
 
     Args:
@@ -86,7 +86,7 @@ def noise_share(
     """
     clip = mechanism.settings.clip
     share = mechanism.noise_multiplier / math.sqrt(least - 1)
-    grid = Grid(
+    grid = IntegerGrid(
         clients=members,
         limit=clip * (1 + _TAIL * _LONGER * share),
         cap=mechanism.settings.examples_cap or 1,

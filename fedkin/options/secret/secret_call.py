@@ -20,7 +20,7 @@ from fedkin.core.task import Task
 from fedkin.core.world import UPDATE_MEMORY, World
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.client import NOBODY
-from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
+from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
 from fedkin.tasks.secret_exchange import (
     SecretForget,
@@ -123,7 +123,7 @@ class SecretCall:
         task: Any,
         clients: Int[np.ndarray, "n"],
         stream: Stream,
-        grid: Grid,
+        grid: IntegerGrid,
         noise: NoiseShare | None = None,
     ) -> None:
         self._world = world

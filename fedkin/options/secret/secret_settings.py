@@ -15,7 +15,7 @@ from fedkin.core.validation import (
 )
 from fedkin.secret.client import LEAST
 from fedkin.secret.neighbours import ring_size
-from fedkin.secret.quantization import Grid
+from fedkin.secret.quantization import IntegerGrid
 from fedkin.security.secret_keys import check_installed
 
 # For usual models and learning rates, most numbers of an update are between these two.
@@ -65,7 +65,7 @@ class SecretSettings:
         Args:
             clients: most clients of a sum.
         """
-        grid = Grid(clients, self.limit, self.examples_cap)
+        grid = IntegerGrid(clients, self.limit, self.examples_cap)
         default = SecretSettings().limit
         # Rounding is unbiased, so its error averages out over clients.
         rounding_of_mean = grid.resolution / math.sqrt(clients)

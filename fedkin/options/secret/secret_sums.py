@@ -32,7 +32,7 @@ from fedkin.options.secret.secret_call import GroupSum, SecretCall, by_model, gr
 from fedkin.options.secret.secret_record import secret_record
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.options.summed_tasks import wants_sums
-from fedkin.secret.quantization import Grid, Sums
+from fedkin.secret.quantization import IntegerGrid, ModelSums
 
 _log = logging.getLogger("fedkin")
 SECTION = "secret"
@@ -250,7 +250,7 @@ class SecretWorld(WorldProxy):
         """The reply of means, for a task that requests them."""
         settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
-        grid = Grid(members, settings.limit, settings.examples_cap)
+        grid = IntegerGrid(members, settings.limit, settings.examples_cap)
         if not grid.fits():
             raise TaskError(
                 f"secret: sums over {members} clients of up to {settings.examples_cap} examples "
@@ -277,7 +277,7 @@ class SecretWorld(WorldProxy):
             weight=means.weight.astype(np.float64),
         )
 
-    def _arrays(self, task: Any, means: Sums, count: int) -> dict[str, np.ndarray]:
+    def _arrays(self, task: Any, means: ModelSums, count: int) -> dict[str, np.ndarray]:
         """The arrays of a reply of means to ``count`` rows. All other numbers by model are zero,
         and each client counts once."""
         models = task.sizes()["K"]
@@ -292,8 +292,8 @@ class SecretWorld(WorldProxy):
         return arrays
 
     def _means(
-        self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: Grid
-    ) -> Sums:
+        self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: IntegerGrid
+    ) -> ModelSums:
         """Means by model; zeros for a model without a sum, or with too few clients in it. Such
         models are added to ``lost``."""
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
@@ -304,7 +304,7 @@ class SecretWorld(WorldProxy):
         means.weight[few] = 0
         return means
 
-    def _report(self, means: Sums, lost: dict[int, str], asked: int, answered: int) -> None:
+    def _report(self, means: ModelSums, lost: dict[int, str], asked: int, answered: int) -> None:
         """Write the counts of a call to the journal, and log its faults.
 
         Args:

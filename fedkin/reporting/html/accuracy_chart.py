@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.analysis.statistics import LEAST_SEEDS, Band, interval
 from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, rounded, thinned
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 _LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # of units
 

@@ -21,7 +21,7 @@ from fedkin.config import run as config
 from fedkin.config.description import Description
 from fedkin.core.codec import decode, digest, encode
 from fedkin.core.errors import DataError, FedkinError, ModelError
-from fedkin.core.layout import BYTES_PER_NUMBER
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.storage import write_atomic
 from fedkin.core.training import LocalTraining
@@ -30,7 +30,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.measures.pca import explained_variance, principal_scores
 from fedkin.run.folder.fingerprint import fingerprint, model_digest
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.train import train

@@ -10,10 +10,10 @@ import numpy as np
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.table import MEASURES
 from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.lenient_reader import is_intact
 from fedkin.reporting.html.read_runs import ReportInput
-from fedkin.reporting.html.recovery import is_intact
 from fedkin.run.metrics import clustering
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 HEADING = "Clusters, shifts and migrations"
 _MEASURES = (

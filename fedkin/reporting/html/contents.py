@@ -17,6 +17,7 @@ from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_o
 from fedkin.reporting.html.alluvial import BANDS, alluvial, migration_table
 from fedkin.reporting.html.client_similarity import ClientSimilarity, similarity_keys
 from fedkin.reporting.html.clustering_table import clustering_table
+from fedkin.reporting.html.headline import verdict
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.methods_table import methods_table, scores
 from fedkin.reporting.html.migrants_table import migrants_table
@@ -24,9 +25,8 @@ from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
 from fedkin.reporting.html.run_charts import client_accuracy, communication, membership_chart
 from fedkin.reporting.html.suspects_table import suspects_table
-from fedkin.reporting.html.verdict import verdict
 from fedkin.run.folder import run_folder
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.simulation.workers import AnyModel
 
 # Maximum characters of the large charts of single runs, so that a comparison's page stays below 4

@@ -12,9 +12,9 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, byte_text, seconds_text
 from fedkin.measures.table import HONEST, MEASURES, SCORE
 from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.lenient_reader import has_summary
 from fedkin.reporting.html.read_runs import ReportInput
-from fedkin.reporting.html.recovery import has_summary
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 # Scores of a run: key, measure.
 _SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}

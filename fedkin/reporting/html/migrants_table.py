@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from fedkin.reporting.html.alluvial import migrated
 from fedkin.reporting.html.json_values import Json, cluster_name
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 LIMIT = 50  # maximum rows; larger tables belong in files
 _HEADS = ("round", "client", "from and to")

@@ -8,11 +8,11 @@ from typing import Any
 
 from fedkin.core.training import LocalTraining
 from fedkin.measures.number_texts import duration
+from fedkin.reporting.html.lenient_reader import is_finished
 from fedkin.reporting.html.read_runs import ReportInput
-from fedkin.reporting.html.recovery import is_finished
 from fedkin.reporting.progress import privacy_in_words, secret_in_words
 from fedkin.run.metrics.partial_rounds import scored_text
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 _SHOWN = 3  # maximum different values in a line
 _IN_WORDS = ("epochs", "steps", "batch_size", "optimizer", "lr")  # options of local training

@@ -20,10 +20,10 @@ from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, FedkinError
 from fedkin.core.storage import user_path
 from fedkin.measures.measure import Measure
-from fedkin.reporting.html.recovery import is_intact, read_config, read_run, replayed
+from fedkin.reporting.html.lenient_reader import is_intact, read_config, read_run, replayed
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import determining_part
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 
 @dataclass(frozen=True, eq=False)

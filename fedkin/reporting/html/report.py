@@ -15,7 +15,7 @@ from fedkin.core.storage import check_output, user_path, write_atomic
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import page
 from fedkin.reporting.html.read_runs import read_runs
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison

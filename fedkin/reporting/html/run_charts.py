@@ -9,8 +9,8 @@ import numpy as np
 from fedkin.core.method import UNASSIGNED
 from fedkin.measures.fairness import bottom_decile
 from fedkin.reporting.html.json_values import Json, rounded, thinned
-from fedkin.run.metrics.membership import by_largest_share, memberships
-from fedkin.run.results import Run
+from fedkin.run.metrics.soft_membership import by_largest_share, memberships
+from fedkin.run.run import Run
 
 _NOT_COUNTED = {"scoring.": "not counted", "servers.": "between servers"}  # prefixes of operations
 

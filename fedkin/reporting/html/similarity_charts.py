@@ -20,7 +20,7 @@ from fedkin.reporting.html.client_similarity import (
 from fedkin.reporting.html.dendrogram import Tree, dendrogram, split_tree, splits
 from fedkin.reporting.html.json_values import Json, cluster_name, rounded
 from fedkin.reporting.html.read_runs import ReportedRun
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.simulation.workers import AnyModel
 
 # Maximum number of similarities, unless there are more settings: each has up to 200 x 200 cosines.
@@ -35,21 +35,21 @@ _CLUSTERS = 24
 _MISSING = "No client map, similarity matrix and labels"
 
 
-class Similarities(NamedTuple):
-    """Similarities by key, and notes on missing ones."""
+class SimilarityCharts(NamedTuple):
+    """SimilarityCharts by key, and notes on missing ones."""
 
     by_key: dict[str, ClientSimilarity]
     notes: list[str]
 
 
-def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> Similarities:
+def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> SimilarityCharts:
     """The similarities stored in the runs' folders."""
     stored = {}
     for reported, key in zip(runs, keys, strict=True):
         similarity = stored_similarity(reported.run)
         if similarity:
             stored[key] = similarity
-    return Similarities(stored, [])
+    return SimilarityCharts(stored, [])
 
 
 def compute_similarities(
@@ -57,7 +57,7 @@ def compute_similarities(
     keys: Sequence[str],
     data: FederatedData | None,
     model: AnyModel | None,
-) -> Similarities:
+) -> SimilarityCharts:
     """One similarity per setting, and further ones up to LIMIT; clients are trained if none is
     stored.
 
@@ -86,7 +86,7 @@ def compute_similarities(
         if len(omitted) > 3:
             shown += " ..."
         notes.append(f"{_MISSING} of {len(omitted)} runs with other data shifts: {shown}.")
-    return Similarities(by_key, notes)
+    return SimilarityCharts(by_key, notes)
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:

@@ -4,8 +4,8 @@ attack."""
 from __future__ import annotations
 
 from fedkin.reporting.html.json_values import Json, cluster_name
-from fedkin.run.display import SUSPECT
-from fedkin.run.results import Run
+from fedkin.run.run import Run
+from fedkin.run.run_repr import SUSPECT
 
 LIMIT = 50  # maximum rows; larger tables belong in files
 _HEADS = ("client", "cluster", "weight")

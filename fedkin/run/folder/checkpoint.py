@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedkin.core.codec import content_digest, decode, encode
-from fedkin.core.compact import compact, expand
 from fedkin.core.errors import CheckpointError, MethodError
+from fedkin.core.integer_compression import compact, expand
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows

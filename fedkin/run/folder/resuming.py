@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedkin.config.description import Description
-from fedkin.core.display import shell_command
+from fedkin.core.object_repr import shell_command
 
 _SERVER = "server.toml"  # of a federation, beside its run folder
 

@@ -52,7 +52,7 @@ from fedkin.core.world import World
 from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.checkpoint import Checkpoint
-from fedkin.run.folder.data_place import place_of_data
+from fedkin.run.folder.data_path import place_of_data
 from fedkin.run.folder.fingerprint import (
     determining_part,
     environment,

@@ -17,7 +17,7 @@ from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import HONEST
-from fedkin.methods.policies import cluster_by_loss
+from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.run.folder.checkpoint import BestRound
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.display import client_list
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.object_repr import client_list
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.tasks.shift import Note, Shifted

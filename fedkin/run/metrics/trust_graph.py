@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.layout import BYTES_PER_NUMBER
 from fedkin.core.method import State
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.records import Record
 from fedkin.methods.decentralized import PeerState
 from fedkin.run.metrics.accuracy import finite_or_none

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
     from fedkin.export.predictor import Predictor
     from fedkin.run.trained.evaluation import Evaluation
+    from fedkin.run.trained.ingredients import Ingredients
     from fedkin.run.trained.models import TrainedModels
-    from fedkin.run.trained.parts import Parts
     from fedkin.run.trained.placement import Placement
 
 
@@ -36,7 +36,7 @@ class ModelAccess:
     memory: dict[str, np.ndarray]
     folder: Path | None
     fingerprint: str
-    made_of: Parts | None
+    made_of: Ingredients | None
 
     @cached_property
     def trained(self) -> TrainedModels:
@@ -253,7 +253,7 @@ class ModelAccess:
             CheckpointError: the run's data have changed since.
         """
         from fedkin.run.trained.evaluation import evaluate
-        from fedkin.run.trained.other_data import evaluate_other
+        from fedkin.run.trained.external_evaluation import evaluate_other
 
         if data is not None:
             if fine_tune_epochs is not None or target is not None:

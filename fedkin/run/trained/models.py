@@ -15,16 +15,16 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, unknown
-from fedkin.core.layout import ModelSpec
 from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import Predictor
 from fedkin.options.with_options import evaluation_task
+from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
-from fedkin.run.trained.own_models import check_head, check_shared, whole_model
-from fedkin.run.trained.parts import Parts
+from fedkin.run.trained.personal_models import check_head, check_shared, whole_model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
 from fedkin.tasks.fedem import EvaluateMixture
@@ -53,7 +53,7 @@ class TrainedModels:
     """
 
     method: str
-    parts: Parts
+    parts: Ingredients
     state: State
     memory: Mapping[str, np.ndarray]
     named_clients: Int[np.ndarray, "m"]

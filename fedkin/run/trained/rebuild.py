@@ -13,14 +13,14 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
-from fedkin.run.folder.data_place import located
+from fedkin.run.folder.data_path import located
 from fedkin.run.folder.fingerprint import (
     environment,
     environment_changes,
     fingerprint,
     model_digest,
 )
-from fedkin.run.trained.parts import Parts, parts_of
+from fedkin.run.trained.ingredients import Ingredients, parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ def parts_again(
     identity: str,
     model: Any = None,
     method: Method | None = None,
-) -> Parts:
+) -> Ingredients:
     """The parts of a run, from its description.
 
     Args:
@@ -66,7 +66,7 @@ def parts_again(
     return parts
 
 
-def _is_own(config: Description, parts: Parts, identity: str) -> bool:
+def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:
     """Whether data and model are those of the run with this fingerprint, if it is known."""
     return (
         not identity
@@ -75,7 +75,9 @@ def _is_own(config: Description, parts: Parts, identity: str) -> bool:
     )
 
 
-def check_given(config: Description, parts: Parts, clients: pd.DataFrame, identity: str) -> None:
+def check_given(
+    config: Description, parts: Ingredients, clients: pd.DataFrame, identity: str
+) -> None:
     """Compare data that were given with those of the run; warn where they are not the same.
 
     Args:
@@ -94,7 +96,7 @@ def check_given(config: Description, parts: Parts, clients: pd.DataFrame, identi
         )
 
 
-def check_names(parts: Parts, clients: pd.DataFrame) -> None:
+def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
     """Refuse (CheckpointError) data whose clients have other names than those of the run.
 
     Args:

@@ -14,9 +14,9 @@ from fedkin.config import registry
 from fedkin.config.schema import error_context
 from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import SiteSettings
-from fedkin.core.display import listed
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
+from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.signatures import Signer

@@ -18,7 +18,7 @@ from fedkin.config.loader import read_toml
 from fedkin.config.schema import error_context, toml_values
 from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
 from fedkin.run.folder import checkpoint
 from fedkin.run.folder.fingerprint import fingerprint

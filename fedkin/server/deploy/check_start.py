@@ -27,7 +27,7 @@ from fedkin.server.deploy.check import (
     versions,
 )
 from fedkin.server.deploy.check_result import CheckResult
-from fedkin.server.deploy.processes import Part
+from fedkin.server.deploy.processes import Program
 from fedkin.server.deploy.selection import Selection
 from fedkin.server.deploy.site_state import name_of
 from fedkin.server.deploy.start_parts import Missing
@@ -118,7 +118,7 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
         _forget_mended(path, [part for part in missing.sites if part.name not in refused])
 
 
-def _forget_mended(path: Path, mended: list[Part]) -> None:
+def _forget_mended(path: Path, mended: list[Program]) -> None:
     """Remove failed checks from the server's file for sites that are started without the run."""
     state = read_state(path)
     if not state.failed_checks:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedkin.server.deploy.ask_worker import SiteWorker
-from fedkin.server.deploy.worker_link import WorkerError, site_name
+from fedkin.server.deploy.worker_client import SiteWorker
+from fedkin.server.deploy.worker_link import WorkerLinkError, site_name
 from fedkin.server.flower_record import parts_to_record, record_to_parts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def handle(message: Message, context: Context) -> Message:
             worker = SiteWorker(Path(path), os.getppid(), refused)
             reply = worker.reply(record_to_parts(message.content))
             return Message(parts_to_record(reply), reply_to=message)
-        except (WorkerError, ValueError) as error:
+        except (WorkerLinkError, ValueError) as error:
             _log.warning("no worker answers: %s", error)
     from fedkin.server.deploy.build_node import node_from_flower_config
     from fedkin.server.flower_transport import reply_here

@@ -32,10 +32,10 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
-from fedkin.server.deploy.ask_worker import WorkerFailure
-from fedkin.server.deploy.worker_link import WorkerError
+from fedkin.server.deploy.worker_client import WorkerFailure
+from fedkin.server.deploy.worker_link import WorkerLinkError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
-from fedkin.server.parts import Parts
+from fedkin.server.frames import Frames
 
 _log = logging.getLogger("fedkin")
 # Seconds between polls for a message: a fraction of the time since the last message, clipped.
@@ -44,11 +44,11 @@ LONGEST = 3.0
 SHARE = 0.1
 BACKOFF = 0.05  # seconds before an incomplete part of a message is requested again
 AGAIN = 5.0  # seconds before a lost connection is reopened
-Answer = Callable[[Parts], Parts]
+Answer = Callable[[Frames], Frames]
 _RAISED = 2  # Flower's code for a client that raised an exception
 
 
-class RefusedError(Exception):
+class NodeRefusedError(Exception):
     """The key is not registered yet, or the node was killed within the last minute."""
 
 
@@ -84,7 +84,7 @@ def run_node(
         connected: called whenever the SuperLink has accepted the node.
 
     Raises:
-        RefusedError: the SuperLink does not accept the node. A new process must be started.
+        NodeRefusedError: the SuperLink does not accept the node. A new process must be started.
     """
     private = None if key is None else load_ssh_private_key(key.read_bytes(), None)
     keys: Any = None if private is None else (private, private.public_key())
@@ -98,7 +98,7 @@ def run_node(
                 serve(connection, answer)
         except SystemExit as error:
             # Flower has logged why, and ends the process in five seconds in any case.
-            raise RefusedError from error
+            raise NodeRefusedError from error
         _log.warning("the connection to %s is lost; trying again in %.0f s", address, AGAIN)
         time.sleep(AGAIN)
 
@@ -172,7 +172,7 @@ def _reply(message: Message, answer: Answer) -> Message:
     try:
         reply = answer(record_to_parts(message.content))
         return Message(parts_to_record(reply), reply_to=message)
-    except (WorkerError, WorkerFailure, ValueError) as error:
+    except (WorkerLinkError, WorkerFailure, ValueError) as error:
         _log.error("a message has no reply: %s", error)
         return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
 

@@ -16,8 +16,8 @@ from fedkin.config.loader import parse_override, read_toml
 from fedkin.config.registry import resolve
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import CLIENT, SERVER, load_client, load_server
-from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import keys

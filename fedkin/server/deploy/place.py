@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config.loader import read_toml
-from fedkin.core.display import shell_command
 from fedkin.core.errors import ConfigError
+from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed

@@ -30,7 +30,7 @@ _children: list[Started] = []  # child processes of this process, which must be 
 
 
 @dataclass(frozen=True)
-class Part:
+class Program:
     """A program that keeps running: its folder, its kind, and the file of its output."""
 
     folder: Path
@@ -71,10 +71,10 @@ def require_proc() -> None:
         )
 
 
-def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
+def find(parts: Collection[Program]) -> dict[Program, list[Process]]:
     """The processes of each part, oldest first, including their descendants."""
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
-    processes: dict[Part, list[Process]] = {part: [] for part in parts}
+    processes: dict[Program, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
         # In a container, this process has the mark as well.
         if int(entry.name) == os.getpid():
@@ -89,7 +89,7 @@ def find(parts: Collection[Part]) -> dict[Part, list[Process]]:
     return processes
 
 
-def is_up(part: Part) -> bool:
+def is_up(part: Program) -> bool:
     """Whether the part's program itself runs, not only its child processes."""
     return bool(leaders(find([part])[part]))
 
@@ -105,7 +105,7 @@ def leaders(processes: Sequence[Process]) -> list[Process]:
 
 
 def start(
-    part: Part, command: Sequence[str], variables: Mapping[str, str], piped: bool = False
+    part: Program, command: Sequence[str], variables: Mapping[str, str], piped: bool = False
 ) -> Started:
     """Start a part's program in its folder, in a separate session.
 
@@ -141,7 +141,7 @@ def start(
     return process
 
 
-def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
+def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
     """Terminate parts; processes that still run after ``grace`` seconds are killed.
 
     Args:
@@ -162,7 +162,7 @@ def stop(parts: Collection[Part], grace: float, only: str = "") -> None:
     _children[:] = [child for child in _children if child.poll() is None]
 
 
-def _matching(parts: Collection[Part], only: str) -> dict[Part, list[Process]]:
+def _matching(parts: Collection[Program], only: str) -> dict[Program, list[Process]]:
     return {
         part: [process for process in processes if only in process.command]
         for part, processes in find(parts).items()

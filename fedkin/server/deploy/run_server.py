@@ -16,7 +16,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from fedkin import __version__
-from fedkin.config import own_methods
+from fedkin.config import user_methods
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig
@@ -32,15 +32,15 @@ from fedkin.run.federation_state import FederationState, server_state_file, writ
 from fedkin.run.folder.lock import lock_file
 from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.metrics.partial_rounds import scored_text
-from fedkin.run.results import Run
-from fedkin.run.trained.parts import Parts
+from fedkin.run.run import Run
+from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node_registry import Memory
 from fedkin.server.remote_world import RemoteWorld
-from fedkin.server.request_retries import RequestRound
+from fedkin.server.request_round import RequestRound
 from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
 from fedkin.tracking.registry import make_trackers
@@ -200,7 +200,7 @@ class RemoteWorlds:
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
         # Nodes use this name for a file, so it differs between run folders.
-        title = own_methods.title(entry["name"])[:40]
+        title = user_methods.title(entry["name"])[:40]
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"
         world = RemoteWorld(
             membership=self.membership,
@@ -211,7 +211,7 @@ class RemoteWorlds:
         )
         for task in requirements_of(method).reads.standing:
             world.expect(task)
-        parts = Parts(method, self.model, self.config.data_description(), self.config.work)
+        parts = Ingredients(method, self.model, self.config.data_description(), self.config.work)
         return OpenWorld(world, self._client_facts, parts=parts)
 
     def _client_facts(self) -> ClientFacts:

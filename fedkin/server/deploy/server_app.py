@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.reporting.draw import draw
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.run_server import error_line, log_to, log_to_file, serve
 from fedkin.server.flower_transport import FlowerTransport

@@ -14,12 +14,12 @@ from types import FrameType
 from fedkin.config.server import ClientConfig, load_client
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.ask_worker import SiteWorker
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.place import refuse_copy
 from fedkin.server.deploy.run_server import log_to
 from fedkin.server.deploy.site_state import note_refusal
-from fedkin.server.deploy.worker_link import WorkerError
+from fedkin.server.deploy.worker_client import SiteWorker
+from fedkin.server.deploy.worker_link import WorkerLinkError
 
 _log = logging.getLogger("fedkin")
 _KEY_REFUSED = (
@@ -52,7 +52,7 @@ def run_site(folder: Path) -> None:
     if needs_supernode(config):
         _become_supernode(secure)
     try:
-        from fedkin.server.deploy.flower_node import RefusedError, run_node
+        from fedkin.server.deploy.flower_node import NodeRefusedError, run_node
     except ImportError as error:
         raise MissingExtra(
             "a site needs Flower, which is not installed: pip install 'fedkin[flower]'"
@@ -62,7 +62,7 @@ def run_site(folder: Path) -> None:
     worker = SiteWorker(Path(files.CLIENT), os.getpid(), partial(note_refusal, home))
     try:
         worker.start()
-    except WorkerError as error:
+    except WorkerLinkError as error:
         note_refusal(home, str(error))
         raise ConfigError(f'{error}; or set worker = "none" under [client]') from error
     try:
@@ -75,7 +75,7 @@ def run_site(folder: Path) -> None:
         )
     except (Stopped, KeyboardInterrupt):
         _log.info("the site has left")
-    except RefusedError:
+    except NodeRefusedError:
         _log.warning("refused; trying again in %.0f s", _AGAIN)
         note_refusal(home, _KEY_REFUSED)
         time.sleep(_AGAIN)

@@ -15,7 +15,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import flower_commands
 from fedkin.server.deploy.deployment_folder import Address
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, Started, start
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, Started, start
 from fedkin.server.deploy.selection import Selection
 
 _TIMEOUT = 120.0  # seconds that a step may take
@@ -35,14 +35,14 @@ class Missing:
     """The parts that ``up`` has to start."""
 
     superlink: bool
-    sites: list[Part]
+    sites: list[Program]
     run: bool
 
 
-def parts_of(selection: Selection) -> list[Part]:
+def parts_of(selection: Selection) -> list[Program]:
     """The programs of the selected parts."""
-    server = [Part(selection.folder.resolve(), SUPERLINK)] if selection.server else []
-    return [*server, *(Part(path.resolve(), SITE) for path in selection.sites.values())]
+    server = [Program(selection.folder.resolve(), SUPERLINK)] if selection.server else []
+    return [*server, *(Program(path.resolve(), SITE) for path in selection.sites.values())]
 
 
 def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
@@ -91,14 +91,14 @@ def _is_secure(selection: Selection) -> bool:
 def _start_superlink(folder: Path) -> Address:
     address = files.read_address(folder / files.FLOWER)
     options = [word for line in files.superlink_options(address) for word in line]
-    process = start(Part(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
+    process = start(Program(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
     time.sleep(_PAUSE)
     if process.poll() is not None:
         raise ConfigError(f"the SuperLink has ended at once:\n{_tail(folder / 'superlink.log')}")
     return address
 
 
-def _site_command(part: Part) -> list[str]:
+def _site_command(part: Program) -> list[str]:
     return [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(part.folder)]
 
 
@@ -118,7 +118,7 @@ class _Starter:
         command += ["--register", *register]
         self._folder = folder
         self.lines: list[str] = []
-        self._process = start(Part(folder, STARTER), command, _variables(folder), piped=True)
+        self._process = start(Program(folder, STARTER), command, _variables(folder), piped=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -145,7 +145,7 @@ class _Starter:
                 self.lines.append(line.decode(errors="replace").rstrip("\n"))
 
 
-def _wait_for_site(part: Part, process: Started, offset: int) -> str:
+def _wait_for_site(part: Program, process: Started, offset: int) -> str:
     """Wait until a site takes part or is refused for now. Raises ConfigError if it exits."""
     end = time.monotonic() + _TIMEOUT
     while time.monotonic() < end:

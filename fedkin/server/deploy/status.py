@@ -16,8 +16,8 @@ from fedkin.server.deploy.processes import (
     SERVERAPP,
     SITE,
     SUPERLINK,
-    Part,
     Process,
+    Program,
     find,
     leaders,
     require_proc,
@@ -177,7 +177,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     Returns:
         Whether the run has its results.
     """
-    part = Part(folder.resolve(), SUPERLINK)
+    part = Program(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG
     read = log_size(folder) if offset is None else offset
     seen = False
@@ -225,7 +225,7 @@ def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 
-def _part(part: Part, processes: list[Process], state: FederationState) -> PartStatus:
+def _part(part: Program, processes: list[Process], state: FederationState) -> PartStatus:
     """The status of a program. For a refused site, the detail says whether it is up or down."""
     programs = leaders(processes)
     if programs:
@@ -250,20 +250,20 @@ def _part(part: Part, processes: list[Process], state: FederationState) -> PartS
     )
 
 
-def _refusal(part: Part, state: FederationState) -> str:
+def _refusal(part: Program, state: FederationState) -> str:
     """Why a site is refused; the server's reason comes first."""
     if part.kind != SITE:
         return ""
     return state.refused.get(name_of(part.folder)) or site_refusal(part.folder)
 
 
-def _failure(part: Part, state: FederationState) -> str:
+def _failure(part: Program, state: FederationState) -> str:
     """Why the last request to a participating site failed."""
     return state.failing.get(name_of(part.folder), "") if part.kind == SITE else ""
 
 
 def _run(
-    selection: Selection, processes: dict[Part, list[Process]], state: FederationState
+    selection: Selection, processes: dict[Program, list[Process]], state: FederationState
 ) -> PartStatus:
     """The progress of the run, read from its folder."""
     numbers: list[int] = []

@@ -20,8 +20,8 @@ from fedkin.server.deploy.processes import (
     SITE,
     STARTER,
     SUPERLINK,
-    Part,
     Process,
+    Program,
     find,
     leaders,
     require_proc,
@@ -75,7 +75,7 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
     return say_who_takes_part(selection, missing, former, say)
 
 
-def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Part]:
+def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Program]:
     """End the parts of a deployment and all their child processes.
 
     Args:
@@ -93,7 +93,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
     selection = select(folder, server=server, site=site)
     with _one_at_a_time(folder):
         parts = parts_of(selection)
-        starters = [Part(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
+        starters = [Program(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
         processes = find(parts)
         stop(starters, 0.0)
         stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SERVERAPP], SERVERAPP)
@@ -102,7 +102,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
         return [part for part in parts if processes[part]]
 
 
-def _missing(selection: Selection, processes: Mapping[Part, Sequence[Process]]) -> Missing:
+def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]]) -> Missing:
     """The selected parts that do not run."""
     gone = [part for part, of_part in processes.items() if not leaders(of_part)]
     everything = [process for of_part in processes.values() for process in of_part]
@@ -155,9 +155,9 @@ def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
         for number in numbers:
             signal.signal(number, signal.SIG_IGN)
         folder = selection.folder.resolve()
-        parts = [Part(folder, STARTER)]
+        parts = [Program(folder, STARTER)]
         if missing.superlink:
-            parts.append(Part(folder, SUPERLINK))
+            parts.append(Program(folder, SUPERLINK))
         stop([*parts, *missing.sites], 1.0)
         raise
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedkin.config.server import load_server
 from fedkin.run.federation_state import FederationState, read_state, server_state_file
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.processes import SERVERAPP, SUPERLINK, Part, find
+from fedkin.server.deploy.processes import SERVERAPP, SUPERLINK, Program, find
 from fedkin.server.deploy.selection import Selection
 from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import Missing, Say
@@ -90,7 +90,7 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     """
     if not selection.server:
         return True
-    superlink = Part(selection.folder.resolve(), SUPERLINK)
+    superlink = Program(selection.folder.resolve(), SUPERLINK)
     if not missing.run and not _runs(superlink):
         say(
             "the run is finished, so the sites have nothing to do; for more rounds raise run.rounds"
@@ -133,7 +133,7 @@ def _state_file(selection: Selection) -> Path:
     return server_state_file(Path(load_server(selection.folder / files.SERVER).federation.folder))
 
 
-def _runs(superlink: Part) -> bool:
+def _runs(superlink: Program) -> bool:
     """Whether the run's process exists."""
     return any(SERVERAPP in process.command for process in find([superlink])[superlink])
 
@@ -154,7 +154,7 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
     return ""
 
 
-def _open(part: Part, folder: Path, reason: str) -> str:
+def _open(part: Program, folder: Path, reason: str) -> str:
     """The line about a site that the server has not mentioned since its start."""
     if reason:
         return f"{part.name} is refused: {reason}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fedkin import __version__
 from fedkin.server.deploy.worker_link import (
     SOCKET,
-    WorkerError,
+    WorkerLinkError,
     check_peer,
     is_alive,
     open_folder,
@@ -28,7 +28,7 @@ from fedkin.server.deploy.worker_link import (
     socket_address,
     worker_folder,
 )
-from fedkin.server.parts import Parts, read_frame, write_frame
+from fedkin.server.frames import Frames, read_frame, write_frame
 
 if TYPE_CHECKING:
     from fedkin.server.node import Node
@@ -83,7 +83,7 @@ class Worker:
         self._listener = socket.socket(socket.AF_UNIX)
 
     def serve(self) -> None:
-        """Answer messages until the site has ended. Raises WorkerError if the socket cannot be
+        """Answer messages until the site has ended. Raises WorkerLinkError if the socket cannot be
         created."""
         path = self.folder / SOCKET
         own_socket = self._listen()
@@ -105,7 +105,7 @@ class Worker:
             with socket_address(self.folder) as address:
                 self._listener.bind(address)
         except OSError as error:
-            raise WorkerError(f"{self.folder / SOCKET}: {error.strerror}") from error
+            raise WorkerLinkError(f"{self.folder / SOCKET}: {error.strerror}") from error
         finally:
             os.umask(before)
         self._listener.listen()
@@ -135,7 +135,7 @@ class Worker:
                 return write_frame(connection, {"replace": reason})
             connection.settimeout(None)
             write_frame(connection, *self._reply(message))
-        except WorkerError as error:
+        except WorkerLinkError as error:
             _log.warning("refused: %s", error)
         except OSError as error:
             _log.warning("a message was not answered: %s", error)
@@ -160,7 +160,7 @@ class Worker:
         (self.folder / SOCKET).unlink(missing_ok=True)
         self._listener.close()
 
-    def _reply(self, message: Parts) -> tuple[dict[str, Any], Parts | None]:
+    def _reply(self, message: Frames) -> tuple[dict[str, Any], Frames | None]:
         from fedkin.server.message import IN_REPLY, from_parts, to_parts
         from fedkin.server.node import respond
 
@@ -210,7 +210,7 @@ def main(arguments: list[str]) -> None:
     mark = arguments[2]
     try:
         Worker(config, site, mark).serve()
-    except WorkerError as error:
+    except WorkerLinkError as error:
         sys.exit(f"error: {error}")
 
 

@@ -28,7 +28,7 @@ _LONGEST = 100  # bytes of a socket's path; systems take 104 or 108
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
-class WorkerError(Exception):
+class WorkerLinkError(Exception):
     """A worker that cannot be used; the text says why."""
 
 
@@ -47,31 +47,31 @@ def worker_folder(config: Path) -> Path:
 
 
 def open_folder(folder: Path) -> None:
-    """Create the folder if needed. Raises WorkerError if that fails or other users can access
+    """Create the folder if needed. Raises WorkerLinkError if that fails or other users can access
     it."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
     except OSError as error:
-        raise WorkerError(f"{folder} cannot be made: {error.strerror}") from error
+        raise WorkerLinkError(f"{folder} cannot be made: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise WorkerError(f"{folder} is not a folder of this user; remove it")
+        raise WorkerLinkError(f"{folder} is not a folder of this user; remove it")
     if stat.S_IMODE(status.st_mode) & 0o077:
-        raise WorkerError(f"others can enter {folder}: chmod 700 {folder}")
+        raise WorkerLinkError(f"others can enter {folder}: chmod 700 {folder}")
 
 
 @contextmanager
 def socket_address(folder: Path) -> Iterator[str]:
     """The path of the folder's socket; if too long, a short path that is valid inside the context.
 
-    Raises WorkerError if there is no short path (only Linux has one for every folder).
+    Raises WorkerLinkError if there is no short path (only Linux has one for every folder).
     """
     path = folder / SOCKET
     if len(os.fsencode(path)) <= _LONGEST:
         yield str(path)
         return
     if not Path("/proc/self/fd").exists():
-        raise WorkerError(
+        raise WorkerLinkError(
             f"{path} is too long for a socket ({_LONGEST} bytes); choose a folder with a shorter "
             "path"
         )
@@ -83,7 +83,7 @@ def socket_address(folder: Path) -> Iterator[str]:
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raise WorkerError if the peer is another user.
+    """Raise WorkerLinkError if the peer is another user.
 
     This is checked on Linux; on other systems only the folder's mode protects the socket.
     """
@@ -92,7 +92,7 @@ def check_peer(connection: socket.socket) -> None:
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(data)
     if user != os.getuid():
-        raise WorkerError(
+        raise WorkerLinkError(
             f"a process of user {user} is at the other end of the socket, not of user {os.getuid()}"
         )
 

@@ -18,8 +18,9 @@ import optax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
-from fedkin.core.workers import LocalUpdates
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
+from fedkin.simulation.jax.batch_plan import BatchPlan, PlannedRows
 from fedkin.simulation.jax.gradient_steps import (
     begun,
     envelope_gradient,
@@ -30,8 +31,7 @@ from fedkin.simulation.jax.gradient_steps import (
     without_statistics,
 )
 from fedkin.simulation.jax.mixed_precision import in_bfloat16
-from fedkin.simulation.jax.padding import Plan, PlannedRows
-from fedkin.simulation.jax.recipe import Recipe, direction
+from fedkin.simulation.jax.train_options import Recipe, direction
 from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
 
 # A device is one core: a program with parallel matrix products would use the cores of the other
@@ -67,7 +67,9 @@ def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
 
 
 @partial(jax.jit, static_argnames=("model", "recipe", "mesh"), compiler_options=_ONE_CORE)
-def train(model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: Plan) -> LocalUpdates:
+def train(
+    model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: BatchPlan
+) -> LocalUpdates:
     """Local training of every row.
 
     Args:
@@ -104,7 +106,7 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
     )
 
 
-def _train(model: Model, recipe: Recipe, shared: Shared, work: Plan) -> LocalUpdates:
+def _train(model: Model, recipe: Recipe, shared: Shared, work: BatchPlan) -> LocalUpdates:
     """Local training of the rows of one device."""
     if shared.samples is not None:
         x, y = shared.samples
@@ -148,7 +150,7 @@ class _Training:
     model: Model
     recipe: Recipe
     shared: Shared
-    work: Plan
+    work: BatchPlan
     optimizer: optax.GradientTransformation
     objective: Callable
 
@@ -281,7 +283,7 @@ def _each_model(
 
 
 def _batch(
-    work: Plan,
+    work: BatchPlan,
     row: PlannedRows,
     at: Array,
     key: Array | None,
@@ -309,7 +311,7 @@ def _batch(
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
 def gradients(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], work: Plan
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], work: BatchPlan
 ) -> Float[Array, "D n P"]:
     """Gradient of the mean training loss over all samples of every row, in inference mode, with
     regularisation.
@@ -323,7 +325,7 @@ def gradients(
     return on_each_device(partial(_gradients, model), mesh)(models, work)
 
 
-def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[Array, "n P"]:
+def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Float[Array, "n P"]:
     def client(row: PlannedRows) -> Array:
         w = model.unflatten(models[row.model_index])
         return _full_gradient(model=model, w=w, work=work, first=row.first, steps=row.num_steps)
@@ -332,7 +334,7 @@ def _gradients(model: Model, models: Float[Array, "K P"], work: Plan) -> Float[A
 
 
 def _full_gradient(
-    model: Model, w: Tree, work: Plan, first: Array, steps: Array
+    model: Model, w: Tree, work: BatchPlan, first: Array, steps: Array
 ) -> Float[Array, "P"]:
     """Gradient of the mean loss over the samples of consecutive batches that hold every sample
     once."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.client import sums_by_row
-from fedkin.core.workers import ScoreSums
+from fedkin.core.engine_protocols import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.batching import rounded_up
@@ -78,7 +78,7 @@ def chunks(
         yield slice(start, start + step)
 
 
-class Scorer:
+class JaxScorer:
     """Scores models on the clients of one data set. Keeps the last blocks of each split on the
     devices."""
 

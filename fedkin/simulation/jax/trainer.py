@@ -12,13 +12,14 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches, local_batches, rounded_up, sequential_batches
 from fedkin.simulation.jax import local_training
+from fedkin.simulation.jax.batch_plan import BatchPlan, ProgramRows, plan, stack_plans
 from fedkin.simulation.jax.devices import (
     fastest_lanes,
     has_room,
@@ -28,15 +29,14 @@ from fedkin.simulation.jax.devices import (
     shard,
 )
 from fedkin.simulation.jax.local_training import Shared
-from fedkin.simulation.jax.padding import Plan, ProgramRows, plan, stack_plans
-from fedkin.simulation.jax.recipe import Recipe
-from fedkin.simulation.jax.repeated_samples import RepeatedSamples, SamplesOfCall
+from fedkin.simulation.jax.sample_cache import RepeatedSamples, SamplesOfCall
+from fedkin.simulation.jax.train_options import Recipe
 
 _WIDTH = 64  # samples per batch of a full gradient
 _MANY = 4  # a call with more models per row has many
 
 
-class Trainer:
+class JaxTrainer:
     """Trains the clients of one data set.
 
     Args:
@@ -83,7 +83,7 @@ class Trainer:
             return self._train_groups(call)
         return self._train_rows(call)
 
-    def _side_by_side(self, lanes: int) -> Trainer:
+    def _side_by_side(self, lanes: int) -> JaxTrainer:
         """The same trainer with another number of lanes."""
         other = copy.copy(self)
         other._lanes = lanes
@@ -182,7 +182,7 @@ class Trainer:
         self,
         rows: ProgramRows,
         gather: bool,
-    ) -> tuple[list[Int[np.ndarray, "_"]], Plan]:
+    ) -> tuple[list[Int[np.ndarray, "_"]], BatchPlan]:
         """The rows of each device, and the stacked plans of all devices.
 
         Args:

@@ -11,17 +11,17 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import ModelSpec, Samples, spec_for_data
+from fedkin.core.model_spec import ModelSpec, Samples, spec_for_data
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.jax.devices import local_devices
-from fedkin.simulation.jax.scoring import Scorer
-from fedkin.simulation.jax.trainer import Trainer
+from fedkin.simulation.jax.scoring import JaxScorer
+from fedkin.simulation.jax.trainer import JaxTrainer
 
 
 def worker_factory(
     model: Model, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
-) -> Callable[[FederatedData], tuple[Scorer, Trainer]]:
+) -> Callable[[FederatedData], tuple[JaxScorer, JaxTrainer]]:
     """A function that makes the scorer and the trainer for given data.
 
     Args:
@@ -34,9 +34,9 @@ def worker_factory(
     used = local_devices(devices)
     lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)
 
-    def workers(data: FederatedData) -> tuple[Scorer, Trainer]:
-        trainer = Trainer(data=data, model=model, devices=used, lanes=lanes, ids=ids)
-        return Scorer(data, model, used), trainer
+    def workers(data: FederatedData) -> tuple[JaxScorer, JaxTrainer]:
+        trainer = JaxTrainer(data=data, model=model, devices=used, lanes=lanes, ids=ids)
+        return JaxScorer(data, model, used), trainer
 
     return workers
 

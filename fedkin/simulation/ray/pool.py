@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import ConfigError, DataError, MissingExtra, WorkerError
 from fedkin.core.train_call import TrainCall
-from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
 from fedkin.simulation.one_core import ONE_CORE
-from fedkin.simulation.row_replies import RowReplies
+from fedkin.simulation.run_rows import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process already belongs to

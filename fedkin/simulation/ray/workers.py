@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import ClientRows
+from fedkin.core.engine_protocols import LocalUpdates, ScoreSums
 from fedkin.core.replies import ReplyBuilder
 from fedkin.core.train_call import TrainCall
-from fedkin.core.workers import LocalUpdates, ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.ray.pool import ActorPool, Cluster
-from fedkin.simulation.row_replies import PartOfRows, SummedCall
+from fedkin.simulation.run_rows import PartOfRows, SummedCall
 from fedkin.simulation.workers import AnyModel, Workers
 
 Rows = list[Int[np.ndarray, "_"]]

@@ -25,15 +25,15 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import FedkinError, MissingExtra, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
 from fedkin.simulation.torch.flat_module import FlatModule, error_reason, to_tensor
-from fedkin.simulation.torch.training import Trainer
+from fedkin.simulation.torch.training import TorchTrainer
 
 if TYPE_CHECKING:
     from fedkin.models.model import Model
@@ -238,7 +238,7 @@ def _draws(model: FlatModule, sample: FederatedData) -> bool:
 def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedData) -> LocalUpdates:
     """Training of the only client, from the same start for both engines."""
     if isinstance(trained, FlatModule):
-        trainer: Any = Trainer(sample, trained, _ONLY_CLIENT)
+        trainer: Any = TorchTrainer(sample, trained, _ONLY_CLIENT)
     else:
         from fedkin.simulation.jax import workers as jax_workers
 

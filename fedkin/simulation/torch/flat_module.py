@@ -15,7 +15,7 @@ from jaxtyping import Float, Shaped, UInt32
 from torch import Tensor, nn
 
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import ModelSpec
+from fedkin.core.model_spec import ModelSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from fedkin.core.display import html_table, model_text
 from fedkin.core.errors import ModelError
-from fedkin.core.layout import ModelSpec, Samples, spec_for_data, spec_from_shapes
+from fedkin.core.model_spec import ModelSpec, Samples, spec_for_data, spec_from_shapes
+from fedkin.core.object_repr import html_table, model_text
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.torch.engine_choice import model_in_jax
 from fedkin.simulation.torch.flat_module import (
@@ -28,8 +28,8 @@ from fedkin.simulation.torch.flat_module import (
     to_tensor,
     trainable_entries,
 )
-from fedkin.simulation.torch.scoring import Scorer
-from fedkin.simulation.torch.training import Trainer
+from fedkin.simulation.torch.scoring import TorchScorer
+from fedkin.simulation.torch.training import TorchTrainer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,10 +96,12 @@ class TorchModel(FlatModule):
         """The same with the engine that ``auto`` means for these data."""
         return replace(self, engine="torch" if model_in_jax(self, data) is None else "jax")
 
-    def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> tuple[Scorer, Trainer]:
+    def workers(
+        self, data: FederatedData, ids: Int[np.ndarray, "N"]
+    ) -> tuple[TorchScorer, TorchTrainer]:
         """PyTorch's scorer and trainer on these data; ``ids`` are the numbers of the clients in
         streams."""
-        return Scorer(data, self), Trainer(data, self, ids)
+        return TorchScorer(data, self), TorchTrainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
         """The module's class, under the key by which a configuration names its function."""

@@ -47,7 +47,7 @@ def make_optimizer(
         ConfigError: settings of the run that the model's own optimiser would ignore.
         ModelError: the model's own factory fails.
     """
-    gradients = Gradients(entries, work, terms)
+    gradients = BatchGradients(entries, work, terms)
     if model.optimizer is None:
         return Optimizer(gradients, work)
     return OwnOptimizer(
@@ -94,7 +94,7 @@ def _add_scaled(a: Tensor, factor: Any, b: Tensor) -> Tensor:
     return a.add(b, alpha=float(factor))
 
 
-class Gradients:
+class BatchGradients:
     """Gradients of a batch's loss with the proximal term of FedProx and other terms, cut to the
     largest norm."""
 
@@ -145,7 +145,7 @@ class Gradients:
 class Optimizer:
     """SGD with momentum, Adam or AdamW, as the settings of the run say."""
 
-    def __init__(self, gradients: Gradients, work: LocalTraining) -> None:
+    def __init__(self, gradients: BatchGradients, work: LocalTraining) -> None:
         entries = gradients.entries
         self._entries = entries
         self._work = work
@@ -204,7 +204,12 @@ class OwnOptimizer:
     run's."""
 
     def __init__(
-        self, gradients: Gradients, work: LocalTraining, rate: float, factory: Factory, model: str
+        self,
+        gradients: BatchGradients,
+        work: LocalTraining,
+        rate: float,
+        factory: Factory,
+        model: str,
     ) -> None:
         _refuse_unused(work, model)
         self._gradients = gradients

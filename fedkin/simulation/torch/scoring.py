@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch.nn.functional import cross_entropy
 
-from fedkin.core.workers import ScoreSums
+from fedkin.core.engine_protocols import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
 
@@ -16,7 +16,7 @@ _WIDTH = 256  # samples at a time
 _NONE = np.zeros(0)
 
 
-class Scorer:
+class TorchScorer:
     """Scores models on the clients of one data set."""
 
     def __init__(self, data: FederatedData, model: FlatModule) -> None:

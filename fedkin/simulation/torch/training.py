@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedkin.core.client_memory import client_name
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import ModelError
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.batching import Batches, local_batches
 from fedkin.simulation.torch.flat_module import (
@@ -38,12 +38,12 @@ from fedkin.simulation.torch.optimizers import (
     gradients_of,
     make_optimizer,
 )
-from fedkin.simulation.torch.own_model import Minimiser, OwnModel
+from fedkin.simulation.torch.user_model import Minimiser, OwnModel
 
 _WIDTH = 64  # samples at a time of a full gradient
 
 
-class Trainer:
+class TorchTrainer:
     """Trains the clients of one data set, numbered by ``ids`` in streams."""
 
     def __init__(self, data: FederatedData, model: FlatModule, ids: Int[np.ndarray, "N"]) -> None:

@@ -17,8 +17,8 @@ from fedkin.core.schema import Array, Rows, booleans, floats
 from fedkin.core.task import Task, shared
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.options.attack.byzantine import Byzantine
-from fedkin.options.attack.disguises import Honest, blob, bridge, imitation, splitting
-from fedkin.options.attack.lies import lie
+from fedkin.options.attack.false_reports import lie
+from fedkin.options.attack.sleepers import Honest, blob, bridge, imitation, splitting
 from fedkin.tasks.train import Train
 from tests.option_lists import simulate_arguments
 

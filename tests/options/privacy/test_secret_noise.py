@@ -19,8 +19,8 @@ from fedkin.options.journal import Journal
 from fedkin.options.privacy.private_world import PrivateWorld
 from fedkin.options.privacy.randomness import SeededRandomness, SystemRandomness
 from fedkin.options.privacy.secret_noise import noise_share
-from fedkin.secret.client import RefusedError
-from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
+from fedkin.secret.client import MaskingError
+from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 from fedkin.tasks.secret_training import SecretTrain, masked_form
 from fedkin.tasks.train import Train, train
 from tests.simulation.small_federation import federation
@@ -98,7 +98,7 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
     """What a client adds to the sums of three models, of which it has trained the second: as much
     noise to each, and another."""
     models = np.zeros((3, 20_000), np.float32)
-    grid = Grid(4, 2.0, 10)
+    grid = IntegerGrid(4, 2.0, 10)
     share = NoiseShare(0.3, 0.15, seeded)
     none = np.zeros((1, 0), np.int64)
     task: Any = masked_form(
@@ -147,7 +147,7 @@ def test_a_client_that_is_shown_fewer_holders_than_the_noise_is_for_sends_nothin
     )
     sent = {"update": np.zeros(9, np.float32), "examples": 5, "model_index": 0}
     kept = OwnMemory(ClientMemory(1), 0, task.name, task.memory)
-    with pytest.raises(RefusedError, match="noise for a sum of 5 clients, of whom 2 are shown"):
+    with pytest.raises(MaskingError, match="noise for a sum of 5 clients, of whom 2 are shown"):
         task._masked(sent, 0, kept, np.random.default_rng(0))
 
 
@@ -172,10 +172,12 @@ def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> N
     np.testing.assert_allclose(share.clipped(np.array([0.03, 0.04], np.float32)), [0.03, 0.04])
     for bad in (np.nan, np.inf):
         assert not share.clipped(np.array([bad, 1.0], np.float32)).any()
-    vector = Grid(3, 1.0, 10).noisy(
+    vector = IntegerGrid(3, 1.0, 10).noisy(
         np.array([0.3, 0.0], np.float32), 5, share, np.random.default_rng(0)
     )
-    assert vector[0] / Grid(3, 1.0, 10).scale == pytest.approx(0.15, abs=1e-8)  # of half the weight
+    assert vector[0] / IntegerGrid(3, 1.0, 10).scale == pytest.approx(
+        0.15, abs=1e-8
+    )  # of half the weight
 
 
 def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_all_the_same() -> None:

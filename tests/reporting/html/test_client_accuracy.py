@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fedkin.reporting.html.run_charts import client_accuracy
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
 

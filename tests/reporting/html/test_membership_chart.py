@@ -12,7 +12,7 @@ import fedkin as fk
 from fedkin.core.method import State
 from fedkin.reporting.html.json_values import POINTS
 from fedkin.reporting.html.run_charts import membership_chart
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
 

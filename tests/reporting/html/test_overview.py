@@ -11,7 +11,7 @@ from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.overview import overview
 from fedkin.reporting.html.read_runs import read_runs
 from fedkin.reporting.run_figure import method_label
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import fedkin as fk
 from fedkin.reporting.html.suspects_table import LIMIT, suspects_table
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
 ROWS = np.array([[0, 0, 0, 1], [0, 0, -1, 1]])

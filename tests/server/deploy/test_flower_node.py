@@ -22,11 +22,11 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
-from fedkin.server.deploy.ask_worker import WorkerFailure
 from fedkin.server.deploy.flower_node import Connection, pause, serve
+from fedkin.server.deploy.worker_client import WorkerFailure
 from fedkin.server.flower_transport import from_record, to_record
+from fedkin.server.frames import Frames
 from fedkin.server.message import RpcMessage, from_parts, to_parts
-from fedkin.server.parts import Parts
 
 ARRAYS = {"model": np.arange(5, dtype=np.float32), "rows": np.arange(3)}
 
@@ -94,16 +94,16 @@ class SuperLink:
         ]  # type: ignore[misc]
 
 
-def echo(parts: Parts) -> Parts:
+def echo(parts: Frames) -> Frames:
     message = from_parts(parts)
     return to_parts(RpcMessage({"echo": message.header}, message.arrays))
 
 
-def fail(parts: Parts) -> Parts:
+def fail(parts: Frames) -> Frames:
     raise WorkerFailure("ZeroDivisionError: division by zero")
 
 
-def served(superlink: SuperLink, answer: Callable[[Parts], Parts]) -> list[float]:
+def served(superlink: SuperLink, answer: Callable[[Frames], Frames]) -> list[float]:
     """Serve until the SuperLink has no more messages; the pauses."""
     pauses: list[float] = []
     now = [0.0]

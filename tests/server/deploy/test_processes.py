@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from fedkin.core.errors import ConfigError, StorageError
-from fedkin.server.deploy.processes import SITE, SUPERLINK, Part, find, is_up, leaders, start, stop
+from fedkin.server.deploy.processes import (
+    SITE,
+    SUPERLINK,
+    Program,
+    find,
+    is_up,
+    leaders,
+    start,
+    stop,
+)
 from tests.free_ports import until
 
 if not Path("/proc/self/environ").is_file():
@@ -36,20 +45,20 @@ time.sleep(600)
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Iterator[Part]:
-    own = Part(tmp_path / "site-0", SITE)
+def part(tmp_path: Path) -> Iterator[Program]:
+    own = Program(tmp_path / "site-0", SITE)
     own.folder.mkdir()
     yield own
     stop([own], 0.0)
 
 
-def started(part: Part, program: str) -> subprocess.Popen[bytes]:
+def started(part: Program, program: str) -> subprocess.Popen[bytes]:
     process = start(part, [sys.executable, "-c", program], {})
     assert until(lambda: "ready" in part.log.read_text())
     return process
 
 
-def test_a_part_is_found_with_all_that_it_has_started_and_ended(part: Part) -> None:
+def test_a_part_is_found_with_all_that_it_has_started_and_ended(part: Program) -> None:
     process = started(part, PROGRAM)
     own = find([part])[part]
     assert len(own) == 2 and process.pid in {one.number for one in own}
@@ -60,7 +69,7 @@ def test_a_part_is_found_with_all_that_it_has_started_and_ended(part: Part) -> N
     process.wait()
 
 
-def test_what_a_dead_program_has_left_is_ended(part: Part) -> None:
+def test_what_a_dead_program_has_left_is_ended(part: Program) -> None:
     process = started(part, PROGRAM)
     process.kill()
     process.wait()
@@ -70,28 +79,28 @@ def test_what_a_dead_program_has_left_is_ended(part: Part) -> None:
     assert not find([part])[part]
 
 
-def test_a_program_that_does_not_want_to_end_is_killed(part: Part) -> None:
+def test_a_program_that_does_not_want_to_end_is_killed(part: Program) -> None:
     process = started(part, STUBBORN)
     stop([part], 0.1)
     assert process.wait() == -signal.SIGKILL
 
 
-def test_only_what_is_named_is_ended(part: Part) -> None:
+def test_only_what_is_named_is_ended(part: Program) -> None:
     process = started(part, PROGRAM)
     stop([part], 0.2, "sleep(600) child")
     assert [one.number for one in find([part])[part]] == [process.pid]
 
 
-def test_other_parts_are_left_alone(part: Part) -> None:
+def test_other_parts_are_left_alone(part: Program) -> None:
     started(part, PROGRAM)
-    others = [Part(part.folder, SUPERLINK), Part(part.folder.parent, SITE)]
+    others = [Program(part.folder, SUPERLINK), Program(part.folder.parent, SITE)]
     assert not any(find(others).values())
     stop(others, 0.0)
     assert is_up(part)
 
 
-def test_a_missing_program_and_a_missing_folder_are_named(part: Part, tmp_path: Path) -> None:
+def test_a_missing_program_and_a_missing_folder_are_named(part: Program, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no-such-program is not there"):
         start(part, ["no-such-program"], {})
     with pytest.raises(StorageError, match=r"elsewhere/site\.log"):
-        start(Part(tmp_path / "elsewhere", SITE), [sys.executable], {})
+        start(Program(tmp_path / "elsewhere", SITE), [sys.executable], {})

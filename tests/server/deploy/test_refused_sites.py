@@ -16,7 +16,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.run.federation_state import FederationState, read_state, server_state_file, write_state
 from fedkin.server.deploy import verdicts
 from fedkin.server.deploy.init import init
-from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Part, start, stop
+from fedkin.server.deploy.processes import SERVERAPP, SITE, SUPERLINK, Program, start, stop
 from fedkin.server.deploy.selection import select
 from fedkin.server.deploy.site_state import note_refusal, site_refusal
 from fedkin.server.deploy.start_parts import Missing
@@ -217,7 +217,7 @@ def said_by(
     wards: Path, *names: str, former: Former = NEW, run: bool = True
 ) -> tuple[bool, list[str]]:
     said: list[str] = []
-    sites = [Part((wards / name).resolve(), SITE) for name in names]
+    sites = [Program((wards / name).resolve(), SITE) for name in names]
     missing = Missing(superlink=run, sites=sites, run=run)
     return say_who_takes_part(select(wards), missing, former, said.append), said
 
@@ -247,7 +247,7 @@ def test_of_a_finished_run_no_site_takes_part(wards: Path) -> None:
 @pytest.fixture
 def server_process(wards: Path) -> Iterator[None]:
     """A process that is found as that of the run."""
-    part = Part(wards.resolve(), SUPERLINK)
+    part = Program(wards.resolve(), SUPERLINK)
     process = start(
         part, [sys.executable, "-c", f"import time; time.sleep(600) #{SERVERAPP}", SERVERAPP], {}
     )

@@ -23,7 +23,7 @@ from fedkin.options.privacy.client_dp import ClientDP
 from fedkin.options.robust.robust import RobustAggregation
 from fedkin.options.secret.secret_sums import SecretSums
 from fedkin.run.folder import checkpoint
-from fedkin.run.results import Run
+from fedkin.run.run import Run
 from fedkin.run.simulate import simulate
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage

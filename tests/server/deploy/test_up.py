@@ -23,7 +23,16 @@ from fedkin.server.deploy import up as up_module
 from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.init import init
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find, is_up, start, stop
+from fedkin.server.deploy.processes import (
+    SITE,
+    STARTER,
+    SUPERLINK,
+    Program,
+    find,
+    is_up,
+    start,
+    stop,
+)
 from fedkin.server.deploy.status import DOWN, UP, log_lines, status
 from fedkin.server.deploy.up import down, up
 from tests.free_ports import free_ports, until
@@ -54,9 +63,9 @@ def secure(tmp_path: Path) -> Iterator[Path]:
     stop(all_parts(own), 0.0)
 
 
-def all_parts(folder: Path) -> list[Part]:
-    sites = [Part(path.parent, SITE) for path in folder.glob("*/client.toml")]
-    return [Part(folder, SUPERLINK), Part(folder, STARTER), *sites]
+def all_parts(folder: Path) -> list[Program]:
+    sites = [Program(path.parent, SITE) for path in folder.glob("*/client.toml")]
+    return [Program(folder, SUPERLINK), Program(folder, STARTER), *sites]
 
 
 def refused(folder: Path, words: str, **options: object) -> None:
@@ -67,14 +76,14 @@ def refused(folder: Path, words: str, **options: object) -> None:
     assert find(all_parts(folder)) == before
 
 
-def dummy(part: Part) -> subprocess.Popen[bytes]:
+def dummy(part: Program) -> subprocess.Popen[bytes]:
     process = start(part, DUMMY, {})
     assert until(lambda: is_up(part))
     return process
 
 
 def test_what_is_up_is_not_started_again(folder: Path) -> None:
-    dummy(Part(folder / "site-0", SITE))
+    dummy(Program(folder / "site-0", SITE))
     refused(folder, "is up, and nothing was started", site="site-0")
     refused(folder / "site-0", "is up, and nothing was started")
 
@@ -119,10 +128,10 @@ def test_a_key_that_others_can_read_is_refused(secure: Path) -> None:
 
 
 def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts: list[Part] = []
+    parts: list[Program] = []
 
     def start_superlink(own: Path) -> Address:
-        parts.append(Part(own, SUPERLINK))
+        parts.append(Program(own, SUPERLINK))
         dummy(parts[0])
         return Address()
 
@@ -146,10 +155,10 @@ def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
     def start_parts(*_: object, **__: object) -> None:
-        dummy(Part(folder, SUPERLINK))
+        dummy(Program(folder, SUPERLINK))
         os.kill(os.getpid(), number)
 
-    def stop_and_interrupt(parts: list[Part], grace: float) -> None:
+    def stop_and_interrupt(parts: list[Program], grace: float) -> None:
         os.kill(os.getpid(), number)
         stop(parts, grace)
 
@@ -166,7 +175,7 @@ def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
 def test_a_site_that_ends_at_once_takes_the_others_along(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def command(part: Part) -> list[str]:
+    def command(part: Program) -> list[str]:
         program = (
             "raise SystemExit('no data')"
             if part.name == "site-1"
@@ -200,7 +209,7 @@ def test_a_folder_without_a_deployment_is_refused(tmp_path: Path) -> None:
 
 def test_down_ends_what_was_started_and_says_what_ran(folder: Path) -> None:
     assert down(folder) == []
-    processes = [dummy(Part(folder, SUPERLINK)), dummy(Part(folder / "site-1", SITE))]
+    processes = [dummy(Program(folder, SUPERLINK)), dummy(Program(folder / "site-1", SITE))]
     assert [part.name for part in down(folder)] == ["superlink", "site-1"]
     assert not any(find(all_parts(folder)).values())
     for process in processes:
@@ -208,7 +217,7 @@ def test_down_ends_what_was_started_and_says_what_ran(folder: Path) -> None:
 
 
 def test_the_status_names_every_part_and_how_far_the_run_is(folder: Path) -> None:
-    dummy(Part(folder / "site-1", SITE))
+    dummy(Program(folder / "site-1", SITE))
     lines = {line.name: line for line in status(folder)}
     assert {name: line.state for name, line in lines.items()} == {
         **dict.fromkeys(("superlink", "site-0", "run"), DOWN),

@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import DataError
-from fedkin.server.deploy import ask_worker, worker, worker_link
-from fedkin.server.deploy.ask_worker import SiteWorker, WorkerFailure
+from fedkin.server.deploy import worker, worker_client, worker_link
 from fedkin.server.deploy.worker import LoadedNode, Worker
+from fedkin.server.deploy.worker_client import SiteWorker, WorkerFailure
 from fedkin.server.deploy.worker_link import (
-    WorkerError,
+    WorkerLinkError,
     check_peer,
     open_folder,
     process_mark,
     worker_folder,
 )
+from fedkin.server.frames import read_frame, write_frame
 from fedkin.server.message import IN_REPLY, RpcMessage, from_parts, to_parts
 from fedkin.server.node import Node, respond
-from fedkin.server.parts import read_frame, write_frame
 from tests.free_ports import until
 from tests.server.small_federations import ABOUT, fake_node
 
@@ -103,14 +103,14 @@ def test_only_the_sites_user_can_come_near(site: SiteWorker) -> None:
 
 def test_a_folder_that_others_can_enter_is_refused(site: SiteWorker) -> None:
     worker_folder(site.config).mkdir(mode=0o755)
-    with pytest.raises(WorkerError, match="chmod 700"):
+    with pytest.raises(WorkerLinkError, match="chmod 700"):
         said(site)
 
 
 def test_a_link_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "client.worker").symlink_to("elsewhere")
-    with pytest.raises(WorkerError, match="not a folder of this user"):
+    with pytest.raises(WorkerLinkError, match="not a folder of this user"):
         open_folder(tmp_path / "client.worker")
 
 
@@ -120,7 +120,7 @@ def test_another_user_at_the_other_end_is_refused(monkeypatch: pytest.MonkeyPatc
         check_peer(one)
         own = os.getuid()
         monkeypatch.setattr(worker_link.os, "getuid", lambda: own + 1)
-        with pytest.raises(WorkerError, match=f"of user {own} is at the other end"):
+        with pytest.raises(WorkerLinkError, match=f"of user {own} is at the other end"):
             check_peer(one)
 
 
@@ -131,7 +131,7 @@ def test_a_worker_of_another_version_is_replaced(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     said(site)
-    monkeypatch.setattr(ask_worker, "__version__", "9.9")
+    monkeypatch.setattr(worker_client, "__version__", "9.9")
     monkeypatch.setattr(Workers, "spawn", _of_version(Workers.spawn, monkeypatch, "9.9"))
     assert said(site).header["name"] == "berlin"
     assert workers.started == 2 and "and the site's program of 9.9" in caplog.text
@@ -238,10 +238,10 @@ def test_a_refusal_has_the_name_of_the_site_and_is_told_to_its_program(workers: 
 def test_a_worker_that_cannot_be_started_is_named_with_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ask_worker, "MODULE", "fedkin.no_such_module")
+    monkeypatch.setattr(worker_client, "MODULE", "fedkin.no_such_module")
     site = SiteWorker(tmp_path / "client.toml", os.getpid())
     with pytest.raises(
-        WorkerError,
+        WorkerLinkError,
         match=r"could not be started: .*No module named fedkin\.no_such_module.*worker\.log",
     ):
         site.start()
@@ -345,10 +345,8 @@ def test_a_process_for_a_message_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     light = (
-        "core core.progress core.records server server.deploy server.deploy.ask_worker server.parts"
-    )
-    light += (
-        " server.deploy.client_app server.deploy.worker_link server.flower_record core.errors "
-        "core.suggestions"
+        "core core.errors core.progress core.records core.suggestions server server.deploy "
+        "server.deploy.client_app server.deploy.worker_client server.deploy.worker_link "
+        "server.flower_record server.frames"
     )
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}

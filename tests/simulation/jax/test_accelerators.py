@@ -17,7 +17,7 @@ from fedkin.simulation.batching import sequential_batches
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.jax import devices, trainer
 from fedkin.simulation.jax.devices import fastest_lanes, has_room, local_devices, rows_by_device
-from fedkin.simulation.jax.trainer import Trainer
+from fedkin.simulation.jax.trainer import JaxTrainer
 from tests.simulation.small_federation import EVERYONE
 from tests.simulation.test_bitwise_equality import START, assert_same_rows, world
 from tests.simulation.training_digests import DATA, MODEL, STREAM, WHICH, WORK, trained
@@ -111,7 +111,7 @@ def test_a_trainer_without_a_number_measures_on_its_first_call(
     monkeypatch.setattr(devices, "_FEWEST_ROWS", 2)
     monkeypatch.setattr(devices, "CANDIDATES", (1, 4))
     expected = trained(world())
-    free = Trainer(
+    free = JaxTrainer(
         data=DATA, model=MODEL, devices=local_devices(1), lanes=None, ids=np.arange(DATA.clients)
     )
     steps = np.full(len(EVERYONE), WORK.epochs)

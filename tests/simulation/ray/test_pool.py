@@ -17,7 +17,7 @@ from fedkin.config.run import load
 from fedkin.core.errors import ConfigError, DataError, TaskError, WorkerError
 from fedkin.core.randomness import Stream
 from fedkin.scenarios.population import Population
-from fedkin.simulation import row_replies
+from fedkin.simulation import run_rows
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.ray import pool as ray_pool
 from fedkin.simulation.ray.pool import ActorPool, Cluster, _Actor, versions
@@ -279,4 +279,4 @@ def test_summing_without_actors_is_refused() -> None:
 
 def test_a_part_of_the_samples_is_not_for_actors_that_sum() -> None:
     with pytest.raises(TaskError, match=r"cannot be summed by actors \(run\.sum_by_actor\)"):
-        row_replies._refuse_part(np.zeros(1), [np.zeros(1)])
+        run_rows._refuse_part(np.zeros(1), [np.zeros(1)])

@@ -12,11 +12,11 @@ import pytest
 from torch import nn
 
 import fedkin as fk
+from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.errors import MissingExtra, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.core.workers import LocalUpdates
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
 from fedkin.simulation.torch.engine_choice import _compared, hooked_layer, without_dropout

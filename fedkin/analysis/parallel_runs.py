@@ -1,0 +1,169 @@
+"""Parallel runs in processes of one core each, on this machine or on a cluster.
+
+Each process on this machine has a separate pool, so that a dying process affects only its run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import types
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+from fedkin.analysis.jobs import Job, Outcome, work
+from fedkin.core.errors import ConfigError
+from fedkin.run.interruption import SIGNALS, raise_if_interrupted
+from fedkin.simulation.one_core import ONE_CORE
+
+SECONDS_TO_END = 5
+POLL = 0.2  # seconds between checks for a signal
+
+
+def run_side_by_side(
+    jobs: Sequence[Job], workers: int | None, engine: str | None = None
+) -> Generator[Outcome, None, None]:
+    """Run jobs in parallel, started in order; each is yielded when it ends.
+
+    If the caller stops, for example by Ctrl-C, the processes are ended at once. Their run folders
+    can be resumed.
+
+    Args:
+        jobs: what to run.
+        workers: number of processes; with an engine, None for one on each of its cores.
+        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a
+            cluster.
+    """
+    if engine is None:
+        return _on_this_machine(jobs, workers or 1)
+    from fedkin.analysis.ray_jobs import run_on_cluster
+
+    return run_on_cluster(jobs, workers, engine)
+
+
+def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, None, None]:
+    left = list(jobs)
+    with _one_core():
+        pools = [_pool(place, workers) for place in range(min(workers, len(left)))]
+        running: dict[Future[None], tuple[Job, int]] = {}
+        try:
+            for place, pool in enumerate(pools):
+                job = left.pop(0)
+                running[_submit(pool, job)] = job, place
+            while running:
+                done, _ = wait(running, POLL, return_when=FIRST_COMPLETED)
+                raise_if_interrupted()
+                for future in done:
+                    job, place = running.pop(future)
+                    error = future.exception()
+                    if isinstance(error, BrokenProcessPool):
+                        error = ConfigError(
+                            f"its process died{_exit_status(pools[place])}; resume to try it again"
+                        )
+                        pools[place] = _pool(place, workers)
+                    if left:
+                        following = left.pop(0)
+                        running[_submit(pools[place], following)] = following, place
+                    if error is not None and not isinstance(error, Exception):
+                        raise error
+                    yield Outcome(job, error)
+        finally:
+            for pool in pools:
+                _stop(pool)
+
+
+def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
+    """Submit a job to a process, which starts with its first job.
+
+    The process must not import the caller's script, which may lack ``if __name__ == "__main__"``.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        return pool.submit(work, job)
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _pool(place: int, workers: int) -> ProcessPoolExecutor:
+    """A pool of one process that ends with this one and ignores signals of the terminal."""
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(
+        1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),)
+    )
+
+
+def _core(place: int, workers: int) -> int | None:
+    """The core to pin a process to, if there is a process for each core; None: the system chooses.
+
+    With fewer processes than cores, only the system knows which cores other programs leave idle.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return cores[place % len(cores)] if cores and workers >= len(cores) else None
+
+
+def _prepare_process(core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    for number in SIGNALS:
+        if number != signal.SIGTERM:  # the parent ends it with SIGTERM
+            signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent dies.
+
+    A killed parent releases the folder's lock, after which its children must not write there.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _exit_status(pool: ProcessPoolExecutor) -> str:
+    """How the process of a broken pool ended, if known."""
+    codes = [process.exitcode for process in (pool._processes or {}).values()]
+    ends = [f"by signal {-code}" if code < 0 else f"with status {code}" for code in codes if code]
+    if not ends:
+        return ""
+    return f" ({', '.join(ends)}; of signal 9 too little memory is the usual cause)"
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End a process at once, and wait until it has ended.
+
+    The pool's thread waits for the process as well, and the system reports the exit status to only
+    one of the two. To the other, the process seems alive until the thread has recorded its end.
+    """
+    processes = list((pool._processes or {}).values())
+    for process in processes:
+        process.terminate()
+    for process in processes:  # a process that is just starting may miss the signal
+        process.join(SECONDS_TO_END)
+        if process.is_alive():
+            process.kill()
+    pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Context in which started processes get one core each."""
+    before = {name: os.environ.get(name) for name in ONE_CORE}
+    os.environ |= ONE_CORE | {
+        "XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()
+    }
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,112 @@
+"""Layout of a model's layers in its flat parameter vector, independent of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from fedkin.core.errors import ModelError
+from fedkin.core.object_repr import count, listed
+
+BYTES_PER_NUMBER = 4  # models and updates travel as float32
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model without its code: its size, and the slice of the flat vector that each layer has."""
+
+    parameters: int
+    # "layer.weight" -> slice, in the order of the vector.
+    slices: Mapping[str, slice] = field(default_factory=dict)
+    head: slice | None = None  # last layer, weight and bias; None if unknown
+    head_bias: slice | None = None  # bias of the last layer, one number per output
+    detects: bool = False  # one score per sample: whether it belongs to one class
+    # Parameters that gradients do not change: running statistics and frozen parameters.
+    untrained: tuple[slice, ...] = ()
+
+    def facts(self) -> dict[str, str]:
+        """Model size, arrays and last layer, as texts by name."""
+        shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]
+        head = "not known"
+        if self.head is not None:
+            head = count(self.head.stop - self.head.start, "parameter")
+        return {
+            "parameters": count(self.parameters, "parameter"),
+            "arrays": f"{count(len(shown), 'array')}: {listed(shown)}",
+            "last layer": f"{head}; a detector of one class" if self.detects else head,
+        }
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """The properties of a data set that a model depends on. The samples may be elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """The data set's name, for messages."""
+        ...
+
+    @property
+    def x(self) -> np.ndarray:
+        """Features [M ...]."""
+        ...
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        ...
+
+
+def spec_from_shapes(shapes: Mapping[str, tuple[int, ...]], detects: bool) -> ModelSpec:
+    """The spec of a model from the shapes of its arrays, concatenated in this order, each in
+    row-major order.
+
+    The last two arrays are the head if their shapes look like a kernel [out, in] (or [in, out]) and
+    its bias [out].
+    """
+    slices: dict[str, slice] = {}
+    start = 0
+    for name, shape in shapes.items():
+        slices[name] = slice(start, start + prod(shape))
+        start += prod(shape)
+    spec = ModelSpec(parameters=start, slices=slices, detects=detects)
+    if len(shapes) < 2 or not _is_last_layer(*list(shapes.values())[-2:]):
+        return spec
+    kernel, bias = list(slices.values())[-2:]
+    return replace(spec, head=slice(kernel.start, bias.stop), head_bias=bias)
+
+
+def _is_last_layer(kernel: tuple[int, ...], bias: tuple[int, ...]) -> bool:
+    """Whether two shapes look like a kernel [out, in] (or [in, out]) and its bias [out]."""
+    return len(kernel) == 2 and len(bias) == 1 and bias[0] in kernel
+
+
+def spec_for_data(
+    spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]
+) -> ModelSpec:
+    """The spec of a model for given data. It has no head if the last bias does not match the number
+    of scores (arrays come in the order of their declaration).
+
+    Args:
+        spec: from the shapes alone.
+        name: the model's name, for the message.
+        data: the data set's name, for the message.
+        classes: number of classes of the data.
+        scores: output shape for one sample.
+
+    Raises:
+        ModelError: the shape is neither [1 C], nor [1 1] for a detector.
+    """
+    expected = (1, 1 if spec.detects else classes)
+    if scores != expected:
+        raise ModelError(
+            f"model {name!r} returns scores of shape {scores} for one sample of {data}, expected "
+            f"{expected}"
+        )
+    bias = spec.head_bias
+    fits = bias is not None and bias.stop - bias.start == expected[1]
+    return spec if fits else replace(spec, head=None, head_bias=None)

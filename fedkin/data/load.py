@@ -1,0 +1,243 @@
+"""The user's data: from a file, from a folder of arrays (packed or not), or in LEAF's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.storage import user_path
+from fedkin.data.federated import FederatedData
+from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
+from fedkin.data.labels import Names
+from fedkin.data.leaf import leaf
+from fedkin.data.packed import is_packed, open_packed
+from fedkin.data.parquet import column_names, parquet_samples
+from fedkin.data.partition_options import checked
+from fedkin.data.tables import Columns, check_columns, column_facts, table_samples
+from fedkin.data.user_samples import OwnSamples, own_partition
+
+ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
+# Default columns.
+LABEL = "y"
+CLIENT = "client_id"
+SPLIT = "split"
+
+
+@checked
+def load(
+    path: str | Path,
+    *,
+    classes: int | None = None,
+    train_fraction: float | int | None = None,
+    seed: int | None = None,
+    label: str | int | None = None,
+    client: str | int | None = None,
+    features: Any = None,
+    label_names: Sequence[str] | None = None,
+    partition: str | None = None,
+    clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
+    min_samples: int | None = None,
+) -> FederatedData:
+    """A federation from a file with one entry per sample, or from a folder in LEAF's layout.
+
+    * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
+      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
+    * ``y``: label, a whole number from 0, text (numbered in sorted order, and remembered as
+      ``label_names``) or a boolean
+    * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending
+      order
+    * ``split``: ``train``, ``test`` or ``validation``, or 0, 1 or 2. Without it, each client's
+      samples are split at random into training and test samples
+
+    A folder in LEAF's layout has ``train/*.json`` and ``test/*.json`` (optionally ``val/*.json``),
+    or one ``*train*.json`` and one ``*test*.json``, as LEAF and the FedProx family publish them:
+    ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers. Nothing is
+    scaled, and clients keep the order of the files. Features that must stay integers, such as the
+    tokens of text, can be given to ``from_arrays``.
+
+    A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and optionally ``split.npy`` is read as an
+    npz file of these arrays.
+
+    A folder that ``pack`` or ``fedkin data make`` wrote is mapped into memory, so its data may be
+    larger than memory.
+
+    Args:
+        path: an ``.npz``, ``.csv``, ``.tsv`` (each also with ``.gz``) or ``.parquet`` file, or a
+            folder.
+        classes: C; None for the largest label + 1. It must be given where labels exceed the number
+            of samples.
+        train_fraction: each client's share of training samples without ``split``; None for 0.9.
+        seed: of the split without ``split``, and of a partition; None for 0.
+        label: the column (or array of an npz file) of the labels; None for ``y``. A number is a
+            column name, not a position.
+        client: the column of the clients; None for ``client_id``.
+        features: the columns of the features, in this order (of an npz file, one array); None for
+            all other columns (``x``).
+        label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train
+            together must give the same names, so that all of them number labels in the same way.
+        partition: divides the samples over clients by their labels, instead of ``client``:
+            ``dirichlet``, ``shards``, ``power_law``, ``blocks`` or ``iid``, as for the named image
+            sets.
+        clients: N, of a partition.
+        classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
+        alpha: concentration of the partition ``dirichlet``; None for 0.5.
+        min_samples: smallest number of samples of a client of ``dirichlet``; None for 10.
+
+    Returns:
+        The federation.
+
+    Raises:
+        DataError: anything that is missing, damaged, out of range or not finite; the file is named.
+        ConfigError: ``train_fraction`` or ``seed`` for data that have a split; columns of a folder;
+            ``client`` and a partition.
+    """
+    path = user_path(path)
+    features = None if features is None else _feature_names(features)
+    options = own_partition(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+        count="clients",
+    )
+    if client is not None and options is not None:
+        raise ConfigError(
+            f"client = {client} does not apply to partition = {partition}; leave one of them out"
+        )
+    if path.is_dir() and not has_arrays(path):
+        _refuse_split(path, train_fraction, seed)
+        of_file = {
+            "label": label,
+            "client": client,
+            "features": features,
+            "label_names": label_names,
+            "partition": partition,
+        }
+        if is_packed(path):
+            _refuse_options_of_file(path, of_file | {"classes": classes})
+            return open_packed(path)
+        _refuse_options_of_file(path, of_file)
+        return leaf(path, classes)
+    samples = _samples(
+        path=path,
+        label=LABEL if label is None else str(label),
+        client=CLIENT if client is None else str(client),
+        features=features,
+        owned=options is None,
+        label_names=None if label_names is None else tuple(label_names),
+        classes=classes,
+    )
+    if samples.split is not None:
+        _refuse_split(path, train_fraction, seed if options is None else None)
+    fraction = 0.9 if train_fraction is None else train_fraction
+    return samples.federation(options, fraction, seed or 0)
+
+
+def _feature_names(features: Any) -> list[str]:
+    """The columns of the features as text. Raises ConfigError for anything but names."""
+    names = [features] if isinstance(features, (str, int)) else features
+    is_list = isinstance(names, (list, tuple))
+    if not is_list or not all(isinstance(name, (str, int)) for name in names):
+        raise ConfigError(
+            f"features must be a list of columns, such as ['age', 'weight'], got {features!r}"
+        )
+    return [str(name) for name in names]
+
+
+def _samples(
+    *,
+    path: Path,
+    label: str,
+    client: str,
+    features: Sequence[str] | None,
+    owned: bool,
+    label_names: Names | None,
+    classes: int | None,
+) -> OwnSamples:
+    """The samples of a file, or of a folder of arrays.
+
+    ``owned``: samples have clients; else a partition assigns them.
+    """
+    kind = "npz" if path.is_dir() else table_kind(path, ", or a folder in LEAF's layout")
+    if kind == "npz":
+        samples = _array_samples(path, label, client if owned else None, features)
+        return replace(samples, label_names=label_names, classes=classes)
+    table = column_names(path) if kind == "parquet" else read_table(path, client)
+    check_columns(table, [label, client] if owned else [label], path, _CURES)
+    columns = Columns(
+        label=label,
+        client=client if owned else None,
+        features=features,
+        split=SPLIT if SPLIT in table else None,
+        unused=(client,),
+    )
+    if kind == "parquet":
+        return parquet_samples(path, table, columns, label_names=label_names, classes=classes)
+    return table_samples(
+        table,
+        columns,
+        place=path,
+        title=path.stem,
+        label_names=label_names,
+        classes=classes,
+    )
+
+
+_CURES = {
+    LABEL: "name the column of the labels with label=",
+    CLIENT: "name the column that says whose a sample is with client=, "
+    "or divide samples with partition= and clients=",
+}
+
+
+def has_arrays(path: Path) -> bool:
+    """Whether a folder has samples as one npy file for each array, and is not packed."""
+    return not is_packed(path) and any(path.glob("*.npy"))
+
+
+def _array_samples(
+    path: Path, label: str, client: str | None, features: Sequence[str] | None
+) -> OwnSamples:
+    """The samples of an npz file, or of a folder of npy files."""
+    if features is not None and len(features) != 1:
+        raise ConfigError(f"{path}: features must name one array, got {list(features)}")
+    x = "x" if features is None else features[0]
+    arrays = read_npy_folder(path, (x,)) if path.is_dir() else read_npz(path, mapped=(x,))
+    for name in (x, label) if client is None else (x, label, client):
+        if name not in arrays:
+            message = f"{path}: {unknown('array', name, arrays)}"
+            if name in _CURES:
+                message += f"; {_CURES[name]}"
+            raise DataError(message)
+    return OwnSamples(
+        place=path,
+        title=path.stem,
+        x=arrays[x],
+        labels=arrays[label],
+        owners=None if client is None else arrays[client],
+        split=arrays.get(SPLIT),
+        columns=column_facts(Columns(label, client)),
+    )
+
+
+def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
+    """Raise ConfigError for options that would be silently ignored."""
+    for name, value in (("train_fraction", train_fraction), ("seed", seed)):
+        if value is not None:
+            raise ConfigError(
+                f"{name} = {value} does not apply to {path}, which has its own split; leave it out"
+            )
+
+
+def _refuse_options_of_file(path: Path, options: Mapping[str, object]) -> None:
+    """Raise ConfigError for options that would be silently ignored."""
+    for name, value in options.items():
+        if value is not None:
+            kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"
+            raise ConfigError(f"{name} = {value} does not apply to {path}, {kind}; leave it out")

@@ -1,0 +1,344 @@
+"""The user's samples from any source, partitioned over clients."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Int, Shaped
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.plain import plain
+from fedkin.core.randomness import Stream
+from fedkin.data.array_checks import row_blocks
+from fedkin.data.array_targets import feature_array
+from fedkin.data.client_ids import client_ids, whole_ids
+from fedkin.data.client_names import ClientNames
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.labels import LABELS, Names, encode_labels
+from fedkin.data.partition import by_writer, split_train_test
+from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
+
+_log = logging.getLogger("fedkin")
+SPLITS = ("train", "test", "validation")
+# Name of the option for a partition's number of clients in from_arrays and similar functions.
+COUNT = "num_clients"
+
+
+@runtime_checkable
+class Features(Protocol):
+    """Numbers [M ...]: an array, or a source larger than memory that gives slices of its rows."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """M, then the shape of a sample."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the numbers."""
+        ...
+
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class OwnSamples:
+    """Samples before they are partitioned over clients.
+
+    Attributes:
+        place: file or name to begin errors with.
+        title: name of the data set.
+        x: features [M ...].
+        labels: [M], of any type.
+        owners: the client of each sample [M]; None if a partition divides them.
+        owners_name: the name of ``owners`` in errors, such as a column.
+        split: train, test or validation for each sample [M]; None if the source has no split.
+        label_names: names of the classes.
+        feature_names: names of the features of a table.
+        classes: C; None for the number of names, or the largest label + 1.
+        integers: x stay integers.
+        columns: of a table: the names of the columns of the label and of the client.
+    """
+
+    place: Path | str
+    title: str
+    x: Features
+    labels: Any
+    owners: Shaped[np.ndarray, "..."] | None = None
+    owners_name: str = field(default="client_id", kw_only=True)
+    split: Shaped[np.ndarray, "..."] | None = None
+    label_names: Names | None = None
+    feature_names: Names | None = None
+    classes: int | None = None
+    integers: bool = False
+    columns: dict[str, str] | None = None
+
+    def federation(
+        self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
+    ) -> FederatedData:
+        """The samples divided over clients, and in training and test samples.
+
+        Args:
+            partition: divides samples that have no owners.
+            train_fraction: each client's share of training samples, where the source has no split.
+            seed: of partition and split.
+
+        Raises:
+            DataError: samples that are inconsistent or cannot be used; the row is named.
+            ConfigError: options that do not fit each other.
+        """
+        x = clean_features(self.x, self.place, self.integers)
+        self._check_lengths()
+        y, classes, names, given = encode_labels(
+            self.labels, self.place, self.classes, self.label_names
+        )
+        if self.classes is None and self.label_names is None:
+            _warn_of_classes(y, names, self.place)
+        owners = None
+        client_names = None
+        if self.owners is not None:
+            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
+            client_names = ClientNames.of(np.unique(owners))
+        owned, true_clusters = _divided(y, owners, partition, seed)
+        train, test, validation = self._split(owned, train_fraction, seed)
+        columns = self.columns
+        if names is not None:
+            columns = {**(self.columns or {}), LABELS: given}
+        return FederatedData(
+            name=self.title,
+            x=x,
+            y=y,
+            classes=classes,
+            train=train,
+            test=test,
+            true_clusters=true_clusters,
+            client_names=client_names,
+            validation=validation,
+            label_names=names,
+            feature_names=self.feature_names,
+            columns=columns,
+            from_uint8=self.x.dtype == np.uint8 and not self.integers,
+        )
+
+    def _split(
+        self, owned: Ragged, train_fraction: float | int, seed: int
+    ) -> tuple[Ragged, Ragged, Ragged | None]:
+        """Training, test and validation rows of each client; None: no validation rows."""
+        if self.split is None:
+            train, test = split_train_test(
+                owned, Stream(seed, purpose="data/split"), train_fraction
+            )
+            if train_fraction < 1 and not test.sizes.all():
+                untested = int((test.sizes == 0).sum())
+                _log.warning(
+                    "%s: %d of %d clients have too few samples for a test",
+                    self.place,
+                    untested,
+                    len(test),
+                )
+            return train, test, None
+        number = split_numbers(self.split, self.place)
+        train, test, validation = (_select(owned, number == n) for n in range(3))
+        if not len(validation.rows):
+            return train, test, None
+        return train, test, validation
+
+    def _check_lengths(self) -> None:
+        for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
+            if entries is None:
+                continue
+            shape = (len(entries),) if isinstance(entries, (list, tuple)) else np.shape(entries)
+            if shape[:1] != (self.x.shape[0],):
+                raise DataError(
+                    f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {shape}"
+                )
+
+
+def _divided(
+    y: Int[np.ndarray, "M"],
+    owners: Shaped[np.ndarray, "M"] | None,
+    partition: PartitionOptions | None,
+    seed: int,
+) -> Owned:
+    """The samples of each client, by the ids of clients or by a partition."""
+    if partition is None:
+        assert owners is not None
+        return by_writer(owners), None
+    assert partition.clients is not None
+    return partition.partition_labels(y, partition.clients, seed)
+
+
+def own_partition(
+    partition: str | None,
+    clients: int | None,
+    classes_per_client: int | None,
+    alpha: float | int | None,
+    min_samples: int | None,
+    count: str = COUNT,
+) -> PartitionOptions | None:
+    """The partition of these options; None where ``partition`` is None.
+
+    Args:
+        partition: its name, one of ``POOLED``.
+        clients: N.
+        classes_per_client: of the partitions by class.
+        alpha: of the Dirichlet partition.
+        min_samples: of the Dirichlet partition: smallest number of samples of a client; None for
+            10.
+        count: the option that ``clients`` comes from, for messages.
+
+    Raises:
+        ConfigError: an unknown partition; options without a partition, or of another one.
+    """
+    if partition is not None:
+        options = PartitionOptions(
+            partition, clients, classes_per_client, alpha, min_samples=min_samples
+        )
+        options.check(POOLED)
+        if clients is None:
+            raise ConfigError(
+                f"partition={partition!r} needs the number of clients: {count}=10 or so"
+            )
+        positive(count, clients)
+        if min_samples is not None:
+            positive("min_samples", min_samples)
+        return options
+    ignored = {
+        count: clients,
+        "classes_per_client": classes_per_client,
+        "alpha": alpha,
+        "min_samples": min_samples,
+    }
+    for name, value in ignored.items():
+        if value is not None:
+            raise ConfigError(
+                f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) "
+                "as well"
+            )
+    return None
+
+
+def test_share(test: Any) -> float:
+    """The share of training samples, from a share of test samples."""
+    test = plain(test)
+    if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:
+        raise ConfigError(
+            f"test must be each client's share of test samples, from 0 to below 1, got {test!r}"
+        )
+    # Rounded, because 1 - 0.9 is 0.09999999999999998.
+    return round(1 - float(test), 12)
+
+
+def clean_features(
+    x: Features, place: Path | str, integers: bool = False
+) -> Shaped[np.ndarray, "M ..."]:
+    """Features as float32 in a new array, read a block at a time. Pixels (uint8) become 0 .. 1.
+
+    Args:
+        x: numbers [M, ...].
+        place: file or name to begin errors with.
+        integers: x must be integers, and keep their type.
+
+    Raises:
+        DataError: no samples; features that are not numbers, not finite, or too large for float32.
+        ConfigError: they do not fit into memory.
+    """
+    kind = x.dtype.kind
+    size = int(np.prod(x.shape))
+    axes = len(x.shape)
+    if axes < 2 or kind not in "biuf" or not size:
+        hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
+        raise DataError(
+            f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
+        )
+    if integers and kind == "f":
+        raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
+    clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
+    not_finite: list[int] = []
+    too_large: list[int] = []
+    for rows in row_blocks(x.shape[0], size // x.shape[0] * x.dtype.itemsize):
+        block = np.asarray(x[rows])
+        if integers:
+            clean[rows] = block
+        elif block.dtype == np.uint8:
+            clean[rows] = block.astype(np.float32) / np.float32(255)
+        else:
+            with np.errstate(over="ignore"):
+                clean[rows] = block
+            not_finite += _not_finite(block, rows.start)
+            too_large += _not_finite(clean[rows], rows.start)
+    for wrong, what in (
+        (not_finite, "NaN or infinity"),
+        (too_large, "a number too large for float32, over 3.4e38; scale the features"),
+    ):
+        if wrong:
+            raise DataError(
+                f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} "
+                "such rows)"
+            )
+    return clean
+
+
+def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
+    """The rows of a block, which begins at row ``start``, that hold NaN or infinity."""
+    finite = np.isfinite(block)
+    if finite.all():
+        return []
+    bad = ~finite.reshape(len(block), -1).all(axis=1)
+    return (start + np.flatnonzero(bad)).tolist()
+
+
+def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
+    """The split of each sample as a number: 0 to train, 1 to test, 2 to validate.
+
+    Raises:
+        DataError: any other entry; its row is named.
+    """
+    if split.dtype.names is not None:
+        raise DataError(
+            f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns "
+            f"{split.dtype.names}"
+        )
+    text = split.dtype.kind == "U" or (
+        split.dtype == object and any(isinstance(entry, str) for entry in split)
+    )
+    names = SPLITS if text else (0, 1, 2)
+    number = np.select([split == name for name in names], range(3), -1)
+    if (number < 0).any():
+        row = int(np.argmin(number))
+        raise DataError(
+            f"{place}: split must be train, test or validation, or 0, 1 or 2; row {row} has "
+            f"{split[row]}"
+        )
+    return number
+
+
+def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
+    """Warn if labels are probably wrong: only one class, or no class 0."""
+    classes = np.unique(y)
+    if len(classes) == 1:
+        label = int(classes[0]) if names is None else names[classes[0]]
+        _log.warning(
+            "%s: one class only, as all labels are %r: there is nothing to tell apart", place, label
+        )
+    elif names is None and classes[0] > 0:
+        _log.warning(
+            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d "
+            "are empty); to have none, number them from 0, or give labels as text",
+            place,
+            classes[0],
+            classes[-1],
+            classes[-1] + 1 - len(classes),
+            classes[-1],
+        )
+
+
+def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
+    """The selected rows of every client."""
+    rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
+    before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
+    return Ragged(rows, before[owned.offsets].astype(np.int64))

@@ -1,0 +1,351 @@
+"""Steps that clustered methods share: assignment of newcomers, migration after a shift, initial
+models, averaging weights, and inter-cluster aggregation.
+
+Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
+clients of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from fedkin.aggregation import inter_cluster_aggregation
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.model_spec import BYTES_PER_NUMBER
+from fedkin.core.randomness import Stream
+from fedkin.core.task import Task
+from fedkin.core.training import LocalTraining
+from fedkin.core.validation import check_choice, check_not_negative
+from fedkin.core.world import World
+from fedkin.tasks.losses import Losses
+from fedkin.tasks.shift import Note, Shifted
+from fedkin.tasks.similarities import Directions, Similarities
+from fedkin.tasks.train import TrainingReply
+
+WEIGHTING = ("simple", "examples", "first_client")
+MIGRATION = ("none", "label_blind", "label_aware")
+PRETRAINING_STEPS = 50  # mini-batches that give a client's direction, as in FlexCFL's code
+
+S = TypeVar("S", bound=State)
+
+
+def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
+    """Raise MethodError for impossible policies in a method's fields.
+
+    Args:
+        method: has the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
+        newcomers: policies that the method offers.
+    """
+    check_choice("newcomers", method.newcomers, newcomers)
+    check_choice("migration", method.migration, MIGRATION)
+    check_not_negative("threshold", method.threshold)
+    check_not_negative("eta_g", method.eta_g)
+
+
+def standing_tasks(method: Any) -> tuple[Task, ...]:
+    """The test by which clients detect shifts of their labels, in every reply; empty if clients do
+    not migrate."""
+    if method.migration == "none":
+        return ()
+    return (Shifted(method.migration, method.threshold),)
+
+
+def shared_head(method: Any) -> str:
+    """Comparisons of a placement policy that need shared last layers, for ``Requirements``; empty:
+    none.
+
+    Args:
+        method: has a field ``newcomers``.
+    """
+    return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
+
+
+def sends(method: Any) -> str:
+    """Facts about clients that policies send to the server, for ``Requirements``; empty: none.
+
+    Args:
+        method: has the fields ``newcomers`` and ``eta_g``.
+    """
+    if method.eta_g:
+        return "which clusters have clients (eta_g)"
+    return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
+
+
+def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
+    """The state with clients whose data have shifted placed again, selected or not (FlexCFL, Alg.
+    2, l. 4-6).
+
+    A client that does not reply keeps its cluster, and detects the same shift again in the next
+    round.
+
+    Args:
+        world, state, stream: of the round.
+        method: its ``migration`` and ``threshold`` are read.
+        place: the method's step that assigns clients.
+    """
+    for task in standing_tasks(method):
+        reachable = world.clients(stream.round)
+        assigned = reachable[state.assignment[reachable] != UNASSIGNED]
+        migrants = assigned[world.run(task, assigned).shifted]
+        if len(migrants):
+            state = place(world, state, migrants, stream.child("migration"))
+    return state
+
+
+def assign(
+    world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
+) -> S:
+    """The state with clients placed in clusters. Each stores its present label counts, to detect
+    later shifts.
+
+    Args:
+        world, state: of the round.
+        clients: clients to place.
+        cluster: cluster of each of them; UNASSIGNED: the client stays where it is.
+    """
+    state = _with_clusters(world, state, clients, cluster)
+    world.run(Note(), clients[cluster != UNASSIGNED])
+    return state
+
+
+def update_assignment(
+    world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
+) -> S:
+    """The state with the clusters that clients chose, or were given, in this round.
+
+    Unlike ``assign``, only clients without a former cluster store their label counts. The others
+    still compare with the counts that they stored before.
+
+    Args:
+        world, state: of the round.
+        clients: clients of the round.
+        cluster: cluster of each of them; UNASSIGNED: the client stays where it is.
+    """
+    placed = clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)]
+    state = _with_clusters(world, state, clients, cluster)
+    world.run(Note(), placed)
+    return state
+
+
+def _with_clusters(
+    world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
+) -> S:
+    """The state with new clusters. Clients whose cluster changes delete the data that they kept for
+    the old one."""
+    is_placed = cluster != UNASSIGNED
+    placed = clients[is_placed]
+    assignment = state.assignment.copy()
+    assignment[placed] = cluster[is_placed]
+    changed = assignment[placed] != state.assignment[placed]
+    world.reassigned(np.unique(placed[changed]))
+    return replace(state, assignment=assignment)
+
+
+def cluster_by_loss(
+    world: World, state: State, clients: Int[np.ndarray, "n"]
+) -> Int[np.ndarray, "n"]:
+    """The cluster whose model has the lowest training loss on each client's data. All K models are
+    sent.
+
+    Args:
+        world, state: of the round.
+        clients: evaluating clients. A client without a finite loss gets UNASSIGNED.
+    """
+    losses = world.run(Losses(state.models), clients).losses
+    finite = np.isfinite(losses)
+    lowest = np.argmin(np.where(finite, losses, np.inf), axis=1)
+    return np.where(finite.any(axis=1), lowest, UNASSIGNED)
+
+
+class Nearest(NamedTuple):
+    """Clusters by direction, and which clients replied and so have received the directions."""
+
+    cluster: Int[np.ndarray, "n"]
+    replied: Bool[np.ndarray, "n"]
+
+
+def cluster_by_direction(
+    world: World,
+    start: Float[np.ndarray, "P"],
+    directions: Float[np.ndarray, "K P"],
+    clients: Int[np.ndarray, "n"],
+    stream: Stream,
+    steps: int = PRETRAINING_STEPS,
+) -> Nearest:
+    """The cluster whose direction is nearest to a client's first update: argmin_k (1 - cos)/2, the
+    first of ties (FlexCFL, eq. 8).
+
+    Args:
+        world, stream: of the round.
+        start: initial model of the clients' training.
+        directions: directions of the clusters; the clients have them already.
+        clients: comparing clients. A client that does not reply, or whose update is zero, gets
+            UNASSIGNED.
+        steps: number of mini-batches.
+    """
+    task = Similarities(start, directions, replace(world.work, steps=steps))
+    reply = world.run(task, clients, stream.child("pretrain"))
+    unknown = np.isnan(reply.cosine).any(axis=1)
+    most_similar = np.argmax(np.nan_to_num(reply.cosine), axis=1)
+    return Nearest(
+        cluster=np.where(unknown, UNASSIGNED, most_similar),
+        replied=reply.arrived | reply.nonfinite,
+    )
+
+
+def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarray, "K P"]:
+    """A different random initial model for every cluster.
+
+    Args:
+        world, stream: of the round.
+        clusters: number of clusters.
+
+    Raises:
+        MethodError: fewer reachable clients than clusters.
+    """
+    reachable = len(world.clients(stream.round))
+    if clusters > reachable:
+        raise MethodError(
+            f"{clusters} clusters need as many clients, got {reachable}; lower method.clusters"
+        )
+    return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
+
+
+def aggregation_weights(
+    weighting: str,
+    reply: TrainingReply,
+    clients: Int[np.ndarray, "n"],
+    world: World,
+    stream: Stream,
+) -> Float[np.ndarray, "n"]:
+    """Weight of each reply in its model's mean; 0 for one that did not arrive.
+
+    Args:
+        weighting: ``simple`` (1), ``examples`` (the client's number), or ``first_client``: 1 for
+            the first of each cluster in the order in which the cohort was drawn, and 0 for all
+            others.
+        reply: the training's reply.
+        clients: client of each row.
+        world, stream: of the round.
+    """
+    if weighting == "examples":
+        return np.where(reply.arrived, reply.examples, 0.0)
+    if weighting != "first_client":
+        return np.where(reply.arrived, 1.0, 0.0)
+    order = _drawn_order(clients, world.total_clients, stream)
+    order = order[reply.arrived[order]]
+    _, first_of_model = np.unique(reply.model_index[order], return_index=True)
+    weight = np.zeros(len(clients))
+    weight[order[first_of_model]] = 1
+    return weight
+
+
+def _drawn_order(
+    clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream
+) -> Int[np.ndarray, "n"]:
+    """The rows of a cohort in the order in which it was drawn.
+
+    Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting with the
+    first id of its turn. Any other cohort was drawn uniformly, so any random order is equivalent to
+    the one in which it was drawn.
+    """
+    rows = np.argsort(clients)
+    begin = (stream.round - 1) * len(clients)
+    place_in_turn = (clients[rows] - begin) % total_clients
+    is_turn = begin < total_clients and (place_in_turn < len(clients)).all()
+    if is_turn:
+        return rows[np.argsort(place_in_turn)]
+    return rows[stream.child("drawn_order").rng().permutation(len(clients))]
+
+
+def _random_cluster(
+    clusters: int, clients: Int[np.ndarray, "n"], stream: Stream
+) -> Int[np.ndarray, "n"]:
+    """A random cluster for each client (FlexCFL's RAC ablation)."""
+    return stream.child("random").rng().integers(clusters, size=len(clients))
+
+
+def place_by_policy(
+    world: World,
+    state: S,
+    policy: str,
+    clients: Int[np.ndarray, "n"],
+    stream: Stream,
+    start: Float[np.ndarray, "P"] | None = None,
+) -> S:
+    """The state with clients placed by a policy.
+
+    Args:
+        world, state, stream: of the round.
+        policy: ``loss``, ``direction`` or ``random``.
+        clients: clients to place.
+        start: common initial model of all clusters, needed for ``direction``: a cluster's
+            direction is the change of its model since then.
+
+    Raises:
+        MethodError: ``direction`` without a common start.
+    """
+    if policy == "loss":
+        return assign(world, state, clients, cluster_by_loss(world, state, clients))
+    if policy == "random":
+        return assign(world, state, clients, _random_cluster(len(state.models), clients, stream))
+    if start is None:
+        raise MethodError(
+            "clusters without a common start have no directions to place clients by; use "
+            "newcomers='loss'"
+        )
+    directions = state.models - start
+    world.run(Directions(directions), clients)
+    nearest = cluster_by_direction(
+        world, start=start, directions=directions, clients=clients, stream=stream
+    )
+    return assign(world, state, clients, nearest.cluster)
+
+
+def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: bool = True) -> S:
+    """Inter-cluster aggregation among the clusters that have clients (FlexCFL, Alg. 2, l. 18-21).
+
+    If every cluster has a separate server, each sends its model once. This is counted as traffic
+    between servers.
+
+    Args:
+        world, state: of the round.
+        eta_g: weight of the other clusters' models; 0: the state stays unchanged.
+        normalize: see ``aggregation.inter_cluster_aggregation``.
+    """
+    if not eta_g:
+        return state
+    populated = np.unique(state.assignment[state.assignment != UNASSIGNED])
+    if len(populated) < 2:
+        return state
+    models = state.models.copy()
+    models[populated] = inter_cluster_aggregation(models[populated], eta_g, normalize)
+    world.ledger.between_servers("sharing", models[populated].size * BYTES_PER_NUMBER)
+    return replace(state, models=models)
+
+
+def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
+    """Raise MethodError for local training that does not reduce to one step of plain SGD.
+
+    Args:
+        work: local training of the clients.
+        option: the method's option that uses such steps, for the message.
+        cure: the alternative, for the message.
+    """
+    is_used = {
+        "optimizer": work.optimizer != "sgd",
+        "momentum": work.momentum,
+        "step_schedule": work.step_schedule,
+    }
+    for name in is_used:
+        if is_used[name]:
+            raise MethodError(
+                f"{option} takes one step of plain SGD, without local.{name} = "
+                f"{getattr(work, name)!r}; leave that out, or {cure}"
+            )

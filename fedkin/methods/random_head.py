@@ -1,0 +1,37 @@
+"""A model whose last layer is a random projection: its outputs describe the input of that layer
+(FLUX, FEROMA).
+
+Shapes: P parameters, C classes, H inputs of the last layer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.errors import MethodError
+from fedkin.core.model_spec import ModelSpec
+from fedkin.measures.descriptors import random_axes
+
+
+def class_count(spec: ModelSpec) -> int:
+    """C, from the bias of the last layer. Raises MethodError if that layer is unknown."""
+    if spec.head is None or spec.head_bias is None:
+        raise MethodError(
+            "descriptors are of what comes before a model's last layer, and this model does not "
+            "end in a weight [C, H] and a bias [C]: take one that does, such as model.name=mlp"
+        )
+    return spec.head_bias.stop - spec.head_bias.start
+
+
+def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.ndarray, "P"]:
+    """The model with C random orthonormal axes as its last weight [C, H], and no bias.
+
+    A weight stored as [H, C] becomes another random projection, the same for all clients.
+    """
+    classes = class_count(spec)
+    projected = model.copy()
+    inputs = (len(projected[spec.head]) - classes) // classes
+    bias = np.zeros(classes)
+    projected[spec.head] = np.append(random_axes(inputs, classes), bias)
+    return projected

@@ -1,0 +1,394 @@
+"""The report's headline: which method is better, by how much, its significance, and the cost.
+
+S seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.analysis.pairwise_tests import NOT_SIGNIFICANT, pairs
+from fedkin.analysis.scores import Score, score
+from fedkin.analysis.statistics import DECIMALS
+from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import MEASURES, SCORE
+from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.lenient_reader import has_summary, is_finished
+from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.run.metrics.partial_rounds import scored_text
+from fedkin.run.run import Run
+
+BASELINE = "fedavg"
+SETTINGS = 8  # maximum settings with a sentence
+_POINTS = "Differences are in percentage points. "
+_TESTS = "Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: Student's t."
+_SIGN_TEST = (
+    " Where the difference is the same in all seeds, p is the sign test's, and there is no "
+    "interval."
+)
+
+
+class Verdict(NamedTuple):
+    """A sentence per setting, and how to read its numbers (empty if nothing was tested)."""
+
+    sentences: list[str]
+    note: str
+
+    def to_json(self) -> Json:
+        """The verdict as JSON for the page's contents."""
+        return self._asdict()
+
+
+def verdict(report: ReportInput) -> Verdict:
+    """The verdict on the runs of a report, finished or not."""
+    results = [_Setting.of(report, setting) for setting in report.settings]
+    sentences = []
+    for result in results[:SETTINGS]:
+        prefix = f"{result.label}: " if result.label else ""
+        sentences.append(f"{prefix}{result.sentence()}")
+    if len(results) > SETTINGS:
+        sentences.append(f"{len(results) - SETTINGS} more settings are in the table.")
+    tested = [row for result in results for row in result.tests if row["p"] is not None]
+    if not tested:
+        return Verdict(sentences, "")
+    note = _TESTS
+    if results[0].measure.points:
+        note = _POINTS + note
+    if any(map(_same_in_all, tested)):
+        note += _SIGN_TEST
+    return Verdict(sentences, note)
+
+
+def main_method(
+    runs: Mapping[str, Sequence[Run]],
+    means: Mapping[str, float | None],
+    first: str | None,
+    sign: int = 1,
+) -> str:
+    """The main method of a report: for a run the requested one (``first``), else the best one.
+
+    Other methods take precedence over FedAvg, which is the baseline.
+
+    Args:
+        runs: of each method.
+        means: the score of each method; None if missing.
+        first: the main method of a run or of several seeds; None for a comparison.
+        sign: 1 if higher scores are better, -1 if lower scores are.
+    """
+    others = [name for name in runs if not _is_baseline(runs[name])]
+    if first is not None and (first in others or not others):
+        return first
+    scores = {name: mean for name, mean in means.items() if mean is not None}
+    return max(
+        others or runs, key=lambda name: sign * scores[name] if name in scores else -math.inf
+    )
+
+
+class _Setting(NamedTuple):
+    """The scores of all methods in one setting.
+
+    Finished runs are compared by their results, as in the tables. If one is unfinished, all are
+    compared in ``last``, the last round that all have reached.
+    """
+
+    label: str
+    measure: Measure
+    runs: dict[str, list[Run]]
+    last: int | None
+    main: str
+    means: dict[str, float | None]
+    reasons: dict[str, str]  # why a method has no score
+    tests: list[dict[str, Any]]
+    finished: bool
+
+    @classmethod
+    def of(cls, report: ReportInput, setting: str) -> _Setting:
+        """The scores of a report's runs in one setting."""
+        measure = (
+            report.comparison.grid.measure() if report.comparison else MEASURES["final_accuracy"]
+        )
+        runs = {
+            name: several for name in report.methods if (several := report.runs_of(setting, name))
+        }
+        every = [run for several in runs.values() for run in several]
+        last = (
+            None if all(map(has_summary, every)) else min(run.records[-1]["round"] for run in every)
+        )
+        scores = {
+            name: {_seed(run): _score(run, measure, last) for run in several}
+            for name, several in runs.items()
+        }
+        values = _by_seed(scores)
+        means = {
+            name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()
+        }
+        reasons = {name: why for name, own in scores.items() if (why := _reason(own.values()))}
+        first = None if report.kind == "comparison" else report.runs[0].method
+        main = main_method(runs, means, first, measure.sign)
+        tests = pairs(values, None if report.kind == "comparison" else main, reasons, measure.sign)
+        complete = all(one.complete for one in report.runs if one.setting == setting)
+        finished = complete and all(map(is_finished, every))
+        return cls(
+            label=setting,
+            measure=measure,
+            runs=runs,
+            last=last,
+            main=main,
+            means=means,
+            reasons=reasons,
+            tests=rows_of(tests),
+            finished=finished,
+        )
+
+    def sentence(self) -> str:
+        """The verdict as a sentence."""
+        if self.means[self.main] is None:
+            return self._so_far + self._without_score()
+        others = sorted((name for name in self.runs if name != self.main), key=self._rank)
+        scored = [name for name in others if self._test(name)["difference"] is not None]
+        if not scored:
+            return self._single(others) + self._unassigned()
+        return (
+            self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned()
+        )
+
+    @property
+    def _so_far(self) -> str:
+        return "" if self.finished else "So far: "
+
+    @property
+    def _when(self) -> str:
+        """The number of rounds as text; empty if runs stopped after different numbers."""
+        lengths = {
+            _records(run, self.last)[-1]["round"]
+            for several in self.runs.values()
+            for run in several
+        }
+        if self.measure.moment == "best" or len(lengths) > 1:
+            return ""
+        (rounds,) = lengths
+        return f" after {rounds:,} round{'s' if rounds != 1 else ''}"
+
+    @property
+    def _words(self) -> str:
+        """The compared measure and its samples, as text."""
+        split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
+        return self.measure.phrase.format(split=split)
+
+    def _rank(self, name: str) -> tuple[bool, bool, float]:
+        """Sort key: FedAvg first, then methods with one model, then the others, each best first."""
+        clustered = any(run.state.clusters > 1 for run in self.runs[name])
+        return (
+            not _is_baseline(self.runs[name]),
+            clustered,
+            -self.measure.sign * (self.means[name] or 0.0),
+        )
+
+    def _without_score(self) -> str:
+        """The sentence for a main method without a score: its value and why it is not compared."""
+        reason = self.reasons.get(self.main, "no client was tested")
+        reached = [_reading(run, self.measure, self.last) for run in self.runs[self.main]]
+        known = [value for value in reached if value is not None]
+        if not known:
+            return f"{self.main} has no {self._words} to compare: {reason}."
+        mean = self.measure.text_with_unit(float(np.mean(known)))
+        return (
+            f"{self.main} reaches {mean} {self._words}{self._when}, not to be compared: {reason}."
+        )
+
+    def _single(self, others: Sequence[str]) -> str:
+        """The sentence for a single method."""
+        values = _present(
+            np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]])
+        )
+        interval = mean_and_interval("mean", values)
+        seeds = len(values)
+        mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
+        if interval["mean_high"] is not None:
+            mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
+        why = "no other method was run beside it"
+        if others:
+            why = f"{' and '.join(others)} share no seed that has a score"
+        value = self.measure.text_with_unit(interval["mean"])
+        reached = f"{self.main} reaches {value} {self._words}{self._when}{mean}"
+        return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
+
+    def _compared(self, baseline: str, rival: str | None) -> str:
+        """The sentence that compares the main method with the baseline, then with the best other
+        method."""
+        measure = self.measure
+        row = self._test(baseline)
+        doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
+        gain = f"{_gain(row, measure)} of {self._words} {_over(row, measure)} {baseline}"
+        evidence = _evidence(row, measure)
+        text = f"{doubt}{self.main} {gain}{self._when} ({evidence}){self._cost(baseline)}"
+        if rival is not None:
+            row = self._test(rival)
+            gain = f"{_gain(row, measure)} {_over(row, measure)} {rival}"
+            text += f"; {gain} ({_evidence(row, measure, brief=True)})"
+        text = self._so_far + text
+        return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
+
+    def _test(self, other: str) -> dict[str, Any]:
+        """The test of the main method against another; positive if the main method is higher."""
+        pair = {self.main, other}
+        row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
+        if row["method"] == self.main or row["difference"] is None:
+            return row
+        low = None if row["high"] is None else -row["high"]
+        high = None if row["low"] is None else -row["low"]
+        return row | {"low": low, "high": high, "difference": -row["difference"]}
+
+    def _cost(self, baseline: str) -> str:
+        """The traffic of the main method as a multiple of the baseline's."""
+        ours = _traffic(self.runs[self.main], self.last)
+        theirs = _traffic(self.runs[baseline], self.last)
+        if not ours or not theirs:
+            return ""
+        ratio = f"{ours / theirs:.2f}"
+        return ", at as many bytes" if ratio == "1.00" else f", at {ratio} times the bytes"
+
+    def _unassigned(self) -> str:
+        """Notes on methods with unassigned or unscored clients in the last round, and methods
+        without a score."""
+        last = {
+            name: [_scored_record(run, self.last) for run in several]
+            for name, several in self.runs.items()
+            if name not in self.reasons and self.measure.name != "best_accuracy"
+        }
+        away = {name: text for name, records in last.items() if (text := _away(records))}
+        partial = [
+            name
+            for name, records in last.items()
+            if name not in away and any(r.get("partial") for r in records)
+        ]
+        left_out = [
+            f" {name} is left out: {why}."
+            for name, why in self.reasons.items()
+            if name != self.main
+        ]
+        clusters = (
+            f" Some clients had no cluster yet in the last round of {' and '.join(partial)}."
+            if partial
+            else ""
+        )
+        scored = "".join(f" In its last round {name} {text}." for name, text in away.items())
+        return clusters + scored + "".join(left_out)
+
+
+def _away(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many clients were scored, if clients were absent in the last round of some seed."""
+    return next((text for record in records if (text := scored_text(record))), "")
+
+
+def _is_baseline(runs: Sequence[Run]) -> bool:
+    return runs[0].config.method_name == BASELINE
+
+
+def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
+    """A score per seed for each method; NaN if missing."""
+    seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
+    nothing = Score(float("nan"))
+    return {
+        name: np.array([by_seed.get(seed, nothing).value for seed in seeds])
+        for name, by_seed in scores.items()
+    }
+
+
+def _reason(scores: Iterable[Score]) -> str:
+    """Why a method has no score, if it has none for any seed."""
+    several = list(scores)
+    return "" if any(np.isfinite(one.value) for one in several) else several[0].reason
+
+
+def _present(values: Float[np.ndarray, "S"]) -> list[float]:
+    return values[np.isfinite(values)].tolist()
+
+
+def _seed(run: Run) -> int:
+    return int(run.config.seed)
+
+
+def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
+    """The records up to a round; None: all."""
+    return run.records if last is None else run.records[: last + 1]
+
+
+def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
+    """The last record up to a round that has an accuracy; if there is none, the last record."""
+    records = _records(run, last)
+    return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
+
+
+def _score(run: Run, measure: Measure, last: int | None) -> Score:
+    """A run's score: its result as in the tables or, given a round, its value in that round."""
+    if last is None:
+        return score(run, measure)
+    value = _reading(run, measure, last)
+    return Score(float("nan"), "no client was tested") if value is None else Score(float(value))
+
+
+def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
+    """A measure from a run's summary or, up to a round, from its records.
+
+    In partial rounds it covers only the clients with a cluster.
+    """
+    if last is None:
+        return run.summary().get(measure.name)
+    if measure.moment == "best":
+        complete = [r[SCORE.name] for r in _records(run, last) if not r.get("partial")]
+        return max((value for value in complete if value is not None), default=None)
+    return _scored_record(run, last).get(measure.column)
+
+
+def _traffic(runs: Sequence[Run], last: int | None) -> float:
+    """Downloaded and uploaded bytes until a round, mean over the seeds."""
+    records = [_records(run, last)[-1] for run in runs]
+    return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
+
+
+def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
+    """The ends of a mean's interval as text; those of a share are clipped to [0, 1]."""
+    low = interval["mean_low"] or 0.0
+    high = interval["mean_high"] or 0.0
+    if measure.unit == "share":
+        low = max(0.0, low)
+        high = min(1.0, high)
+    return f"{measure.text(low)} to {measure.text(high)}"
+
+
+def _gain(row: Mapping[str, Any], measure: Measure) -> str:
+    return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
+
+
+def _shown(row: Mapping[str, Any], measure: Measure) -> float:
+    """The difference; exactly zero if it is printed as zero, to avoid a minus sign."""
+    printed = measure.text(row["difference"])
+    return 0.0 if not printed.strip("-0.,") else float(row["difference"])
+
+
+def _same_in_all(row: Mapping[str, Any]) -> bool:
+    """Whether a difference is the same in all seeds, so that its interval is a point
+    (``statistics.paired_p``)."""
+    return row["p"] is not None and row["high"] - row["low"] < 10.0**-DECIMALS
+
+
+def _over(row: Mapping[str, Any], measure: Measure) -> str:
+    return "over" if measure.sign * _shown(row, measure) >= 0 else "against"
+
+
+def _evidence(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
+    """Interval and p as text; with too few seeds, a statement that nothing was tested."""
+    seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
+    if row["p"] is None:
+        return f"{seeds}: not tested"
+    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
+    interval = f"95% interval {measure.gain_text(row['low'])} to {measure.gain_text(row['high'])}"
+    interval = "the same in all seeds" if _same_in_all(row) else interval
+    return p if brief else f"{interval}, {p}, {seeds}"

@@ -1,0 +1,301 @@
+"""Reads unfinished or damaged run folders as far as possible; remarks say what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from fedkin.config import registry
+from fedkin.config.description import Description
+from fedkin.core.errors import CheckpointError, FedkinError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.records import Record
+from fedkin.core.storage import complete_lines
+from fedkin.measures.table import MEANS
+from fedkin.run.folder import checkpoint, integrity, run_folder
+from fedkin.run.folder.migrations import Migrations, migrants, replay
+from fedkin.run.metrics.final import final_entries
+from fedkin.run.run import Run
+
+_DRAWN = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
+_UNKNOWN: dict[str, dict[str, Any]] = {
+    "method": {"name": "?"},
+    "data": {"name": "?"},
+    "model": {"name": "?"},
+    "run": {"seed": 0},
+}
+
+
+def read_run(path: Path) -> tuple[Run | None, list[str]]:
+    """The readable part of a run folder, and remarks; None if no round can be shown."""
+    remarks: list[str] = []
+    config = read_config(path, remarks)
+    records = _intact_records(path, remarks)
+    if not records:
+        return None, [f"{path} has no round that can be shown.", *remarks]
+    registry.define_states(config.method_name)
+    last = records[-1]["round"]
+    migrations = [
+        migration for migration in _read_migrations(path, remarks) if migration["round"] <= last
+    ]
+    newest = _checkpoint(path)
+    remarks += _changed(path, newest[0]) if newest else ()
+    clusters = newest[0].state.clusters if newest else 0
+    if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
+        remarks.append(
+            f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); "
+            "it is left out."
+        )
+        migrations = []
+    summary = _summary(path, remarks) if newest and newest[0].round == last else {}
+    finished = summary.get("rounds") == last
+    if not finished:
+        rounds = config.rounds
+        of = f" of {rounds}" if rounds else ""
+        remarks.append(f"{path} is incomplete: shown up to round {last}{of}.")
+    if newest and finished:
+        state = newest[0].state
+    else:
+        state = _last_known_state(migrations, newest, records)
+    against = _runs_against(path, remarks)
+    run = Run(
+        config=config,
+        records=records,
+        state=state,
+        clients=_clients(path, remarks if finished else []),
+        seconds=_seconds(path),
+        against=against,
+        folder=path,
+        fingerprint=newest[1] if newest else "",
+        migrations=migrations,
+    )
+    if newest and finished:
+        run = dataclasses.replace(
+            run, best=newest[0].best, final=final_entries(summary, config.measures)
+        )
+    return run, remarks
+
+
+def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
+    """The runs of other methods in a run's folder, by method."""
+    against = {}
+    for inner in sorted((path / run_folder.AGAINST).glob("*")):
+        if not run_folder.holds_run(inner):
+            continue
+        run, notes = read_run(inner)
+        remarks += notes
+        if run:
+            against[run.config.method_name] = run
+    return against
+
+
+def is_finished(run: Run) -> bool:
+    """Whether a run has all its rounds or stopped early.
+
+    If rounds were scored on validation samples, it must also have test results.
+    """
+    rounds = run.config.rounds
+    final = run.final
+    ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
+    return ended and (run.scored_split == "test" or "final_accuracy" in final)
+
+
+def has_summary(run: Run) -> bool:
+    """Whether a run is finished and intact, so that its summary is valid."""
+    return is_finished(run) and is_intact(run)
+
+
+def is_intact(run: Run) -> bool:
+    """Whether a run has all its records and all are plausible."""
+    for round, record in enumerate(run.records):
+        if not isinstance(record, dict) or record.get("round") != round or not plausible(record):
+            return False
+    try:
+        run.summary()
+    except (KeyError, TypeError, ValueError, IndexError):
+        return False
+    return True
+
+
+def replayed(
+    migrations: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
+) -> list[Int[np.ndarray, "N"]]:
+    """The assignment after each round; empty if migrations do not match the run.
+
+    Args:
+        migrations: the run's migrations.
+        clients: number of clients.
+        records: of its rounds.
+        clusters: final number of clusters; 0 if unknown.
+    """
+    try:
+        rows = list(replay(migrations, clients, records[-1]["round"]))
+    except (KeyError, TypeError, ValueError, IndexError):
+        return []
+    most = max([clusters, *(len(one.get("cluster_sizes") or []) for one in records)])
+    fits = all(
+        row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most)
+        for row in rows
+    )
+    return rows if fits else []
+
+
+def read_config(path: Path, remarks: list[str]) -> Description:
+    """The configuration, with blanks for missing entries."""
+    config = Description({})
+    try:
+        config = run_folder.read_config(path)
+    except CheckpointError as error:
+        remarks.append(f"{error}.")
+    filled: dict[str, dict[str, Any]] = {}
+    for name, blank in _UNKNOWN.items():
+        section = config.section(name)
+        filled[name] = {**blank, **(section if isinstance(section, dict) else {})}
+    for name in ("method", "data", "model"):
+        filled[name]["name"] = str(filled[name]["name"])
+    if not isinstance(filled["run"]["seed"], int):
+        filled["run"]["seed"] = 0
+    return config.with_sections(filled)
+
+
+def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
+    """The records of rounds 0, 1, ... before the first damaged or missing one."""
+    records: list[Record] = []
+    for line in complete_lines(path / run_folder.METRICS):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if (
+            not isinstance(record, dict)
+            or record.get("round") != len(records)
+            or not plausible(record)
+        ):
+            remarks.append(
+                f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; what follows "
+                "is left out."
+            )
+            break
+        records.append(record)
+    return records
+
+
+def plausible(record: Record) -> bool:
+    """Whether the displayed values of a record have the right types."""
+    numbers = all(_number(record.get(name)) for name in _DRAWN)
+    lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
+    inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
+    operations = record.get("bytes_by_operation", {})
+    if not (numbers and inner and isinstance(operations, dict)):
+        return False
+    return all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+        for pair in operations.values()
+    )
+
+
+def _number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
+
+
+def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
+    """The summary of a finished run; empty if it is missing or unreadable."""
+    file = path / run_folder.SUMMARY
+    try:
+        summary = json.loads(file.read_text())
+        if (
+            isinstance(summary, dict)
+            and "rounds" in summary
+            and all(_number(summary.get(name)) for name in MEANS)
+        ):
+            return summary
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError):
+        pass
+    remarks.append(f"{file} is damaged; the run counts as unfinished.")
+    return {}
+
+
+def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
+    migrations: list[Migrations] = []
+    for number, line in enumerate(complete_lines(path / run_folder.MIGRATIONS), 1):
+        try:
+            migration = json.loads(line)
+            if migrants(migration)[0].min(initial=0) < 0 or int(migration["round"]) < 0:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, OverflowError):
+            remarks.append(
+                f"{path / run_folder.MIGRATIONS} is damaged in line {number}; later migrations are "
+                "not shown."
+            )
+            break
+        migrations.append(migration)
+    return migrations
+
+
+def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
+    try:
+        return checkpoint.newest(path / run_folder.CHECKPOINTS)
+    except FedkinError:
+        return None
+
+
+def _changed(path: Path, newest: checkpoint.Checkpoint) -> list[str]:
+    """A remark for each file that changed after the run wrote it."""
+    try:
+        changed = integrity.changed_files(path, newest)
+    except FedkinError as error:
+        return [f"{error}."]
+    return [
+        f"{path / name} is not what the run has written; what is shown of it may be wrong."
+        for name in changed
+    ]
+
+
+def _last_known_state(
+    migrations: Sequence[Migrations],
+    newest: tuple[checkpoint.Checkpoint, str] | None,
+    records: list[Record],
+) -> State:
+    """The last known assignment, with models without parameters."""
+    clients = _count(migrations, newest)
+    last = newest[0].state.assignment if newest else np.full(clients, -1)
+    if migrations:
+        *_, last = replay(migrations, clients, records[-1]["round"])
+    return State(np.zeros((int(last.max(initial=-1)) + 1, 0), np.float32), last)
+
+
+def _count(
+    migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None
+) -> int:
+    """The number of clients, as far as known."""
+    highest = max((int(migrants(one)[0].max(initial=-1)) + 1 for one in migrations), default=0)
+    return max(highest, len(newest[0].state.assignment) if newest else 0)
+
+
+def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(io.BytesIO((path / run_folder.CLIENTS).read_bytes()))
+    except Exception as error:  # readers of damaged files may raise any exception
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")
+        return pd.DataFrame()
+
+
+def _seconds(path: Path) -> float:
+    for line in reversed(complete_lines(path / run_folder.TIMINGS)):
+        try:
+            return float(json.loads(line)["total"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return 0.0

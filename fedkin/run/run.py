@@ -1,0 +1,365 @@
+"""A finished run: in memory, and as a folder that can be read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import logging
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.config import registry
+from fedkin.config.description import Description
+from fedkin.core.errors import CheckpointError
+from fedkin.core.method import State
+from fedkin.core.records import Record
+from fedkin.core.storage import user_path, write_atomic
+from fedkin.measures.measure import Measure
+from fedkin.run import run_repr
+from fedkin.run.folder import checkpoint, integrity, run_folder
+from fedkin.run.folder.migrations import Migrations, migrations_table
+from fedkin.run.folder.resuming import how_to_resume
+from fedkin.run.metrics import clustering
+from fedkin.run.metrics.final import BestRound, final_entries
+from fedkin.run.metrics.partial_rounds import away_rounds
+from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
+from fedkin.run.trained.model_access import ModelAccess
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedkin.run.trained.ingredients import Ingredients
+
+_OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
+CLIENTS = run_folder.CLIENTS
+SUMMARY = run_folder.SUMMARY
+AGAINST = run_folder.AGAINST
+
+_log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(ModelAccess):
+    """A finished run. N clients, K clusters, P parameters, T rounds.
+
+    Attributes:
+        config: the run's description: ``run.config.seed``, ``run.config.method``, and
+            ``run.config.sections`` for everything as its config.toml holds it.
+        records: metrics of rounds 0 .. T, as in its metrics.jsonl.
+        state: the method's final state.
+        clients: a DataFrame, one row per evaluated client: cluster, test samples, correct,
+            accuracy, loss, of the final state.
+        seconds: wall time of all rounds, over all processes.
+        against: the runs of other methods on the same data, by name.
+        folder: its folder, if any.
+        fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
+        memory: what its clients, and the metrics of its clustering, store at the end.
+        migrations: assignments and migrations by round, as in its migrations.jsonl.
+        best: the round selected on validation samples, with its state; None if the data have no
+            validation split.
+        final: final measurements after the last round, as in its summary.
+        made_of: its method, model and data, in memory only; None: they are rebuilt when they are
+            needed.
+    """
+
+    config: Description
+    records: list[Record]
+    state: State
+    clients: pd.DataFrame
+    seconds: float
+    against: dict[str, Run] = field(default_factory=dict)
+    folder: Path | None = None
+    fingerprint: str = ""
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
+    migrations: list[Migrations] = field(default_factory=list)
+    made_of: Ingredients | None = None
+    best: BestRound | None = None
+    final: Record = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        against = [other.summary() for other in self.against.values()]
+        return run_repr.text(
+            self.summary(), against, run_repr.names_by_position(self.clients), self.measures
+        )
+
+    def _repr_html_(self) -> str:
+        return run_repr.html(
+            [run.summary() for run in (self, *self.against.values())], self.measures
+        )
+
+    @property
+    def models(self) -> Float[np.ndarray, "K P"]:
+        """The final models, one row per cluster. Those of ATHENA-FL are detectors."""
+        return self.state.models
+
+    @property
+    def assignment(self) -> Int[np.ndarray, "N"]:
+        """Cluster of each client; -1 without a cluster."""
+        return self.state.assignment
+
+    @property
+    def scored_split(self) -> str:
+        """The split on which its rounds were evaluated, ``validation`` or ``test``."""
+        return self.records[-1].get("split", "test")
+
+    @property
+    def best_state(self) -> State | None:
+        """The method's state after the best round, if validation samples select one.
+        ``best_state.models`` and ``best_state.assignment`` belong to ``best_accuracy``."""
+        return None if self.best is None else self.best.state
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row per round, indexed by round; columns as in metrics.jsonl."""
+        import pandas as pd  # slow to import, and no round needs it
+
+        return pd.DataFrame(self.records).set_index("round")
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that are in every table of the run, after the built-in ones."""
+        return self.config.measures
+
+    def migrations_frame(self) -> pd.DataFrame:
+        """One row per change of a client's cluster, in the order of rounds: round, client, name if
+        clients have names, from_cluster and to_cluster (-1: none)."""
+        names = (
+            dict(zip(self.clients["client"], self.clients["name"], strict=True))
+            if "name" in self.clients
+            else None
+        )
+        return migrations_table(self.migrations, len(self.assignment), names)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the run as plain JSON values.
+
+        A round is complete if every reachable client had a cluster and every client with a cluster
+        was evaluated. ``best_accuracy`` is the maximum over complete rounds (the papers' score).
+        ``rounds_with_clients_away`` counts the rounds in which a client with a cluster was not
+        evaluated; ``scored`` and ``scored_of`` give the numbers for the last round, if it is one.
+        ``rounds_to_target`` is the first complete round that reaches ``run.target``.
+        ``accuracy_all_clients`` is the final accuracy with all clients, those without a cluster on
+        the model that they would get now (``run.metrics.final``). ``stopped`` gives the round of an
+        early stop and its reason. ``failed``: no reply was usable in the last rounds. Bytes are the
+        method's. ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in
+        FedGroup's Table I. Rounds without evaluation, or partial ones, count for neither.
+
+        With a validation split, rounds are evaluated on validation samples, and test samples are
+        read once, after the last round. ``best_round`` is then the complete round with the highest
+        validation accuracy, ``validation_accuracy`` is that accuracy, and ``best_accuracy``
+        (``best_median_client``, ``best_bottom_decile``) is its state's on test samples.
+        ``final_accuracy`` (``median_client``, ``bottom_decile``) is the final state's on test
+        samples.
+
+        Metrics of the clustering, over all rounds (``ClusterMetrics.record`` defines what is
+        counted; None if undefined): ``migrations``, their number; ``stability``, the mean agreement
+        (ARI) of a round's clusters with those before; ``shift_precision``, the share of detections
+        that had a cause; ``shift_recall``, the share of data shifts that were detected (several
+        before a detection are one); ``shift_delay``, rounds from a shift to its detection;
+        ``migration_precision``, the share of migrations after which the client is matched to its
+        true cluster; ``migration_recall``, the share of changes of a true cluster after which the
+        client is matched again; ``migration_delay``, the rounds until then; ``newcomer_delay``,
+        rounds from a client's first cluster to the matched one, over those that reached it.
+        """
+        return dict(self._summary)
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        best = best_record(self.records)
+        last = self.records[-1]
+        target = self.config.target
+        reached = first_to_reach(self.records, target)
+        discrepancies = [
+            r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None
+        ]
+        return {
+            "method": self.config.method_with_options,
+            "data": self.config.data_name,
+            "model": self.config.model_name,
+            "rounds": last["round"],
+            "seed": self.config.seed,
+            "best_accuracy": best["accuracy"] if best and "split" not in last else None,
+            "best_round": best["round"] if best else None,
+            **(
+                {"validation_accuracy": best["accuracy"] if best else None}
+                if "split" in last
+                else {}
+            ),
+            "final_accuracy": last["accuracy"],
+            "median_client": last["median_client"],
+            "bottom_decile": last["bottom_decile"],
+            **{measure.name: last.get(measure.name) for measure in self.measures},
+            "accuracy_all_clients": last["accuracy"] if is_complete(last) else None,
+            "target": target,
+            "rounds_to_target": reached["round"] if reached else None,
+            "clusters": self.state.clusters,
+            "configured_clusters": self.config.clusters,
+            "cluster_sizes": last["cluster_sizes"],
+            **({"excluded": last["excluded"]} if last.get("excluded") else {}),  # in no score
+            **{name: last[name] for name in ("members", "scored", "scored_of") if name in last},
+            **({"rounds_with_clients_away": away} if (away := away_rounds(self.records)) else {}),
+            "ari": last["ari"],
+            "nmi": last["nmi"],
+            **{name: last[name] for name in _OF_PEERS if name in last},
+            **clustering.summary(self.records),
+            "discrepancy_sum_mean": float(np.mean(discrepancies)) if discrepancies else None,
+            "discrepancy_sum_variance": float(np.var(discrepancies)) if discrepancies else None,
+            "missing": sum(r["missing"] for r in self.records),
+            "nonfinite": sum(r["nonfinite"] for r in self.records),
+            **(
+                {"outliers": outliers}
+                if (outliers := sum(r.get("outliers", 0) for r in self.records))
+                else {}
+            ),
+            **{name: last[name] for name in ("late_used", "late_dropped") if name in last},
+            **({"failed": why} if (why := failure(self.records)) else {}),
+            "bytes_down": last["bytes_down"],
+            "bytes_up": last["bytes_up"],
+            **{
+                name: last[name] for name in ("messages_down", "messages_up") if name in last
+            },  # of real clients
+            "seconds": round(self.seconds, 3),
+            **self.final,
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Save the run, and the runs it was compared with, in a new folder, from which it can be
+        resumed. Figures are drawn by ``fk.draw``.
+
+        Raises StorageError for a folder that holds a run, or that cannot be written; then nothing
+        is left behind.
+        """
+        folders: list[run_folder.Folder] = []
+        try:
+            self._save(user_path(path), folders)
+        except Exception:
+            for folder in reversed(folders):
+                folder.withdraw()
+            raise
+        return user_path(path)
+
+    def _save(self, target: Path, folders: list[run_folder.Folder]) -> None:
+        folder = run_folder.Folder.create(target, self.config, self.fingerprint)
+        folders.append(folder)
+        migrations = {entry["round"]: entry for entry in self.migrations}
+        for record in self.records:
+            folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
+        last = self.records[-1]
+        down, up = _sides(last.get("bytes_by_operation", {}))
+        measured_down, measured_up = _sides(last.get("messages_by_operation", {}))
+        folder.keep(
+            checkpoint.Checkpoint(
+                round=last["round"],
+                state=self.state,
+                down=down,
+                up=up,
+                measured_down=measured_down,
+                measured_up=measured_up,
+                seconds=self.seconds,
+                memory=self.memory,
+                best=self.best,
+                stopped=self.final.get("stopped"),
+            )
+        )
+        for name, other in self.against.items():
+            other._save(run_folder.against_folder(target, name), folders)
+        self.write_results(target)
+
+    def write_results(self, path: Path) -> None:
+        """Write the results known only at the end: clients, summary, and digests of all files."""
+        write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
+        write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+        integrity.write_sums(path, run_folder.SUMMED)
+
+    @classmethod
+    def load(cls, path: str | Path, model: Any = None, data: Any = None, method: Any = None) -> Run:
+        """Read a finished run from its folder.
+
+        Args:
+            path: the folder.
+            model, data: needed to use the models of a run that was started from Python; for other
+                runs they are rebuilt from the configuration.
+            method: needed to place newcomers if the run's method is the user's.
+
+        Raises CheckpointError if there is no run, if it is unfinished, if a file is damaged, or if
+        the clients of the data have other names.
+        """
+        import pandas as pd
+
+        source = user_path(path)
+        config = run_folder.read_config(source)
+        records = run_folder.read_records(source)
+        migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
+        if config.seeds is not None:
+            raise CheckpointError(
+                f"{source} holds several seeds: RepeatedRuns.load reads it, and Run.load each run "
+                "in seeds/"
+            )
+        if not (source / SUMMARY).exists():
+            raise CheckpointError(
+                f"{source} holds a run that is not finished; {how_to_resume(source, config)}"
+            )
+        try:
+            clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
+        except Exception as error:  # the reader of a damaged file raises errors of any type
+            raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
+        registry.define_states(config.method_name)
+        last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
+        integrity.check_files(source, last)
+        if reason := integrity.missing_end(source, records, last):
+            _log.warning("%s; to make that again, %s", reason, how_to_resume(source, config))
+        loaded = cls(
+            config=config,
+            records=records,
+            state=last.state,
+            clients=clients,
+            seconds=last.seconds,
+            folder=source,
+            fingerprint=fingerprint,
+            memory=last.memory,
+            migrations=migrations,
+            best=last.best,
+            final=_final(source / SUMMARY, config),
+        )
+        for folder in sorted((source / AGAINST).glob("*")):
+            if run_folder.holds_run(folder):
+                other = cls.load(folder, model, data)
+                loaded.against[other.config.method_name] = other
+        if model is None and data is None and method is None:
+            return loaded
+        return dataclasses.replace(loaded, made_of=_parts(loaded, model, data, method))
+
+
+def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
+    """The parts of a run, given the model, data or method."""
+    # Models and data are not imported to read a table.
+    from fedkin.run.trained.ingredients import parts_of
+    from fedkin.run.trained.rebuild import check_given, parts_again
+
+    if data is None:
+        return parts_again(
+            run.config, run.folder, identity=run.fingerprint, model=model, method=method
+        )
+    made_of = parts_of(run.config, model, data, method)
+    check_given(run.config, made_of, run.clients, run.fingerprint)
+    return made_of
+
+
+def _final(path: Path, config: Description) -> Record:
+    """The entries of a folder's summary that no round's record has."""
+    try:
+        return final_entries(json.loads(path.read_text()), config.measures)
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes by operation, downloaded and uploaded."""
+    down, up = ({name: pair[side] for name, pair in by_operation.items()} for side in (0, 1))
+    return down, up

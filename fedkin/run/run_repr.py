@@ -1,0 +1,159 @@
+"""Representation of a run: three lines of text, and a small table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedkin.config.registry import method_title
+from fedkin.core.object_repr import client_list, count, html_table
+from fedkin.measures.lookup import measures_of
+from fedkin.measures.measure import Measure
+from fedkin.measures.number_texts import percent
+from fedkin.measures.table import MEASURES
+from fedkin.options.robust.splitting import SUSPECT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("final_accuracy", "best_accuracy", "bottom_decile")  # measures in a notebook's table
+ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # for runs with attacks
+LISTED = 8  # most suspects in a line
+
+
+def text(
+    summary: Mapping[str, Any],
+    against: Sequence[Mapping[str, Any]],
+    names: Sequence[str] | None = None,
+    own: Sequence[Measure] = (),
+) -> str:
+    """A run in three lines: method and data, accuracy, and clusters.
+
+    Args:
+        summary: ``Run.summary``.
+        against: summaries of the methods compared with it.
+        names: names of all clients, by position; None if they have none.
+        own: measures of the run without a fixed place here.
+    """
+    bottom = MEASURES["bottom_decile"]
+    chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
+    best = f"{percent(summary['best_accuracy'])} in round {summary['best_round']}{chosen}"
+    scores = [f"accuracy {percent(summary['final_accuracy'])}"]
+    scores += [f"best {best}"] if summary["best_accuracy"] is not None else []
+    scores += [f"{bottom.head} {bottom.text_with_unit(summary[bottom.name])}"]
+    scores += [f"{measure.head} {measure.text_with_unit(summary[measure.name])}" for measure in own]
+    beside = "".join(
+        f"; {method_title(other['method'])} beside it: {percent(other['final_accuracy'])}"
+        for other in against
+    )
+    robust = robust_text(summary, names)
+    attacked = f"\n  {robust}" if robust else ""
+    return (
+        f"Run of {_title(summary)}: {count(summary['rounds'], 'round')}, seed {summary['seed']}\n"
+        f"  {', '.join(scores)}{attacked}\n  {_clusters(summary)}{beside}"
+    )
+
+
+def names_by_position(clients: pd.DataFrame) -> list[str] | None:
+    """Names of clients by position, from the table of a run; None if they have none.
+
+    Args:
+        clients: the table. A client without a row has its position as its name.
+    """
+    if "name" not in clients:
+        return None
+    names = {
+        int(client): str(name)
+        for client, name in zip(clients["client"], clients["name"], strict=True)
+    }
+    return [names.get(position, str(position)) for position in range(max(names, default=-1) + 1)]
+
+
+def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) -> str:
+    """One line about clients that attack, or that a robust rule suspects; empty for other runs.
+
+    Args:
+        summary: summary of any run.
+        names: names of all clients, by position; None if they have none.
+    """
+    if "attackers" in summary:
+        return attack_text(summary)
+    if "rule_weights" not in summary:
+        return ""
+    clients = suspects(summary)
+    more = ", ..." if len(clients) > LISTED else ""
+    listed = f" ({client_list(clients[:LISTED], names)}{more})" if clients else ""
+    return f"the rule suspects {count(len(clients), 'client')}{listed}"
+
+
+def attack_text(summary: Mapping[str, Any]) -> str:
+    """One line with the accuracy of honest clients, and the number of attackers in clusters without
+    honest clients.
+
+    Args:
+        summary: summary of a run with attacks.
+    """
+    agreement = summary["honest_ari"]
+    alone = summary["attackers_alone"]
+    parts = [f"accuracy {percent(summary['honest_accuracy'])}"]
+    parts += [f"bottom 10% {percent(summary['honest_bottom_decile'])}"]
+    parts += [] if agreement is None else [f"ARI {MEASURES['honest_ari'].text(agreement)}"]
+    shown = "" if alone is None else f", {percent(alone, digits=0)} alone"
+    suspects = f"; {_suspects(summary)}" if "rule_weights" in summary else ""
+    attackers = count(len(summary["attackers"]), "attacker")
+    return f"honest clients: {', '.join(parts)}; {attackers}{shown}{suspects}"
+
+
+def suspects(summary: Mapping[str, Any]) -> list[int]:
+    """Clients whose updates a robust rule gave less than half of a mean's weight.
+
+    Args:
+        summary: of a run with a robust rule.
+    """
+    return [
+        client
+        for client, weight in enumerate(summary["rule_weights"])
+        if weight is not None and weight < SUSPECT
+    ]
+
+
+def _suspects(summary: Mapping[str, Any]) -> str:
+    """How many clients the rule suspects, and how many of them are attackers."""
+    clients = suspects(summary)
+    guilty = len(set(clients) & set(summary["attackers"]))
+    return f"the rule suspects {count(len(clients), 'client')}, {guilty} of them attackers"
+
+
+def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) -> str:
+    """A table with a row per method: the main one, and those compared with it.
+
+    Args:
+        summaries: summaries of the runs.
+        own: measures without a fixed place in tables.
+    """
+    first = summaries[0]
+    accuracies = measures_of(COLUMNS)
+    others = [*measures_of(ATTACKED if "attackers" in first else ()), *own]
+    rows = {
+        method_title(one["method"]): (
+            *(measure.text_with_unit(one[measure.name]) for measure in accuracies),
+            _clusters(one),
+            *(measure.text_with_unit(one[measure.name]) for measure in others),
+        )
+        for one in summaries
+    }
+    heads = [measure.short or measure.label for measure in accuracies]
+    heads += [MEASURES["clusters"].head, *(measure.short or measure.label for measure in others)]
+    return html_table(
+        f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, heads
+    )
+
+
+def _title(summary: Mapping[str, Any]) -> str:
+    return f"{method_title(summary['method'])} on {summary['data']} with {summary['model']}"
+
+
+def _clusters(summary: Mapping[str, Any]) -> str:
+    sizes = summary["cluster_sizes"] or []
+    shown = f" of {', '.join(map(str, sizes))} clients" if 0 < len(sizes) <= 8 else ""
+    return f"{count(summary['clusters'], 'cluster')}{shown}"

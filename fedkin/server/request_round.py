@@ -1,0 +1,199 @@
+"""One round of requests to nodes, with retries until all have replied or the deadline has
+passed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from fedkin.config.server_settings import ServerSettings
+from fedkin.server.message import RpcMessage
+from fedkin.server.transport import NodeReply, OnlineNode, Transport
+
+_log = logging.getLogger("fedkin")
+_POLL = 0.25  # seconds between queries for replies
+_MIN_SHARE = 0.1  # of a round's time: a node with less time to reply is not suspected
+_SHARE = 2 / 3  # of the remaining time of a round: the maximum duration of one call
+_REMEMBERED = 8  # reply times stored per node and operation
+# Seconds that a round's requests may exceed its deadline, for the last pulls from the engine.
+GRACE = 5.0
+
+
+class RequestRound:
+    """Sends requests and waits for replies for as long as the settings allow.
+
+    ``suspects`` maps nodes that missed a deadline to their last heartbeat at that time. They are
+    sent nothing until their heartbeat differs. It need not be later, because the engine's clock may
+    be set back.
+
+    Args:
+        transport: the engine.
+        settings: deadline, quorum and retries.
+        clock: seconds now.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: ServerSettings,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.transport = transport
+        self.settings = settings
+        self.clock = clock
+        self.sleep = sleep
+        self.suspects: dict[int, float] = {}
+        # Bytes in the last call of ``send``.
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.late_bytes = 0  # of replies that arrived after their requests were abandoned
+        # Node ids by the ids of requests that the last call of ``send`` abandoned.
+        self.missed: dict[str, int] = {}
+        self._late: list[NodeReply] = []
+        self._deadline = clock() + settings.deadline
+        self._given_up: set[str] = set()  # ids of requests that are no longer awaited
+        # Times of each node's last replies to each operation.
+        self._seconds: dict[tuple[int, str], deque[float]] = {}
+
+    def begin_round(self) -> list[OnlineNode]:
+        """Start a round's deadline. Returns the nodes that are online and not suspected."""
+        self._deadline = self.clock() + self.settings.deadline
+        # Fetch late replies, because replies that are never fetched stay at the engine.
+        if self._given_up:
+            replies = self.transport.pull(self._given_up)
+            self._given_up -= {reply.request_id for reply in replies}
+            self.late_bytes += sum(reply.size for reply in replies)
+            self._late += replies
+        return self.online_nodes()
+
+    def late_replies(self) -> list[NodeReply]:
+        """Replies that arrived after their requests were abandoned, each returned once."""
+        replies = self._late
+        self._late = []
+        return replies
+
+    def online_nodes(self) -> list[OnlineNode]:
+        """Nodes that are online and not suspected."""
+        nodes = list(self.transport.nodes())
+        back = {
+            node.node_id for node in nodes if node.alive_until != self.suspects.get(node.node_id)
+        }
+        self.suspects = {node: alive for node, alive in self.suspects.items() if node not in back}
+        return [node for node in nodes if node.node_id not in self.suspects]
+
+    def send(
+        self, requests: Mapping[int, RpcMessage], round: int, late: int = 0
+    ) -> dict[int, NodeReply]:
+        """Send requests and return the replies by node id.
+
+        Nodes that do not reply in time are left out, and suspected from now on.
+
+        A call takes at most two thirds of the round's remaining time. If a node dies, the other
+        nodes still have a third of it for the later calls of the round.
+
+        Args:
+            requests: by node id, all for the same operation.
+            round: the present one.
+            late: number of rounds after which a reply can no longer be used.
+        """
+        self.missed = {}
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        if not requests:
+            return {}
+        start = self.clock()
+        end = start + _SHARE * (self._deadline - start)
+        if end <= start:
+            _log.warning(
+                "round %d: its time is up before requests to %d nodes could be sent",
+                round,
+                len(requests),
+            )
+            return {}
+        operation = str(next(iter(requests.values())).header["operation"])
+        longer = late * self.settings.deadline
+        waiting = self._push(requests, list(requests), round, end - start + longer)
+        retries = dict.fromkeys(requests, 0)
+        replies: dict[int, NodeReply] = {}
+        expired: list[int] = []
+        while waiting:
+            # A pull or a sleep may have taken long, so replies that arrived meanwhile are fetched
+            # once more after the deadline.
+            over = self.clock() >= end
+            for reply in self._pull(waiting):
+                node = waiting.pop(reply.request_id, None)
+                # A reply delivered twice counts once.
+                if node is None:
+                    continue
+                may_retry = not over and retries[node] < self.settings.retries
+                if may_retry and reply.lost and self._is_online(node):
+                    retries[node] += 1
+                    lifetime = max(1.0, end - self.clock()) + longer
+                    waiting |= self._push(requests, [node], round, lifetime)
+                    continue
+                replies[node] = reply
+                if over and reply.lost:
+                    expired.append(node)
+                self._note_time(node, operation, reply, self.clock() - start)
+                # After a quorum, the remaining nodes get as much time again as the quorum took.
+                succeeded = sum(reply.succeeded for reply in replies.values())
+                if succeeded >= self.settings.quorum * len(requests):
+                    end = min(end, start + 2 * (self.clock() - start))
+            if over or not waiting:
+                break
+            self.sleep(_POLL)
+        self.missed = waiting
+        self._given_up |= set(waiting)
+        self._suspect([*waiting.values(), *expired], operation, end - start)
+        return replies
+
+    def _longest(self, node: int, operation: str) -> float:
+        """Seconds of the slowest of a node's last replies to an operation; 0 if there are none."""
+        return max(self._seconds.get((node, operation), ()), default=0.0)
+
+    def _note_time(self, node: int, operation: str, reply: NodeReply, seconds: float) -> None:
+        """Store how long a node took for a request."""
+        if reply.succeeded:
+            key = (node, operation)
+            times = self._seconds.setdefault(key, deque(maxlen=_REMEMBERED))
+            times.append(seconds)
+
+    def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
+        """Suspect nodes that did not reply, except those that had too little time.
+
+        Too little is less than they recently needed for the same operation.
+        """
+        least = _MIN_SHARE * self.settings.deadline
+        enough = {node: max(least, self._longest(node, operation)) for node in nodes}
+        suspected = [node for node, needed in enough.items() if seconds >= needed]
+        if not suspected:
+            return
+        alive = {node.node_id: node.alive_until for node in self.transport.nodes()}
+        self.suspects |= {node: alive.get(node, 0.0) for node in suspected}
+
+    def _push(
+        self, requests: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float
+    ) -> dict[str, int]:
+        """Send requests. Returns node ids by the ids of the requests that the engine accepted."""
+        messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
+        accepted = [
+            (sent, node)
+            for sent, node in zip(messages, nodes, strict=True)
+            if sent.request_id is not None
+        ]
+        for node in set(nodes) - {node for _, node in accepted}:
+            _log.warning("round %d: the engine did not take a request for node %d", round, node)
+        self.bytes_sent += sum(sent.size for sent, _ in accepted)
+        return {str(sent.request_id): node for sent, node in accepted}
+
+    def _pull(self, waiting: Mapping[str, int]) -> Sequence[NodeReply]:
+        replies = self.transport.pull(waiting)
+        self.bytes_received += sum(reply.size for reply in replies)
+        return replies
+
+    def _is_online(self, node_id: int) -> bool:
+        return any(node.node_id == node_id for node in self.transport.nodes())
