@@ -256,6 +256,7 @@ def filled(text: str, marked: dict[str, str]) -> str:
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 tables = importlib.import_module("tables")
+tour_source = importlib.import_module("tour_source")
 marked = {
     "data sets": tables.table_of_data_sets(),
     "methods": tables.table_of_papers(page_of),
@@ -268,6 +269,7 @@ pages |= {page(module): method_page(module, methods) for module, methods in by_m
 for written in DOCS.glob("*.md"):
     if "<!-- table: " in written.read_text():
         pages[written.name] = filled(written.read_text(), marked)
+pages["tour.md"] = tour_source.with_sources((DOCS / "tour.md").read_text())
 for path, content in pages.items():
     with mkdocs_gen_files.open(path, "w") as file:
         file.write(content)
