@@ -1,6 +1,7 @@
 """The generated pages: one for each method, a table of all methods, a map of the field, and the
 reference of the public names. Tables of all methods, data sets and shifts are put into pages that
-are written by hand, where these have a mark such as ``<!-- table: methods -->``.
+are written by hand, where these have a mark such as ``<!-- table: methods -->``. The tour of
+the code gets the source of each function that it names.
 
 mkdocs-gen-files runs this file when the site is built. The pages come from
 ``fedkin.methods.METHODS``, ``fedkin.data.DATASETS``, ``fedkin.__all__`` and what ``fedkin.tasks``
