@@ -1,6 +1,7 @@
 """The generated pages: one for each method, a table of all methods, a map of the field, and the
 reference of the public names. Tables of all methods, data sets and shifts are put into pages that
-are written by hand, where these have a mark such as ``<!-- table: methods -->``.
+are written by hand, where these have a mark such as ``<!-- table: methods -->``. The tour of
+the code gets the source of each function that it names.
 
 mkdocs-gen-files runs this file when the site is built. The pages come from
 ``fedkin.methods.METHODS``, ``fedkin.data.DATASETS``, ``fedkin.__all__`` and what ``fedkin.tasks``
@@ -256,6 +257,7 @@ def filled(text: str, marked: dict[str, str]) -> str:
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 tables = importlib.import_module("tables")
+tour_source = importlib.import_module("tour_source")
 marked = {
     "data sets": tables.table_of_data_sets(),
     "methods": tables.table_of_papers(page_of),
@@ -268,6 +270,7 @@ pages |= {page(module): method_page(module, methods) for module, methods in by_m
 for written in DOCS.glob("*.md"):
     if "<!-- table: " in written.read_text():
         pages[written.name] = filled(written.read_text(), marked)
+pages["tour.md"] = tour_source.with_sources((DOCS / "tour.md").read_text())
 for path, content in pages.items():
     with mkdocs_gen_files.open(path, "w") as file:
         file.write(content)

@@ -254,7 +254,7 @@ def prepare_jax() -> None:
     XLA gets at least one thread more than there are devices (NPROC). With the same number, padded
     convolutions of jaxlib 0.10.2 become silently wrong when the programs of all devices have run
     for a while. The probable cause is that tasks wait in a queue for a thread, and a task that
-    finds the queue full is run inside another task (docs/design.md).
+    finds the queue full is run inside another task (docs/design/compiled-training.md).
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
