@@ -267,9 +267,9 @@ def table(seconds: dict[str, float]) -> str:
     ]
     lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
     words = (
-        f"Rounds with the settings of FLUTE's table (cohorts of {COHORT}, batches of {BATCH}, one "
-        "local epoch, about 198 grey images of 28 x 28 or 100 images of 32 x 32 x 3 a client) on "
-        "random images; medians of a run without scoring, in which fedkin chose how many clients "
-        "train side by side."
+        f"Rounds have the settings of FLUTE's table: cohorts of {COHORT}, batches of {BATCH}, and "
+        "one local epoch. A client has about 198 grey images of 28 x 28, or 100 images of "
+        "32 x 32 x 3; the images are random. The figures are medians of a run without scoring, in "
+        "which fedkin chose how many clients train side by side."
     )
     return "\n".join([words, "", *lines, ""])

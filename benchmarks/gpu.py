@@ -1,5 +1,5 @@
-"""A round on an accelerator: how many clients side by side, beside the same machine's CPU and a
-PyTorch loop there.
+"""A round on an accelerator: how many clients side by side, compared with the same
+machine's CPU and a PyTorch loop there.
 
     python -m benchmarks.gpu [--turns 5] [--out docs/gpu.md]
 
@@ -197,12 +197,13 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
     ]
     lines = [f"| {' | '.join(row)} |" for row in [heads, ["---"] * len(heads), *rows]]
     words = (
-        f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each in "
-        f"the mean, batches of {BATCH}) on one {device} with JAX {jax.__version__}, by the number "
-        "of clients per batch; medians. Beside them fedkin on the same machine's CPU, and a plain "
-        f"PyTorch {torch.__version__.split('+')[0]} loop over clients on the same {device} "
-        f"(measured on {OF_LOOP} clients, times {COHORT // OF_LOOP}). Written by `python -m "
-        "benchmarks.gpu`."
+        f"Median seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients, by the "
+        "number of clients per batch. Clients have 60 samples each in the mean, in batches of "
+        f"{BATCH}. The device is one {device} with JAX {jax.__version__}. The last columns are "
+        "fedkin on the same machine's CPU, and a plain PyTorch "
+        f"{torch.__version__.split('+')[0]} loop over clients on the same {device}, measured on "
+        f"{OF_LOOP} clients, times {COHORT // OF_LOOP}. `python -m benchmarks.gpu` writes the "
+        "table."
     )
     return "\n".join([words, "", *lines, ""])
 

@@ -57,11 +57,11 @@ CHECKED_ONLY = {
     ("deploy.md", "fedkin report fed/run"): "as fedkin deploy up",
     ("deploy.md", "fedkin deploy down"): "as fedkin deploy up",
     (
-        "deploy.md",
+        "deploy-machines.md",
         "fedkin deploy check .",
     ): "it is for another machine, where the folder is copied to",
     (
-        "deploy.md",
+        "deploy-machines.md",
         "fedkin report run",
     ): "it reads the run of the commands before it, which need several processes",
     ("peers.md", "fedkin peer --config"): "eight processes that go on until they are stopped",
