@@ -306,27 +306,36 @@ def _described(home: Callable[..., Any], name: str) -> str:
 
 
 def _commented(home: Callable[..., Any], name: str) -> str:
-    """The comment of a field: at the end of its lines, or on the lines above it."""
+    """The comment of a field; empty if the class does not declare it."""
     if not inspect.isclass(home) or name not in vars(home).get("__annotations__", {}):
         return ""
+    return field_source(home, name)[1]
+
+
+def field_source(home: type, name: str) -> tuple[str, str]:
+    """The annotation of a field as the source has it, and its comment: at the end of its lines, or
+    on the lines above it.
+
+    Args:
+        home: the class that declares the field.
+        name: of the field.
+    """
     source = textwrap.dedent(inspect.getsource(home))
     body = typing.cast(ast.ClassDef, ast.parse(source).body[0]).body
-    field = next(node for node in body if isinstance(node, ast.AnnAssign) and _target(node) == name)
+    fields = [node for node in body if isinstance(node, ast.AnnAssign)]
+    field = next(node for node in fields if ast.unparse(node.target) == name)
+    annotation = ast.get_source_segment(source, field.annotation) or ""
     comments = _comments(source)
     last = field.end_lineno or field.lineno
     at_end = [comments[line][1] for line in range(field.lineno, last + 1) if line in comments]
     if at_end:
-        return " ".join(at_end)
+        return annotation, " ".join(at_end)
     above: list[str] = []
     line = field.lineno - 1
     while line in comments and comments[line][0]:
         above.insert(0, comments[line][1])
         line -= 1
-    return " ".join(above)
-
-
-def _target(node: ast.AnnAssign) -> str:
-    return ast.unparse(node.target)
+    return annotation, " ".join(above)
 
 
 def _comments(source: str) -> dict[int, tuple[bool, str]]:

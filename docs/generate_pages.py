@@ -9,15 +9,11 @@ offers for a user's own tasks, so that a new name needs no line here.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
-import io
 import re
 import sys
-import textwrap
-import tokenize
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -126,37 +122,12 @@ def hyper_parameters(method: type) -> str:
         home = next(
             kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
         )
-        annotation, comment = field_source(home, field.name)
+        annotation, comment = configuration_tables.field_source(home, field.name)
         # A bar in code needs no escape here, and would show one.
         meaning = comment.replace("|", "\\|")
         rows.append(f"| `{field.name}` | `{annotation}` | `{field.default!r}` | {meaning} |")
     head = ["| hyper-parameter | type | default | |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) if rows else "It has no hyper-parameters."
-
-
-def field_source(home: type, name: str) -> tuple[str, str]:
-    """The annotation of a field as it is written, and its comment: at the end of its line, or on
-    the lines above it.
-
-    Args:
-        home: the class that declares the field.
-        name: of the field.
-    """
-    source = textwrap.dedent(inspect.getsource(home))
-    lines = source.splitlines()
-    declared = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]
-    (field,) = [node for node in declared if ast.unparse(node.target) == name]
-    annotation = ast.get_source_segment(source, field.annotation) or ""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    for token in tokens:
-        if token.type == tokenize.COMMENT and field.lineno <= token.start[0] <= field.end_lineno:
-            return annotation, token.string.removeprefix("#").strip()
-    above: list[str] = []
-    for line in reversed(lines[: field.lineno - 1]):
-        if not line.strip().startswith("#"):
-            break
-        above.insert(0, line.strip().removeprefix("#").strip())
-    return annotation, " ".join(above)
 
 
 def index() -> str:
