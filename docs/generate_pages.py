@@ -125,7 +125,10 @@ def hyper_parameters(method: type) -> str:
         annotation, comment = configuration_tables.field_source(home, field.name)
         # A bar in code needs no escape here, and would show one.
         meaning = comment.replace("|", "\\|")
-        rows.append(f"| `{field.name}` | `{annotation}` | `{field.default!r}` | {meaning} |")
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        rows.append(f"| `{field.name}` | `{annotation}` | `{default!r}` | {meaning} |")
     head = ["| hyper-parameter | type | default | |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) if rows else "It has no hyper-parameters."
 
