@@ -31,8 +31,6 @@ WITHOUT_NEXT = {
     "index.md": "it is all next steps",
     "decisions": "a memo of one page; the README lists all",
     "results.md": "python -m papers writes it",
-    "benchmark-field.md": "python -m papers.benchmark writes it",
-    "benchmark-attacks.md": "python -m papers.trust writes it",
 }
 CLICKS = 2  # from the landing page to any page
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
