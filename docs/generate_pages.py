@@ -5,22 +5,19 @@ the code gets the source of each function that it names.
 
 mkdocs-gen-files runs this file when the site is built. The pages come from
 ``fedkin.methods.METHODS``, ``fedkin.data.DATASETS``, ``fedkin.__all__`` and what ``fedkin.tasks``
-has for tasks of one's own, so that a new name needs no line here.
+offers for a user's own tasks, so that a new name needs no line here.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
-import io
 import re
 import sys
-import textwrap
-import tokenize
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import mkdocs_gen_files
 
@@ -54,7 +51,7 @@ REFERENCE = {
         "fedkin.reporting": "Reports and figures",
         "fedkin.measures": "Measures",
     },
-    "Methods and tasks of your own": {
+    "Your own methods and tasks": {
         "fedkin.core.method": "The protocol of methods",
         "fedkin.core.requirements": "What a method needs",
         "fedkin.core.world": "The world: clients as a method sees them",
@@ -114,7 +111,7 @@ def method_page(module: str, methods: dict[str, type]) -> str:
 
 
 def with_lists(text: str) -> str:
-    """Markdown wants an empty line before a list, and after it."""
+    """Put the empty line before and after each list that Markdown needs."""
     text = re.sub(r"(?m)^((?:[*-] |  ).*)\n(?=[^\s*-])", r"\1\n\n", text)
     return re.sub(r"(?m)^(?!\s*[*-] |\s*$|  )(.+)\n(?=[*-] )", r"\1\n\n", text)
 
@@ -126,37 +123,15 @@ def hyper_parameters(method: type) -> str:
         home = next(
             kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
         )
-        annotation, comment = field_source(home, field.name)
+        annotation, comment = configuration_tables.field_source(home, field.name)
         # A bar in code needs no escape here, and would show one.
         meaning = comment.replace("|", "\\|")
-        rows.append(f"| `{field.name}` | `{annotation}` | `{field.default!r}` | {meaning} |")
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        rows.append(f"| `{field.name}` | `{annotation}` | `{default!r}` | {meaning} |")
     head = ["| hyper-parameter | type | default | |", "|---|---|---|---|"]
     return "\n".join([*head, *rows]) if rows else "It has no hyper-parameters."
-
-
-def field_source(home: type, name: str) -> tuple[str, str]:
-    """The annotation of a field as it is written, and its comment: at the end of its line, or on
-    the lines above it.
-
-    Args:
-        home: the class that declares the field.
-        name: of the field.
-    """
-    source = textwrap.dedent(inspect.getsource(home))
-    lines = source.splitlines()
-    declared = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]
-    (field,) = [node for node in declared if ast.unparse(node.target) == name]
-    annotation = ast.get_source_segment(source, field.annotation) or ""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    for token in tokens:
-        if token.type == tokenize.COMMENT and field.lineno <= token.start[0] <= field.end_lineno:
-            return annotation, token.string.removeprefix("#").strip()
-    above: list[str] = []
-    for line in reversed(lines[: field.lineno - 1]):
-        if not line.strip().startswith("#"):
-            break
-        above.insert(0, line.strip().removeprefix("#").strip())
-    return annotation, " ".join(above)
 
 
 def index() -> str:
@@ -172,8 +147,8 @@ def index() -> str:
 
 
 def reference() -> dict[str, str]:
-    """The public names, a page for each part of the package, and their index; methods have pages of
-    their own."""
+    """The public names, a page for each part of the package, and their index. Methods have separate
+    pages."""
     places = [
         (part, title, heading)
         for title, parts in REFERENCE.items()
@@ -233,7 +208,7 @@ def entries(name: str) -> list[str]:
 
 
 def parts_of_tasks() -> list[str]:
-    """The dotted paths of what a task of one's own is made of."""
+    """The dotted paths of the names that a user's own task needs."""
     members = [
         value
         for name, value in vars(fedkin.tasks).items()
@@ -243,10 +218,10 @@ def parts_of_tasks() -> list[str]:
 
 
 def filled(text: str, marked: dict[str, str]) -> str:
-    """A page with tables in the places of what stands between the marks that name them.
+    """A page with its tables, each between the marks that name it.
 
     Args:
-        text: the page, as it was written.
+        text: the page as its author wrote it.
         marked: tables, by the names in marks.
     """
     return re.sub(
@@ -254,8 +229,42 @@ def filled(text: str, marked: dict[str, str]) -> str:
     )
 
 
+def measures(texts: str) -> str:
+    """The table of all measures as a page of the reference.
+
+    Args:
+        texts: the written pages; one has the table between marks.
+    """
+    (table,) = re.findall(r"(?s)<!-- measures -->\n(.*?)<!-- /measures -->\n", texts)
+    head = (
+        "# Measures\n\nThe numbers of a run. `records` has a line for each round "
+        "(`metrics.jsonl`), `summary` one number for the whole run (`summary.json`). "
+        "[Write your own measure](../write-a-measure.md) adds to them.\n\n"
+    )
+    return head + table
+
+
+def contributing(page: str) -> str:
+    """CONTRIBUTING.md as a page of the site: its links start at the folder of the pages."""
+    return page.replace("](docs/", "](")
+
+
+def entries_named(nav: list[Any], name: str) -> list[Any]:
+    """The pages of the section of the navigation that has this name, at any depth."""
+    for entry in nav:
+        for title, value in entry.items() if isinstance(entry, dict) else ():
+            if not isinstance(value, list):
+                continue
+            if title == name:
+                return value
+            if found := entries_named(value, name):
+                return found
+    return []
+
+
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
+configuration_tables = importlib.import_module("configuration_tables")
 tables = importlib.import_module("tables")
 tour_source = importlib.import_module("tour_source")
 marked = {
@@ -264,9 +273,12 @@ marked = {
     "privacy": tables.privacy_table(METHODS),
     "secret sums": tables.secret_table(METHODS),
     "shifts": tables.table_of_shifts(),
+    **configuration_tables.all_tables(),
 }
 pages = {"methods/index.md": index(), "methods/map.md": tables.page(METHODS), **reference()}
 pages |= {page(module): method_page(module, methods) for module, methods in by_module().items()}
+pages["reference/measures.md"] = measures("".join(text.read_text() for text in DOCS.glob("*.md")))
+pages["contributing.md"] = contributing((DOCS.parent / "CONTRIBUTING.md").read_text())
 for written in DOCS.glob("*.md"):
     if "<!-- table: " in written.read_text():
         pages[written.name] = filled(written.read_text(), marked)
@@ -274,11 +286,8 @@ pages["tour.md"] = tour_source.with_sources((DOCS / "tour.md").read_text())
 for path, content in pages.items():
     with mkdocs_gen_files.open(path, "w") as file:
         file.write(content)
-for entry in mkdocs_gen_files.config.nav or []:  # a line of the navigation for each of them
-    if "Methods" in entry:
-        entry["Methods"] += [{"A map of the field": "methods/map.md"}]
-        entry["Methods"] += [
-            {titles(methods): page(module)} for module, methods in by_module().items()
-        ]
-    if "Reference" in entry:
-        entry["Reference"] += [{title: reference_page(title)} for title in REFERENCE]
+navigation = mkdocs_gen_files.config.nav or []
+method_entries = entries_named(navigation, "Methods")
+method_entries.append({"A map of the field": "methods/map.md"})
+method_entries += [{titles(methods): page(module)} for module, methods in by_module().items()]
+entries_named(navigation, "API").extend({title: reference_page(title)} for title in REFERENCE)

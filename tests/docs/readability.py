@@ -35,6 +35,14 @@ def page_words(text: str) -> int:
     return len(re.findall(r"\w[^\s|]*", text))
 
 
+def words_to_read(text: str) -> int:
+    """Words of a page's headings, running text and code blocks; tables are looked up, not read."""
+    blocks = [block.group().splitlines()[1:-1] for block in _FENCE.finditer(text)]
+    code = sum(len(line.split()) for lines in blocks for line in lines)
+    rows = [line for line in _FENCE.sub("", text).splitlines() if not line.lstrip().startswith("|")]
+    return page_words("\n".join(rows)) + code
+
+
 def sentences(text: str) -> list[str]:
     """The sentences of a page's running text: neither code blocks, tables nor headings."""
     text = _COMMENT.sub("", _FENCE.sub("\n\n", text))

@@ -46,7 +46,9 @@ def test_every_method_has_a_row(chart: ModuleType) -> None:
 
 
 def test_a_page_has_a_place_for_each_table() -> None:
-    written = "\n".join(page.read_text() for page in DOCS.glob("*.md"))
+    # test_book.py reads the tables of configurations.
+    pages = [page for page in DOCS.glob("*.md") if page.name != "reference-configuration.md"]
+    written = "\n".join(page.read_text() for page in pages)
     assert (
         sorted(re.findall(r"<!-- table: ([\w ]+) -->\n[^\n]+\n<!-- /table -->\n", written))
         == TABLES

@@ -83,7 +83,7 @@ def test_the_classifiers_are_the_pythons_of_the_page() -> None:
     classifiers = {
         entry.removeprefix(prefix) for entry in PROJECT["classifiers"] if entry.startswith(prefix)
     }
-    tested = {re.match(r"3\.(\d+)", row[0]) for row in table("What was tested")}
+    tested = {re.match(r"3\.(\d+)", row[0]) for row in table("Tested versions")}
     assert classifiers == {match[1] for match in tested if match}
 
 
@@ -115,7 +115,7 @@ def is_capped(specifier: SpecifierSet) -> bool:
 def test_the_page_tells_only_of_versions_that_are_allowed() -> None:
     head = ["jax", "numpy", "pandas", "pyarrow"]
     columns = bounds(CORE)
-    rows = table("What was tested")
+    rows = table("Tested versions")
     assert len(rows) >= 3
     for row in rows:
         versions = dict(zip(head, row[1:5], strict=True))
@@ -124,7 +124,7 @@ def test_the_page_tells_only_of_versions_that_are_allowed() -> None:
 
 
 def test_the_page_has_every_extra() -> None:
-    assert [row[0] for row in table("Extras")] == list(EXTRAS)
+    assert [row[0] for row in table("Add extras")] == list(EXTRAS)
 
 
 def test_unit_tests_need_no_extra() -> None:

@@ -1,0 +1,70 @@
+"""The site in a browser, opened as files: the search finds, the dark mode is dark, and no page is
+wider than a phone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import QUIET, ROOT
+from tests.process.browser import COMMAND, browsing
+
+pytestmark = pytest.mark.skipif(COMMAND is None, reason="no Chromium is installed")
+PHONE = 390  # pixels
+_QUERY = """(() => {
+    const input = document.querySelector(".md-search__input")
+    input.focus()
+    input.value = "patience"
+    input.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true}))
+})()"""
+_FOUND = "[...document.querySelectorAll('.md-search-result__item h1')].map((e) => e.textContent)"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as ``make docs`` builds it."""
+    pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    subprocess.run(
+        [*command, "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, **QUIET},
+        check=True,
+    )
+    return folder
+
+
+def test_the_search_finds_a_key(site: Path) -> None:
+    with browsing() as browser:
+        browser.open(site / "index.html")
+        browser.evaluate(_QUERY)
+        browser.wait(f"{_FOUND}.length > 0")
+        assert "Configuration" in browser.evaluate(_FOUND)
+        fetched = [url for url in browser.requests if not url.startswith(("file:", "data:"))]
+        assert not browser.errors and not fetched
+
+
+def test_the_dark_mode_is_dark(site: Path) -> None:
+    colours = []
+    for dark in (False, True):
+        with browsing() as browser:  # a browser remembers the mode of its first page
+            browser.open(site / "index.html", dark=dark)
+            colour = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+            colours.append(sum(int(part) for part in colour.strip("rgba()").split(",")[:3]))
+    assert colours[0] == 3 * 255 and colours[1] < 200
+
+
+def test_no_page_is_wider_than_a_phone(site: Path) -> None:
+    wide = {}
+    with browsing() as browser:
+        for page in sorted(site.rglob("*.html")):
+            browser.open(page, width=PHONE, height=844)
+            width = browser.evaluate("document.documentElement.scrollWidth")
+            if width > PHONE:
+                wide[page.relative_to(site).as_posix()] = width
+    assert wide == {}
