@@ -127,6 +127,7 @@ def _dendrogram(axes: Axes, found: Detection) -> None:
         (0, 4),
         xycoords=axes.get_yaxis_transform(),
         textcoords="offset points",
+        bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none"},
     )
     axes.tick_params(axis="x", labelsize=8.5, length=0)
     axes.set_xlabel("client: its digits")
