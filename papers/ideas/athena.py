@@ -96,7 +96,7 @@ def _scores(
 
 def draw(found: Detection) -> Figure:
     """Two panels: the dendrogram with the cut at eps, and the detectors' mean scores."""
-    figure = new_figure(11, 4.6)
+    figure = new_figure(11.0, 4.6)
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
     _dendrogram(left, found)
     _detectors(right, found)

@@ -52,7 +52,7 @@ def measure(clients: int = 60, alpha: int = 10) -> ColdStart:
 
 def draw(cold: ColdStart) -> Figure:
     """Three panels: cosines, the plane of two base directions, and the digits of each group."""
-    figure = new_figure(11, 4)
+    figure = new_figure(11.0, 4.0)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1.25, 1))
     _cosines(left, cold)
     _plane(middle, cold)

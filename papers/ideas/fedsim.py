@@ -76,7 +76,7 @@ def _index(beta: int, clients: int) -> Index:
 
 def draw(run: Aggregation) -> Figure:
     """Three panels: the clusters of gradients, the weights of clusters, and the plane of PNI."""
-    figure = new_figure(11, 4)
+    figure = new_figure(11.0, 4.0)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.1, 0.9, 1))
     _gradients(left, run)
     _weights(middle, run)

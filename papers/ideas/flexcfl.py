@@ -98,7 +98,7 @@ def swap_distances(clients: int = 60) -> tuple[Float[np.ndarray, "s"], Float[np.
 
 def draw(run: Migration) -> Figure:
     """Three panels: group assignment, the shift test, and the clusters of all clients by round."""
-    figure = new_figure(11, 4)
+    figure = new_figure(11.0, 4.0)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.35))
     _plane(left, run)
     _test(middle, run)

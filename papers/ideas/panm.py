@@ -81,7 +81,7 @@ def measure(peers: int = 30, stage_one: int = 6, rounds: int = 24) -> Neighbours
 
 def draw(run: Neighbours) -> Figure:
     """Three matrices of trust, the precision and recall of all rounds, and one peer's mixture."""
-    figure = new_figure(11, 7)
+    figure = new_figure(11.0, 7.0)
     grid = figure.add_gridspec(2, 6, height_ratios=(1, 0.85))
     last = len(run.trust) - 1
     moments = {
