@@ -29,8 +29,6 @@ then scaled by Platt's method, from the histograms of all clusters.
 Differs from the authors' code: there clusters are given. Here scores are compared before the
 sigmoid, which keeps their order and gives fewer ties. Images are augmented after the split, not
 before.
-Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
-which keeps their order and has fewer ties; images are augmented after the split, not before.
 """
 
 from __future__ import annotations

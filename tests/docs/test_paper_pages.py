@@ -32,8 +32,6 @@ HEADINGS = (
     "What we measured",
     "Next",
 )
-# A page may name a module by its new name while the file has the old one.
-OLD_NAMES = {"methods.cluster_steps": "methods.policies"}
 # FlexCFL's bytes with a newcomer's first model: (15,120 + 940) / 12,000 models.
 COMPUTED = {"1.34"}
 
@@ -103,9 +101,6 @@ def test_every_object_of_the_code_exists(page: Path) -> None:
 
 def named_object(name: str) -> Any:
     """What a dotted name below ``fedkin`` stands for; fails where it does not exist."""
-    for new, old in OLD_NAMES.items():
-        if name.startswith(f"{new}.") and importlib.util.find_spec(f"fedkin.{new}") is None:
-            name = old + name.removeprefix(new)
     module = fedkin.__name__
     parts = name.split(".")
     while parts and importlib.util.find_spec(f"{module}.{parts[0]}"):
