@@ -129,7 +129,7 @@ def in_process(folder: Path, *settings: int, kill_after: float | None = None) ->
 
 
 def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) -> tuple[int, bool]:
-    """How often a run was killed, and whether its end equals that of a run that was not.
+    """How often a run was killed, and whether its result equals the result of a run without kills.
 
     Args:
         folder: for both runs.

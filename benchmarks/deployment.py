@@ -106,8 +106,8 @@ def whole(folder: Path, sites: int, rounds: int) -> tuple[float, float]:
     return total, first
 
 
-def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
-    """Processes, and the port, after down."""
+def leftovers(folder: Path, sites: int, port: int) -> list[str]:
+    """Processes that still run after ``down``, and the port if it is still bound."""
     left = [
         f"{part.name}: process {one.number}"
         for part, processes in find(parts(folder, sites)).items()
@@ -123,7 +123,7 @@ def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
 
 
 def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
-    """Start and end a deployment so often; what was left."""
+    """Start and end a deployment ``times`` times; the leftovers of all turns."""
     chance = random.Random(seed)
     left = list[str]()
     for turn in range(times):
@@ -135,7 +135,7 @@ def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
             for one in find([Part(folder / "site-0", SITE)]).popitem()[1]:
                 os.kill(one.number, signal.SIGKILL)
         fedkin("deploy", "down", folder)
-        remains = what_is_left(folder, sites, port)
+        remains = leftovers(folder, sites, port)
         print(
             f"down {turn + 1} of {times}: "
             f"{'nothing is left' if not remains else '; '.join(remains)}",

@@ -101,7 +101,7 @@ def main(grid, context):
 
 
 def apps(folder: Path) -> dict[str, Path]:
-    """Flower's own app, and ours with the same network beside it."""
+    """Flower's own app, and ours with the same network."""
     ours = project.app(folder / "ours")
     bare = project.app(folder / "bare")
     described = project.APP | {"project": {**project.APP["project"], "name": "bare-app"}}
@@ -221,7 +221,7 @@ def main() -> None:
         put(
             options.write,
             "python -m benchmarks.federation",
-            ["", "seconds a round", "beside Flower's own"],
+            ["", "seconds a round", "ratio to Flower's own"],
             rows,
         )
 

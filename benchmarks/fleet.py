@@ -4,10 +4,10 @@ model.
     python -m benchmarks.fleet [--clients 10000] [--cohort 1000] [--rounds 4]
     python -m benchmarks.fleet --traffic [--write docs/deploy.md]
 
-The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a
-file of its own, and prints the server's peak memory, of each process and of all, and bytes by
-round. The second needs no processes: it counts the bytes of a round of all clients for fleets of
-10, 100 and 1,000 clients.
+The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in
+its own file, and prints the server's peak memory, of each process and of all, and bytes by round.
+The second needs no processes: it counts the bytes of a round of all clients for fleets of 10, 100
+and 1,000 clients.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def round_seconds(setting: Setting, rounds: int = 30, clients: int = 200) -> flo
     """The median seconds of a round of a run, without scoring.
 
     Args:
-        setting: what is trained.
+        setting: data and model.
         rounds: of the run.
         clients: N; only the cohort computes.
     """

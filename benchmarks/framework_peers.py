@@ -81,7 +81,7 @@ def flower(data: Samples, rounds: int, cohort: int) -> list[float]:
 
 
 def fluke(data: Samples, rounds: int, cohort: int) -> list[float]:
-    """fluke's FedAvg on clients of our own making."""
+    """fluke's FedAvg on the clients of this benchmark."""
     from fluke import FlukeENV
     from fluke.algorithms.fedavg import FedAVG
     from fluke.client import Client

@@ -1,4 +1,4 @@
-"""FedAvg's rounds of other frameworks beside fedkin's, in turns; the table is written into
+"""FedAvg's rounds in other frameworks and in fedkin, in turns. The table is written into
 docs/benchmarks-methods.md.
 
     python -m benchmarks.frameworks [--flower PYTHON] [--fluke PYTHON] [--turns 3] [--rounds 20]

@@ -1,5 +1,5 @@
-"""A round on an accelerator: how many clients side by side, beside the same machine's CPU and a
-PyTorch loop there.
+"""A round on an accelerator by the number of clients per batch, compared with the same machine's
+CPU and with a PyTorch loop on the accelerator.
 
     python -m benchmarks.gpu [--turns 5] [--out docs/gpu.md]
 
@@ -60,7 +60,7 @@ def main() -> None:
     seconds = {name: measured(name, options.turns) for name in EPOCHS}
     of_flute = {name: flute.round_seconds(setting) for name, setting in flute.SETTINGS.items()}
     section = "\n".join(
-        [table(seconds, of_cpu(options.turns)), beside_loop(seconds), flute.table(of_flute)]
+        [table(seconds, of_cpu(options.turns)), speed_up(seconds), flute.table(of_flute)]
     )
     print(section)
     page, count = SECTION.subn(
@@ -199,16 +199,16 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
     words = (
         f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each in "
         f"the mean, batches of {BATCH}) on one {device} with JAX {jax.__version__}, by the number "
-        "of clients per batch; medians. Beside them fedkin on the same machine's CPU, and a plain "
-        f"PyTorch {torch.__version__.split('+')[0]} loop over clients on the same {device} "
-        f"(measured on {OF_LOOP} clients, times {COHORT // OF_LOOP}). Written by `python -m "
-        "benchmarks.gpu`."
+        "of clients per batch; medians. The other columns are fedkin on the same machine's CPU, "
+        f"and a plain PyTorch {torch.__version__.split('+')[0]} loop over clients on the same "
+        f"{device} (measured on {OF_LOOP} clients, times {COHORT // OF_LOOP}). Written by `python "
+        "-m benchmarks.gpu`."
     )
     return "\n".join([words, "", *lines, ""])
 
 
-def beside_loop(seconds: dict[str, dict[str, float]]) -> str:
-    """How many times faster than the PyTorch loop on the accelerator the MLP is.
+def speed_up(seconds: dict[str, dict[str, float]]) -> str:
+    """A line: how many times as fast as the PyTorch loop on the accelerator the MLP is.
 
     Args:
         seconds: of a round on the accelerator, by model and engine.

@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def on_cluster(root: Path, command: tuple[str, ...], jobs: int, rounds: int) -> None:
-    """One cell at a time beside several, in turns.
+    """One cell at a time against several at a time, in turns.
 
     Args:
         root: of all folders.

@@ -3,11 +3,12 @@ settings.
 
     python -m benchmarks.many_settings [--settings 500] [--through WHAT]
 
-WHAT is one of simulate, compare, advise and reproduce.
+WHAT can be simulate, compare, advise or reproduce.
 
-Digits, with another number of clients, cohort and batch size in every setting, so that nothing is
-compiled for two of them. Ends with status 1 where the process had 10,000 maps, or where the
-resident memory of the last hundred settings was more than 5% above that of the hundred before.
+Digits, with another number of clients, cohort and batch size in every setting, so that no two
+settings share a compiled program. Ends with status 1 if the process had 10,000 maps, or if the
+resident memory of the last hundred settings was more than 5% above the memory of the hundred
+before.
 """
 
 from __future__ import annotations

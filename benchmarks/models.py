@@ -1,5 +1,5 @@
-"""ATHENA-FL's networks on one core: MobileNetV2 beside PyTorch, ten detectors together beside one
-by one."""
+"""ATHENA-FL's networks on one core: MobileNetV2 against PyTorch, and ten detectors together against
+one by one."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers [--tls] [--peers 8] [--seconds 10]
 
-Every peer is a process with the whole loop (requests, checks, similarity or mean) but for training
-and disk: its clients are quadratic, so that what is measured is the exchange. A model has 100,000
+Every peer is a process with the whole loop (requests, checks, similarity or mean), except training
+and disk. Its clients are quadratic, so the benchmark measures the exchange. A model has 100,000
 parameters, 400 kB.
 """
 

@@ -61,7 +61,7 @@ def prequential(method: Any, data: Any, seed: int) -> tuple[float, list[int]]:
 
 
 def main() -> None:
-    """Figures of five seeds beside the bars."""
+    """Print figures of five seeds with the bars."""
     methods = {
         "oracle": Concepts(every=EVERY, models=2, delta=1.0, delta_merge=0.0),
         "FedDrift": FedDrift(every=EVERY, models=10, delta=0.2),

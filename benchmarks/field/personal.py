@@ -1,5 +1,5 @@
 """Methods for clients that differ, on FedEM's synthetic mixture: accuracy, and time of a trained
-step beside FedAvg's.
+step relative to FedAvg's.
 
 Bar: no method takes more than 1.3 times FedAvg's time of a trained step. A step is the gradient of
 one mini-batch, of whichever model; the full gradient of SCAFFOLD's option I counts as a pass. Time

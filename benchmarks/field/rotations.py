@@ -17,7 +17,7 @@ def rotated_mnist(
     clients: int, angles: tuple[float, ...], seed: int, train: float = 0.7
 ) -> FederatedData:
     """Every image once, pixels 0 .. 1; client i has rotation i modulo their number. True clusters
-    are multiples of 90 degrees, and what is within 15 degrees above one.
+    are the multiples of 90 degrees, each with the rotations up to 15 degrees above it.
 
     Args:
         clients: N.
