@@ -1,6 +1,6 @@
 """Seconds of an exchange with four real sites: a process per message against a worker that stays.
 
-    python -m benchmarks.exchange [--rounds 5] [--passes 2] [--write docs/deploy.md]
+    python -m benchmarks.exchange [--rounds 5] [--passes 2] [--write docs/deploy-operations.md]
 
 A SuperLink and four sites on this machine, with TLS and registered keys, written by ``fedkin deploy
 init`` and started by ``fedkin deploy up``. FedAvg with a 784-128-10 network; a round is one

@@ -1,7 +1,7 @@
 """A round on real nodes: Flower's own FedAvg, ours, and IFCA with three clusters, on the same four
 nodes.
 
-    python -m benchmarks.federation [--rounds 6] [--passes 2] [--write docs/deploy.md]
+    python -m benchmarks.federation [--rounds 6] [--passes 2] [--write docs/deploy-operations.md]
 
 The model is 784-128-10 in PyTorch, a client has 60 samples and trains for one epoch. Flower's own
 is its FedAvg strategy without evaluation (one exchange a round), with a client as in its tutorials;
@@ -221,7 +221,7 @@ def main() -> None:
         put(
             options.write,
             "python -m benchmarks.federation",
-            ["", "seconds a round", "ratio to Flower's own"],
+            ["", "seconds a round", "compared with Flower's own"],
             rows,
         )
 

@@ -2,7 +2,7 @@
 model.
 
     python -m benchmarks.fleet [--clients 10000] [--cohort 1000] [--rounds 4]
-    python -m benchmarks.fleet --traffic [--write docs/deploy.md]
+    python -m benchmarks.fleet --traffic [--write docs/deploy-operations.md]
 
 The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in
 its own file, and prints the server's peak memory, of each process and of all, and bytes by round.

@@ -1,7 +1,7 @@
 """``python -m papers``: write docs/results.md from the stored runs; run nothing.
 
-``python -m papers --hours 2`` first runs what the stores lack, the most valuable runs for their
-time first, on all cores, and says what is left. With the beginnings of rows' names, such as
+``python -m papers --hours 2`` first makes missing runs on all cores, the most valuable ones for
+their time first, and prints how many are left. With the beginnings of rows' names, such as
 ``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or ``flexcfl/IV/`` (or
 ``flexcfl-table4/``) where only that paper's or table's rows are meant, it runs these. ``--check 5``
 runs five stored runs again and compares. Delete a line of papers/results/PAPER.jsonl to run it
@@ -124,7 +124,7 @@ def run_missing(
     hours: float | None = None,
     workers: int = 1,
 ) -> None:
-    """Run what the stores lack, print each run, and say what is left.
+    """Make missing runs, print each, and print how many are left.
 
     Args:
         jobs: which; None: all.
@@ -176,12 +176,12 @@ def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
 
 
 def stored() -> dict[str, Stored]:
-    """What the stores hold of today's recipes, and what is left out."""
+    """The stored runs of today's recipes, and the lines that are left out."""
     return {name: read(store_of(RESULTS, name), paper.jobs()) for name, paper in PAPERS.items()}
 
 
 def write(docs: Path) -> None:
-    """Write the page and its figures; name on standard error what is left out of them."""
+    """Write the page and its figures. Print the lines that they leave out on standard error."""
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}

@@ -1,4 +1,4 @@
-"""The numbers of the tables that FedGroup and FlexCFL print, beside ours."""
+"""The numbers of the tables that FedGroup and FlexCFL print, and ours."""
 
 from __future__ import annotations
 

@@ -59,13 +59,13 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
 
 
 def _figures(jobs: Sequence[Job], figure: Figure, unit: str) -> Comparison:
-    """A figure of each job, beside no published number."""
+    """A figure of each job, without a published number."""
     number_of = accuracy_numbers.figure_of_job
     return lambda results: [number_of(job, results, figure, unit) for job in jobs]
 
 
 def _ends(jobs: Sequence[Job], figure: str, unit: str, factor: int = 1) -> Comparison:
-    """The last value of each curve of ``figure``, beside no published number."""
+    """The last value of each curve of ``figure``, without a published number."""
     number_of = accuracy_numbers.last_of_curve
     return lambda results: [number_of(job, results, figure, unit, factor) for job in jobs]
 
@@ -239,7 +239,7 @@ GAIN = (
 FEDSIM = (
     Table(
         name="fedsim-table4",
-        title="Table 4: what FedSim gains on real data",
+        title="Table 4: gains of FedSim on real data",
         statistic=GAIN,
         rule=POINTS,
         jobs=_cells(fedsim.CELLS_4, fedsim.measure),
@@ -250,7 +250,7 @@ FEDSIM = (
     ),
     Table(
         name="fedsim-table7",
-        title="Table 7: what FedSim gains on synthetic data",
+        title="Table 7: gains of FedSim on synthetic data",
         statistic=GAIN,
         rule=POINTS,
         jobs=_cells(fedsim.CELLS_7, fedsim.measure),
@@ -262,7 +262,7 @@ FEDSIM = (
     ),
     Table(
         name="fedsim-table6",
-        title="Table 6: what FedSim gains with other networks",
+        title="Table 6: gains of FedSim with other networks",
         statistic=GAIN,
         rule=POINTS,
         jobs=_cells(networks.CELLS, networks.measure),

@@ -29,7 +29,7 @@ def parser(prog: str, about: str | None) -> argparse.ArgumentParser:
         prog, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument(
-        "--hours", type=hours, help="run what is missing for so long, the most valuable runs first"
+        "--hours", type=hours, help="make missing runs for this time, the most valuable ones first"
     )
     return options
 

@@ -1,25 +1,25 @@
-"""Which draws of FEMNIST's partition resemble the papers' files, chosen before any training.
+"""Draws of FEMNIST's partition that resemble the papers' files, chosen before any training.
 
-FedProx's generator draws the sizes of 200 clients; the seed of the file that FedGroup and FlexCFL
-trained on is not published, nor is that of FedSim's. A draw matches where its samples are within
-0.5% of the file's and, where their labels are known, those of every label are within a margin: the
-smallest of 10%, 15% and 20% for which five of the first 200,000 seeds match. Seeds are tried in
-turn from 0. All images are counted, train and test, in the partition as published: its clients
-share images, so that no class runs out.
+FedProx's generator draws the sizes of 200 clients. The seed of the file that FedGroup and FlexCFL
+trained on is not published, and neither is the seed of FedSim's file. A draw matches if its number
+of samples is within 0.5% of the file's. If the labels of the file are known, the samples of every
+label must also be within a margin: the smallest of 10%, 15% and 20% for which five of the first
+200,000 seeds match. Seeds are tried in turn from 0. All images are counted, train and test, in the
+partition as published: its clients share images, so no class runs out.
 
-FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three: in the log of a
-run under swap part, which FlexCFL's authors published with their code, none of the 200 clients
-gives away a label of its own besides u, u + 1 and u + 2, and 125 give away all three
+FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three. The evidence is
+the log of a run under swap part, which FlexCFL's authors published with their code: none of the 200
+clients gives away an original label other than u, u + 1 and u + 2, and 125 give away all three
 (``papers.femnist_label_swaps``). With three labels in a row, and as many images of each, the file's
-numbers of labels follow from whole numbers of images (``images_by_first_label``), which says
-little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of
-five, which with as many images of each label they would be. So the recipes have three labels, and
-five in rows of their own. (The one client with five labels that their notebooks print has unequal
-numbers, under the heading MNIST: ``OF_MNIST``.) With five no seed can match within 8%: a client has
-either c or c + 5, so that both have a fifth of all samples together, of the file's 18,345 that is
-3,669, where it has 3,153 to 4,029.
+numbers of labels follow from whole numbers of images (``images_by_first_label``). That says little:
+their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are a multiple of three, too, and
+not of five. With five labels and as many images of each, they would be a multiple of five. So the
+recipes have three labels, and separate rows have five. (The one client with five labels that their
+notebooks print has unequal numbers, under the heading MNIST: ``OF_MNIST``.) With five labels no
+seed can match within 8%: a client has either c or c + 5, so both labels together have a fifth of
+all samples. That is 3,669 of the file's 18,345, where the file has 3,153 to 4,029.
 
-``python -m papers.femnist_draws`` searches, and prints what it finds.
+``python -m papers.femnist_draws`` searches, and prints the draws.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ FEDSIM_FIVE: tuple[int, ...] = (16, 47, 63, 95, 115)
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of a paper's file.
+    """The known properties of a paper's file.
 
     Attributes:
-        name: of those who trained on it.
+        name: of the papers that trained on it.
         classes_per_client: labels of a client.
         samples: of all clients.
         labels: samples of each label; empty: not published.
-        margin: within which those of every label match.
+        margin: largest relative difference of the samples of a label.
     """
 
     name: str
@@ -155,7 +155,7 @@ def search(target: Target, most: int = MOST) -> tuple[int, ...]:
     """The first seeds whose draws match the target, five of them or fewer.
 
     Args:
-        target: what is known of the file.
+        target: the known properties of the file.
         most: number of seeds to try.
     """
     matching = (seed for seed in range(most) if matches(seed, target))

@@ -1,5 +1,5 @@
-"""What was learned, in sentences that can be quoted: each with its numbers, from the stored runs,
-and the command that gives them. A sentence stands only while its numbers bear it out."""
+"""The findings, in sentences that can be quoted. Each has its numbers, from the stored runs, and
+the command that prints them. A sentence is shown only while its numbers support it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from papers.reproduction_marks import MARGIN, Results, values_of
 
 Stores = Mapping[str, Results]
 DRAWS = 5  # of each kind, at least
-FIVE = 5  # findings to begin with, the first that stand; the others follow
+FIVE = 5  # findings that are numbered; the others follow
 WHERE = (
-    "Our numbers are computed from the stored runs by `make results`. The command behind a "
-    "sentence prints its table, and the sentence below it, from the same runs; with `--out DIR` "
-    "in place of `--stored` it makes the runs anew, for as long as `fedkin reproduce` says. What "
-    "the papers print, and what the authors' code gave where it was run again, is quoted."
+    "`make results` computes our numbers from the stored runs. The command at the end of a "
+    "finding prints its table from the same runs, with the finding below it. With `--out DIR` "
+    "instead of `--stored` the command makes the runs again; `fedkin reproduce` says how long that "
+    "takes. The papers' numbers are quoted, and so are results of the authors' code, run again."
 )
-COMMAND = re.compile(r"( With [^.]*:)? `fedkin reproduce [^`]*`$")  # what a finding ends with
+COMMAND = re.compile(r"( With [^.]*:)? `fedkin reproduce [^`]*`$")  # the end of a finding
 SWAPPED = f"{MNIST.row}: swap all"
 
 
@@ -44,10 +44,10 @@ def section(results: Stores) -> str:
     texts = [text for finding in FINDINGS if (text := finding(results))]
     if not texts:
         return ""
-    lines = ["## What was learned", "", WHERE, ""]
+    lines = ["## Findings", "", WHERE, ""]
     lines += [f"{i}. {text}" for i, text in enumerate(texts[:FIVE], 1)]
     if texts[FIVE:]:
-        lines += ["", "And besides:", ""]
+        lines += ["", "Further findings:", ""]
         lines += [f"* {text}" for text in texts[FIVE:]]
     return "\n".join(lines)
 
@@ -176,8 +176,7 @@ def the_slip_fits(results: Stores) -> str:
 
 
 def _by_the_log(results: Stores) -> str:
-    """The one run of IFCA whose log the authors published, which speaks against the slip, beside
-    ours."""
+    """The one run of IFCA with a published log, which speaks against the slip, and our runs."""
     by_samples, slip = (
         _percent(
             results=results.get("flexcfl", ()),
@@ -189,9 +188,10 @@ def _by_the_log(results: Stores) -> str:
         for how in ("by samples", "first client")
     )
     return (
-        "The one log of IFCA that the authors published speaks against it: by samples, and so "
-        "without the slip, it has 63.8% on MNIST-MLP under swap all, near the printed 63.4; ours "
-        f"has {by_samples:.1f} by samples and {slip:.1f} with the slip. "
+        "The one log of IFCA that the authors published speaks against the slip. That run weights "
+        "clients by samples, and so is without the slip. It has 63.8% on MNIST-MLP under swap "
+        f"all, near the printed 63.4. Ours has {by_samples:.1f} by samples and {slip:.1f} with "
+        "the slip. "
     )
 
 
@@ -302,10 +302,10 @@ def femnist_has_three_labels(results: Stores) -> str:
     if isnan(three + five) or three >= five:
         return ""
     return (
-        "**The FEMNIST of FedGroup and FlexCFL has three labels a client**, where FedSim's text "
-        "says five: in the log of a run that FlexCFL's authors published none of "
+        "**The FEMNIST of FedGroup and FlexCFL has three labels a client**. FedSim's text says "
+        "five. In the log of a run that FlexCFL's authors published, none of "
         f"{len(labels_of_client)} clients gives away more than "
-        f"{max(map(len, labels_of_client.values()))} labels of its own. With three, FedGroup's six "
+        f"{max(map(len, labels_of_client.values()))} original labels. With three, FedGroup's six "
         f"methods are {three:.1f} points from the paper in the mean, with five {five:.1f}. "
         '`fedkin reproduce fedgroup-table3 --rows "FEMNIST-MCLR, shared images" '
         '--rows "FEMNIST-MCLR, shared images, five labels" --stored`'

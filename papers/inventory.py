@@ -1,9 +1,9 @@
 """Every table and figure that the papers print: what it shows, and the recipe that reproduces it or
 the reason why there is none.
 
-A panel of a figure that has a caption of its own, and rows of a table that have no recipe beside
-others that have one, are entries of their own. PANM's poster prints neither table nor figure. A new
-recipe is named here too.
+A panel of a figure with its own caption is a separate entry. So are the rows of a table that have
+no recipe, if other rows have one. PANM's poster prints neither table nor figure. A new recipe is
+named here too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a number stands in a sentence: rounded, as a range, or as what was not run."""
+"""The text of a number in a sentence: rounded, as a range, or "not run"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A published number beside ours, and its mark: reproduced or not."""
+"""A published number, ours, and the mark: reproduced or not."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ComparedNumber:
 
     @property
     def cause_words(self) -> str:
-        """The cause; of spread also whether it is that of runs with what the authors' code does."""
+        """The cause. For *spread* also whether the runs are those of a variant."""
         of_variant = (
             self.cause == Cause.SPREAD and self.source is not None and self.source.variant_of
         )
@@ -190,7 +190,7 @@ def compare_number(
     runs: Sequence[float] = (),
     variant_of: str = "",
 ) -> ComparedNumber:
-    """A published number beside ours, with its mark.
+    """A published number and ours, with the mark.
 
     Args:
         row: of the table.

@@ -36,8 +36,8 @@ class Job:
     seeds: tuple[int, ...]
     key: Mapping[str, Any]  # the entries that its lines in the store have
     measure: Callable[[int], Line]  # seed -> line
-    seconds: float | int  # of a run on two cores; what the recipe guesses
-    setting: Callable[[int], str]  # seed -> digest of what is run
+    seconds: float | int  # of a run on two cores, as the recipe estimates
+    setting: Callable[[int], str]  # seed -> digest of the setting
     # Its runs are the paper's: no variant, no other data, no question of ours.
     published: bool = False
     needs: str = ""  # files that may not be redistributed
@@ -110,7 +110,7 @@ def job_of_question(
 
 @dataclass(frozen=True)
 class Stored:
-    """What a store holds: the runs, and what is left out."""
+    """The content of a store: the runs, and the lines that are left out."""
 
     runs: list[Line]
     damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run

@@ -22,7 +22,7 @@ from papers.catalogue import PAPERS
 from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows, store_of
 from papers.trust import runs as attacked
 
-ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # a run beside others; the same bits
+ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # while other runs go on; the same bits
 TRUST = "trust"  # the store of the table of attacks, which is of no paper
 RUNS_OF_A_PROCESS = 25  # then a new one: compiled programs stay in memory
 
@@ -101,9 +101,9 @@ def carry_out(
 ) -> Iterator[Line]:
     """Run side by side what fits into the time; each run is in its store as soon as it is done.
 
-    A run that is expected to end after the time is up is passed over for shorter ones. A row of
-    which a run fails, such as one whose data are missing, is named on standard error, and no more
-    of it is tried. Interrupt it at any time: the same command goes on with what is left.
+    A run that would end too late is passed over for shorter ones. If a run fails, because its data
+    are missing for example, its row is named on standard error, and no other run of the row is
+    tried. Interrupt it at any time: the same command goes on with the remaining runs.
 
     Args:
         runs: in the order in which they shall start.
@@ -154,7 +154,7 @@ def _result(future: Future[Line], run: QueuedRun) -> Line | None:
     """The line of a run that has ended; None, and a word on standard error, where it failed."""
     error = future.exception()
     if error is None or not isinstance(error, Exception):
-        return future.result()  # raises what is no error, such as an interruption
+        return future.result()  # raises interruptions, which are no errors
     name = "" if isinstance(error, FedkinError) else f"{type(error).__name__}: "
     print(f"{run.paper}, {run.job.row}: not run: {name}{error}", file=sys.stderr, flush=True)
     return None
@@ -272,7 +272,7 @@ def claimed(folder: Path) -> Iterator[None]:
         folder: of the stores.
 
     Raises:
-        ConfigError: another process runs what is missing.
+        ConfigError: another process makes the missing runs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -41,7 +41,7 @@ class TableRequest:
         return [line for line in runs if self.seeds is None or line["seed"] < self.seeds]
 
     def stored(self) -> Stored:
-        """What the store holds of the paper, and what is left out."""
+        """The stored runs of the paper, and the lines that are left out."""
         return read(self.store, self.paper.jobs(), any_seed=True)
 
     def seconds(self) -> dict[str, float]:
@@ -50,7 +50,7 @@ class TableRequest:
         return {row: time.seconds for row, time in seconds_of_rows(self.table.jobs, timed).items()}
 
     def numbers(self) -> list[ComparedNumber]:
-        """The numbers of these cells, ours beside the paper's."""
+        """The numbers of these cells, ours and the paper's."""
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
         no_rows = {job.row for job in other} - rows
@@ -63,8 +63,8 @@ class TableRequest:
         ]
 
     def findings(self) -> list[str]:
-        """What was learned from these cells, in sentences of Markdown; of some seeds alone nothing
-        is learned."""
+        """The findings from these cells, in sentences of Markdown; none if only some seeds are
+        asked for."""
         if self.seeds is not None:
             return []
         other = [job for job in self.table.jobs if job not in self.jobs]

@@ -1,5 +1,5 @@
 """``fedkin reproduce`` on a terminal: the list of tables, progress while runs are made, our numbers
-beside the paper's."""
+and the paper's."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ class Progress:
             )
 
     def left(self) -> str:
-        """Time left: what is expected, corrected by the pace so far."""
+        """Time left: the expected time, corrected by the pace so far."""
         elapsed = time.monotonic() - self._start
         pace = elapsed / self._expected if self._expected else 1.0
         return f"{duration(max(0.0, self._left) * pace)} left"
 
 
 def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid:
-    """Our numbers beside the paper's."""
+    """Our numbers and the paper's."""
     grid = Grid(title=request.table.title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     grid.add_column("row", overflow="fold")
     grid.add_column("column", overflow="fold")
@@ -154,10 +154,10 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     return grid
 
 
-def what_was_learned(sentences: Sequence[str]) -> Markdown:
+def findings_below(sentences: Sequence[str]) -> Markdown:
     """The findings that rest on the table, below it."""
     return Markdown(
-        "\n".join(["What was learned from this table:", "", *(f"* {text}" for text in sentences)])
+        "\n".join(["Findings from this table:", "", *(f"* {text}" for text in sentences)])
     )
 
 
@@ -187,7 +187,7 @@ def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[st
 def numbers_as_json(
     request: TableRequest, numbers: Sequence[ComparedNumber], runs: int
 ) -> dict[str, Any]:
-    """Our numbers beside the paper's, for machines.
+    """Our numbers and the paper's, for machines.
 
     Args:
         request: which table.

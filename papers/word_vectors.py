@@ -1,6 +1,6 @@
-"""Recipes on text with GloVe's vectors (Pennington, Socher, Manning 2014), a file that nobody but
-its authors hands on. A setting does not hold its path, so that one setting means the same on every
-machine."""
+"""Recipes on text with GloVe's vectors (Pennington, Socher, Manning 2014), a file that only its
+authors distribute. A setting does not contain the path of the file, so a setting means the same on
+every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published numbers of hierarchical clustering and ATHENA-FL, beside ours."""
+"""The published numbers of hierarchical clustering and ATHENA-FL, and ours."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _setting(
 
 
 def _shortened(rounds: int, images: int) -> str:
-    """What is smaller than in the papers, which have 400 (Figure 1) and 200 rounds."""
+    """The differences to the papers, which have 400 (Figure 1) and 200 rounds."""
     return f"{rounds} rounds, {images} images a client"
 
 
@@ -243,7 +243,7 @@ EPS_PUBLISHED = {
     20: ((0.0024, 0.0568), (0.0067, 0.0939)),
 }
 FOUND_PUBLISHED = {"IID": (1, 5), "2 classes": (5, 5), "5 classes": (2, 2)}  # DBSCAN, OPTICS
-PER_CLUSTER_PUBLISHED = {  # accuracy by cluster, and what is gained over one model
+PER_CLUSTER_PUBLISHED = {  # accuracy by cluster, and gain over one model
     "2 classes": ("81.05, 71.0, 75.3, 81.5, 80.4", "about 16 for clusters 1 and 4"),
     "5 classes": ("56, 63", "-"),
     "Dirichlet(0.5)": ("-", "more than 14"),

@@ -1,8 +1,8 @@
-"""What the benchmark runs, in which order, and its store: one JSON object a line, a line a run.
+"""The runs of the benchmark, their order, and their store: one JSON object a line, a line a run.
 
-Of every cell (a method at a setting) three trials, one for each candidate of the grid, come before
-its runs: on data of another seed, scored on validation samples. The best one is what its five runs
-are of.
+Every cell (a method at a setting) has three trials before its runs, one for each candidate of the
+grid. Trials have data of another seed and are scored on validation samples. The five runs of the
+cell use the best candidate.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 federation of tweets with GloVe's vectors. Neither file can be handed on; without them the row is
 not run.
 
-The same network and training on other data shows that the recipe runs, and nothing about the
-paper's numbers: they stand beside the tweets only. Its data are Fed-Goodreads' sentences, which are
-LEAF-shaped too: users, short texts, two labels; but there are few a user, and nothing groups the
-users."""
+The same network and training on other data shows that the recipe runs. It says nothing about the
+paper's numbers, which are shown for the tweets only. Its data are Fed-Goodreads' sentences. They
+also have LEAF's form (users, short texts, two labels), but users have few of them, and no property
+groups the users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published numbers of FedSim's tables and figures, beside ours."""
+"""The published numbers of FedSim's tables and figures, and ours."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """FedSim (Neurocomputing 2022), Tables 4 and 7 and Figures 3, 5 and 7 to 10, at the paper's
-settings: logistic regression, E = 20, B = 10, and 35 seeds; fewer of variants, of other readings of
-the data and in Figures 4 and 8. The numbers beside the settings are the paper's: points of accuracy
-gained over FedAvg and over FedProx, averaged over the rounds, and their deviation over the rounds.
-Its FEMNIST has 19,923 samples where FedProx's has 18,345; its synthetic data are other draws of the
-generator, but for one file."""
+settings: logistic regression, E = 20, B = 10, and 35 seeds. Variants, other
+readings of the data and Figures 4 and 8 have fewer. The numbers next to the settings are the
+paper's: points of accuracy gained over FedAvg and over FedProx, averaged over the rounds, and their
+deviation over the rounds. Its FEMNIST has 19,923 samples, and FedProx's has 18,345. Its synthetic
+data are other draws of the generator, except one file."""
 
 from __future__ import annotations
 

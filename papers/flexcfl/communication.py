@@ -1,4 +1,4 @@
-"""FlexCFL's communication (Fig. 6 and the text), beside ours."""
+"""FlexCFL's communication (Fig. 6 and the text), and ours."""
 
 from __future__ import annotations
 

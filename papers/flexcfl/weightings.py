@@ -1,7 +1,7 @@
 """Which mean of a cluster's clients gives the numbers that FlexCFL prints of IFCA and FeSEM.
 
-The text has all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them
-by their samples, that of 16 August, six days before the paper, counts the first client of each
+In the text all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them
+by their samples. The code of 16 August, six days before the paper, counts the first client of each
 cluster and no other (morningD/FlexCFL at 924be14, 8f3da94 and ecdf300).
 """
 

@@ -1,5 +1,5 @@
-"""What peers have in the end, from the stored runs: accuracy beside an oracle's, precision and
-recall."""
+"""Results of peers at the end, from the stored runs: accuracy relative to an oracle's, precision
+and recall."""
 
 from __future__ import annotations
 

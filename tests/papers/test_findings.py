@@ -267,7 +267,7 @@ def test_a_finding_has_the_numbers_of_its_runs_and_a_command(
     paper: str, runs: Lines, words: str
 ) -> None:
     title, where, found = findings.section({paper: runs}).split("\n\n")
-    assert title == "## What was learned" and where == findings.WHERE and found.startswith("1. **")
+    assert title == "## Findings" and where == findings.WHERE and found.startswith("1. **")
     assert words in found, found
     (command,) = re.findall(r"`fedkin reproduce (\S+)[^`]*`", found)
     assert command in tables()
@@ -336,11 +336,12 @@ def test_a_table_has_the_findings_that_rest_on_it() -> None:
 def test_the_page_opens_with_the_findings_and_then_the_share() -> None:
     text = page({"flexcfl": [*leading(), *detecting()]}, {})
     places = [
-        text.index(part)
-        for part in ("## What was learned", "1. **", "2. **", "## How much was reproduced")
+        text.index(part) for part in ("## Findings", "1. **", "2. **", "## How much was reproduced")
     ]
     assert (
-        places == sorted(places) and "3. **" not in text[: places[-1]] and "And besides" not in text
+        places == sorted(places)
+        and "3. **" not in text[: places[-1]]
+        and "Further findings" not in text
     )
 
 
@@ -352,7 +353,7 @@ def test_five_findings_are_numbered_and_the_others_follow(monkeypatch: pytest.Mo
     )
     *_, numbered, besides, others = findings.section({}).split("\n\n")
     assert numbered.splitlines() == ["1. one", "2. two", "3. three", "4. four", "5. five"]
-    assert besides == "And besides:" and others.splitlines() == ["* six", "* seven"]
+    assert besides == "Further findings:" and others.splitlines() == ["* six", "* seven"]
 
 
 # --- notes
