@@ -1,7 +1,8 @@
 """A trial from nothing to its report, by the commands that a user types; and how it is started and
 ended.
 
-    python -m benchmarks.deployment [--sites 4] [--rounds 11] [--downs 20] [--write docs/deploy-operations.md]
+    python -m benchmarks.deployment [--sites 4] [--rounds 11] [--downs 20] [--write
+    docs/deploy-operations.md]
 
 Three things, each with its bar: minutes from ``fedkin deploy init`` to the report of a finished
 FlexCFL run (3); seconds from ``fedkin deploy up`` to the end of the first round (30); and whether

@@ -1,7 +1,8 @@
 """Every table and figure that can be reproduced: its runs, its comparison with the paper, its part
 of the page.
 
-A new table is one entry here. The command, ``python -m papers`` and docs/results.md read it.
+A new table is one entry here. ``fedkin reproduce``, ``python -m papers`` and docs/results.md use
+it.
 """
 
 from __future__ import annotations

@@ -140,19 +140,18 @@ def _outcomes(
 
 
 def _runs(number: ComparedNumber) -> str:
-    """The mean of a variant or a reading, and of how many runs."""
+    """The mean of a variant or a reading, and its number of runs."""
     return f"{number.value:.1f} ({_count(number)})"
 
 
 def _count(number: ComparedNumber) -> str:
-    """How many runs are behind a number, and on how many draws of the data where each draw counts
-    once."""
+    """The number of runs behind a number, and of draws of the data if each draw counts once."""
     runs = f"{number.seeds} run{'s' if number.seeds > 1 else ''}"
     return f"{runs} on {len(number.runs)} draws" if number.seeds > len(number.runs) > 1 else runs
 
 
 def _by_spread(number: ComparedNumber) -> str:
-    """The interval for one more run, where it holds the published number."""
+    """The interval for one more run, if it contains the published number."""
     if len(number.runs) < LEAST_RUNS or number.printed is None:
         return ""
     low, high = prediction_interval(number.runs)
@@ -160,7 +159,7 @@ def _by_spread(number: ComparedNumber) -> str:
 
 
 def _one_more_run(number: ComparedNumber) -> str:
-    """The interval for one more run in words, and whose runs they are."""
+    """The interval for one more run in words, with the variant that has the runs."""
     low, high = prediction_interval(number.runs)
     whose = f"{number.column}, " if number.variant_of else ""
     return f"{whose}one more run: {low:.1f} to {high:.1f} ({_count(number)})"

@@ -76,10 +76,10 @@ def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -
 
     Args:
         axes: the panel.
-        results: stored runs; without one of the cell nothing is drawn.
-        cell: whose runs.
+        results: stored runs; without runs of the cell no line is drawn.
+        cell: its runs are drawn.
         quantity: the key of the curve in a run.
-        style: of the line, as matplotlib has it.
+        style: matplotlib's options of the line.
     """
     curves = figures_of(results, cell, quantity)
     if curves:
@@ -99,8 +99,8 @@ def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -
 
 
 def plot_clusters(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -> None:
-    """Add a line for each cluster in the run from the first seed: clusters of different seeds are
-    not the same.
+    """Add a line for each cluster in the run from the first seed. Clusters of different seeds do
+    not correspond.
 
     Args:
         axes: the panel.

@@ -97,11 +97,11 @@ CHOSEN = {
 
 
 def label_counts(counts: Int[np.ndarray, "N"], classes_per_client: int) -> Int[np.ndarray, "C"]:
-    """Samples of each label in all clients, of which client u has the labels u, u + 1, .. (mod C).
+    """Samples of each label over all clients. Client u has the labels u, u + 1, .. (mod C).
 
     Args:
         counts: images per label of each client.
-        classes_per_client: how many labels each has.
+        classes_per_client: labels of a client.
     """
     firsts = counts.reshape(-1, CLASSES).sum(0)  # by the first label of a client
     return np.sum([np.roll(firsts, j) for j in range(classes_per_client)], axis=0)
@@ -116,7 +116,7 @@ def images_by_first_label(labels: Sequence[int], classes_per_client: int) -> lis
         classes_per_client: labels in a row that a client has, with as many images of each.
 
     Returns:
-        None where no whole numbers above 0 give these labels.
+        None if no whole numbers above 0 give these labels.
     """
     shifts = [np.roll(np.eye(len(labels)), j, axis=0) for j in range(classes_per_client)]
     firsts = np.rint(
@@ -132,8 +132,8 @@ def draw(seed: int, classes_per_client: int) -> Int[np.ndarray, "N"]:
 
 
 def matches(seed: int, target: Target) -> bool:
-    """Whether the draw of a seed has the target's samples, and those of every label within its
-    margin."""
+    """Whether the draw of a seed has the target's number of samples, in total and of every label
+    within its margin."""
     counts = draw(seed, target.classes_per_client)
     samples = target.classes_per_client * int(counts.sum())
     near = abs(samples - target.samples) <= SAMPLES_MARGIN * target.samples
@@ -163,7 +163,8 @@ def search(target: Target, most: int = MOST) -> tuple[int, ...]:
 
 
 def markdown_table() -> str:
-    """How the draws were chosen: target, rule, seeds tried, and what the chosen draws have."""
+    """The choice of the draws: target, rule, seeds tried, and the properties of the chosen
+    draws."""
     head = [
         "target",
         "labels a client",

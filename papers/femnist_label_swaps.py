@@ -44,10 +44,11 @@ def own_labels(swaps: Iterable[Swap]) -> dict[int, set[int]]:
 
 
 def in_a_row(own_labels: dict[int, set[int]], labels: int) -> int:
-    """How many clients u show only labels among u, u + 1, .. (mod 10), as many as ``labels``.
+    """The number of clients u that show only labels among u, u + 1, .. (mod 10), ``labels`` in a
+    row.
 
     Args:
         own_labels: the labels that each client showed.
-        labels: how many in a row.
+        labels: length of the row.
     """
     return sum(shown <= {(u + j) % 10 for j in range(labels)} for u, shown in own_labels.items())

@@ -40,7 +40,7 @@ SWAPPED = f"{MNIST.row}: swap all"
 
 
 def section(results: Stores) -> str:
-    """The findings whose runs are stored; nothing where none is."""
+    """The findings with stored runs; empty if there are none."""
     texts = [text for finding in FINDINGS if (text := finding(results))]
     if not texts:
         return ""
@@ -53,8 +53,8 @@ def section(results: Stores) -> str:
 
 
 def of_table(results: Stores, name: str) -> list[str]:
-    """The findings that rest on a table, of those whose runs are given; without the command, which
-    shows the table.
+    """The findings from a table, if their runs are given; without the command, which shows the
+    table.
 
     Args:
         results: stored runs, by paper.
@@ -140,7 +140,7 @@ def _by_seed(results: Results, column: str) -> dict[int, float]:
 
 
 def the_slip_fits(results: Stores) -> str:
-    """IFCA's numbers are those of the slip; FeSEM's are nearer to it."""
+    """IFCA's numbers agree with the slip, and FeSEM's are nearer to the slip than to a mean."""
     far = {
         method: [
             [*third, *fourth] for third, fourth in zip(*_both_tables(results, method), strict=True)
@@ -280,7 +280,7 @@ def alpha_does_nothing(results: Stores) -> str:
 
 
 def femnist_has_three_labels(results: Stores) -> str:
-    """FedGroup's row of FEMNIST with the labels that the authors' file has, and with those of
+    """FedGroup's row of FEMNIST with the labels of the authors' file, and with the labels of
     FedSim's text."""
     differences = {}
     for row in (fedgroup.FEMNIST, fedgroup.FEMNIST_FIVE):
@@ -341,7 +341,7 @@ def fedsim_loses(results: Stores) -> str:
 
 
 def panm_needs_less_of_the_rounds_updates(results: Stores) -> str:
-    """With the usual alpha PANM loses by updates what it finds with half of it."""
+    """With the usual alpha PANM by updates loses clusters that it finds with half of that alpha."""
     runs = results.get("peers", ())
     usual, less, none = (by_alpha(runs, alpha) for alpha in (Question.alpha, QUARTER, 0.0))
     numbers = [number for one in (usual, less, none) for shares in one[:3] for number in shares]

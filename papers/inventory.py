@@ -1,4 +1,4 @@
-"""Every table and figure that the papers print: what it shows, and the recipe that reproduces it or
+"""Every table and figure that the papers print: its content, and the recipe that reproduces it or
 the reason why there is none.
 
 A panel of a figure with its own caption is a separate entry. So are the rows of a table that have
@@ -166,7 +166,7 @@ def without_recipe() -> tuple[Entry, ...]:
 
 
 def sentence() -> str:
-    """How many entries have a recipe; the others, by their reason."""
+    """A sentence: the number of entries with a recipe, and the others by their reason."""
     by_reason: dict[str, dict[str, list[str]]] = {}
     for entry in without_recipe():
         by_reason.setdefault(entry.reason, {}).setdefault(entry.paper, []).append(entry.number)

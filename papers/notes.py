@@ -38,7 +38,7 @@ def fill(note: str, paper: Paper, results: Results) -> str:
 
     Args:
         note: the text, with places.
-        paper: whose tables the places name.
+        paper: the places name its tables.
         results: its stored runs.
 
     Raises:

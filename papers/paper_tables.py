@@ -1,4 +1,4 @@
-"""A paper and its tables: what the catalogue lists, and the page and the command line show."""
+"""A paper and its tables, as listed in the catalogue and shown on the page and the command line."""
 
 from __future__ import annotations
 

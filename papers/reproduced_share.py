@@ -177,7 +177,7 @@ def meanings() -> str:
 
 
 def agreed_once(results: Mapping[str, Results]) -> str:
-    """How many agree from one run alone."""
+    """The number of agreements that rest on one run."""
     numbers = _counted(results)
     once = sum(number.mark == Mark.REPRODUCED and number.seeds == 1 for number in numbers)
     shown = sum(
@@ -193,7 +193,8 @@ def agreed_once(results: Mapping[str, Results]) -> str:
 
 
 def runs_by_outcome(results: Mapping[str, Results]) -> str:
-    """How many agreeing and differing numbers have few runs: differing ones were rerun first."""
+    """The number of agreeing and differing numbers with few runs: differing ones were rerun
+    first."""
     numbers = _counted(results)
     sides = [
         [n for n in numbers if n.mark == Mark.REPRODUCED],
@@ -211,7 +212,7 @@ def runs_by_outcome(results: Mapping[str, Results]) -> str:
 
 
 def few_runs(results: Mapping[str, Results]) -> str:
-    """How many of the unknown could not be told from spread yet."""
+    """The number of unknown causes that may still turn out to be spread."""
     unknown = _of_cause(Cause.UNKNOWN, results)
     few = sum(len((number.source or number).runs) < LEAST_RUNS for number in unknown)
     have = "has" if few == 1 else "have"
@@ -237,8 +238,8 @@ def width_of_spread(results: Mapping[str, Results]) -> str:
 
 
 def code_and_spread(results: Mapping[str, Results]) -> str:
-    """How many of *spread* stand on the interval of a variant, and in how many of these ours would
-    not do."""
+    """The number of *spread* causes with the interval of a variant, and the number of these that
+    our interval would not explain."""
     variants = [n for n in _of_cause(Cause.SPREAD, results) if n.source and n.source.variant_of]
     if not variants:
         return ""
@@ -323,7 +324,8 @@ def _legend(tables: Sequence[Table]) -> str:
 
 
 def other_numbers(results: Mapping[str, Results]) -> str:
-    """Numbers that are not in points: how many were run, how many hold by their table's rule."""
+    """Numbers that are not in points: how many were run, and how many satisfy their table's
+    rule."""
     lines = []
     for paper in PAPERS.values():
         for table in paper.tables:

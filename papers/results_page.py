@@ -71,13 +71,13 @@ def page(
 
 
 def _left_out(left_out: Mapping[str, Sequence[str]]) -> str:
-    """Stored lines that count nowhere, and why; nothing where there are none."""
+    """Stored lines that do not count, and why; empty if there are none."""
     lines = [f"* {paper}: {words}" for paper, of_paper in left_out.items() for words in of_paper]
     return "\n".join(["Left out of every count and table:", "", *lines]) if lines else ""
 
 
 def section(paper: Paper, results: Results) -> str:
-    """The part of one paper: each table, and the causes of what differs in it."""
+    """The part of one paper: each table, and the causes of its differences."""
     parts = [
         part
         for table in paper.tables

@@ -25,7 +25,7 @@ class TableRequest:
     store: Path
     jobs: tuple[Job, ...]
     paper: Paper
-    seeds: int | None = None  # how many, from 0 on; None: what the recipe says
+    seeds: int | None = None  # number of seeds, from 0 on; None: the recipe's
 
     def missing(self) -> JobList:
         """The runs that the store lacks."""
@@ -165,7 +165,7 @@ def default_folder() -> Path:
 @dataclass(frozen=True)
 class TableSummary:
     """A table in the list: its number of cells, how many have a run, and the seconds of all runs
-    and of those that are not stored yet; ``guessed``: no run of some row says how long it is."""
+    and of missing runs. ``guessed``: the time of some row is an estimate, because it has no run."""
 
     table: Table
     cells: int
@@ -176,7 +176,7 @@ class TableSummary:
 
 
 def summaries(folder: Path | None = None) -> list[TableSummary]:
-    """All tables, with what a store holds of each."""
+    """All tables, with their stored runs."""
     results_folder = folder or default_folder()
     summaries = []
     for paper in PAPERS.values():

@@ -53,7 +53,7 @@ def overview(summaries: Sequence[TableSummary]) -> Grid:
 
 
 def _content(summary: TableSummary) -> str:
-    """The title, and what else shows the same runs."""
+    """The title, and other tables that show the same runs."""
     table = summary.table
     same = [f"the runs of {table.same_runs}"] if table.same_runs else []
     also = [*same, *(f"also {name}" for name in table.also)]
@@ -162,7 +162,7 @@ def findings_below(sentences: Sequence[str]) -> Markdown:
 
 
 def _mark(number: ComparedNumber) -> str:
-    """Whether it was reproduced; else why not, and what shows it."""
+    """Whether a number was reproduced; else the cause, and the runs that show it."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
     if number.cause is not None:
         return f"{SYMBOLS[number.mark]} {number.cause_words}" + (
@@ -172,7 +172,7 @@ def _mark(number: ComparedNumber) -> str:
 
 
 def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[str]:
-    """What the numbers are, when one is reproduced, and how many are."""
+    """The meaning of the numbers, the rule for a reproduced one, and how many are reproduced."""
     counts = Counter(str(number.mark) for number in numbers if not number.deviation)
     lines = [f"ours: {request.table.statistic}"]
     rule = request.table.rule
@@ -190,9 +190,9 @@ def numbers_as_json(
     """Our numbers and the paper's, for machines.
 
     Args:
-        request: which table.
+        request: the table.
         numbers: its numbers.
-        runs: how many runs were made for them now.
+        runs: number of runs that were made for them now.
     """
     texts = {name: getattr(request.table, name) for name in ("name", "title", "statistic", "rule")}
     left_out = request.stored().left_out()

@@ -20,13 +20,13 @@ GLOVE = Source(
 
 
 def with_glove(cell: Cell) -> Cell:
-    """A cell whose data are read with the word vectors of GloVe 6B, 300 numbers a word.
+    """A cell with data that are read with the word vectors of GloVe 6B, 300 numbers a word.
 
     Args:
         cell: on ``sent140``, or on ``goodreads`` as text.
 
     Raises:
-        DataError: the file is not there.
+        DataError: the file is missing.
     """
     path = fetch(GLOVE) / FILE
     setting = cell.setting

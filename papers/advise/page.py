@@ -15,7 +15,7 @@ NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels", "
 
 
 def section(results: Results) -> str:
-    """How often the number of clusters is right; the verdict where the true number is unknown."""
+    """Counts of right numbers of clusters; the verdict if the true number is unknown."""
     cases = [(case, runs_of(results, case)) for case in PLANTED]
     cases = [(case, runs) for case, runs in cases if runs]
     outcomes = [outcome for _, runs in cases if (outcome := is_promise_kept(runs)) is not None]
@@ -49,7 +49,7 @@ def runs_of(results: Results, case: Case) -> list[dict]:
 
 
 def correct(runs: Results, criterion: str) -> int:
-    """From how many seeds a criterion named the true number."""
+    """Number of seeds in which a criterion named the true number."""
     return sum(run["estimates"][criterion] == run["clusters"] for run in runs)
 
 

@@ -31,7 +31,7 @@ class Setting:
     """A federation, its model, and how long it is trained.
 
     Attributes:
-        name: as the page has it.
+        name: on the page.
         regime: kind of heterogeneity.
         about: description in a line.
         make: the data of a seed.

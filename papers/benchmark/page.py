@@ -127,7 +127,7 @@ def tables_page(runs: pd.DataFrame) -> str:
 
 
 def status(runs: pd.DataFrame) -> str:
-    """How many cells have enough seeds."""
+    """A sentence: the number of cells with enough seeds."""
     counts = list(_sizes(runs).values())
     total = len(cells())
     whole, ranked = (sum(count >= least for count in counts) for least in (len(SEEDS), LEAST))
@@ -139,7 +139,7 @@ def status(runs: pd.DataFrame) -> str:
 
 
 def _sizes(runs: pd.DataFrame) -> Counter[tuple[str, str]]:
-    """How many runs each cell has."""
+    """Number of runs of each cell."""
     return Counter(zip(runs["row"], runs["column"], strict=True))
 
 

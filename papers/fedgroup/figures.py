@@ -1,5 +1,6 @@
-"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and what the paper describes and does not show:
-the auxiliary global model, training losses, and the distances of the groups to the global model."""
+"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and curves that the paper describes without
+showing them: the auxiliary global model, training losses, and the distances of the groups to the
+global model."""
 
 from __future__ import annotations
 

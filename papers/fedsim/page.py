@@ -357,7 +357,7 @@ def _points_over_fedavg(
     results: Results, setting: Setting, *columns: str
 ) -> dict[str, Float[np.ndarray, "S"]]:
     """Points gained over FedAvg by each of these columns, over the seeds that all of them have;
-    nothing where one was not run."""
+    empty if one was not run."""
     curves = paired_curves(results, setting, ["FedAvg", *columns])
     if len(curves) < 1 + len(columns):
         return {}
@@ -369,7 +369,7 @@ def _shown(points: Float[np.ndarray, "S"] | None) -> str:
 
 
 def components(results: Results) -> str:
-    """How many principal components keep 95% of the gradients' variance."""
+    """The number of principal components that keep 95% of the gradients' variance."""
     lines = []
     for cell in FIGURE_8:
         shares = values_of(

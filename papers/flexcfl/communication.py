@@ -58,7 +58,7 @@ def _ratio(ours: float, base: float) -> float | None:
 
 
 def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
-    """Bytes between server and clients, and those between servers too; zero where nothing was run.
+    """Bytes between server and clients, and with the bytes between servers; zero without runs.
 
     Args:
         results: stored runs.

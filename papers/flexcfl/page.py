@@ -158,8 +158,8 @@ def detected(results: Results) -> str:
 
 
 def communication(results: Results) -> str:
-    """Bytes of every method over FedAvg's: between server and clients, and with what servers would
-    exchange."""
+    """Bytes of every method over FedAvg's: between server and clients, and with the exchange
+    between servers."""
     marks = {(n.row, n.column): n.symbol for n in relative_bytes(results)}
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):

@@ -189,7 +189,7 @@ VARIANTS: dict[str, tuple[str, Callable[[int], Method]]] = {
     # and no other
     "IFCA, first client": ("IFCA", lambda m: IFCA(clusters=m, weighting="first_client")),
     "FeSEM, first client": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="first_client")),
-    # until two weeks before, all clients by their numbers of samples (papers/flexcfl/weightings.py)
+    # The code of two weeks earlier: all clients, weighted by samples (papers/flexcfl/weightings.py).
     "IFCA, by samples": ("IFCA", lambda m: IFCA(clusters=m, weighting="examples")),
     "FeSEM, by samples": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="examples")),
 }
@@ -223,8 +223,7 @@ SHIFTED = {
     "FlexCFL": lambda m: FlexCFL(clusters=m),
     "FlexCFL, eta_g 5": lambda m: FlexCFL(clusters=m, eta_g=5.0),
 }
-# Not in the paper's table: what migration is worth to IFCA, and what a test that sees labels is
-# worth.
+# Not in the paper's table: the gain of IFCA from migration, and of a test that sees labels.
 OURS = {
     "FlexCFL, label-aware": lambda m: FlexCFL(clusters=m, migration="label_aware"),
     "IFCA-MIG": lambda m: IFCAMig(clusters=m),

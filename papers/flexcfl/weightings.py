@@ -60,12 +60,12 @@ def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
 
 
 def fewest_seeds(results: Results, longest: float) -> int:
-    """The fewest seeds of which a printed number is, in all three columns of its method; 0 where
-    one has no run.
+    """The fewest seeds behind a printed number, in all three columns of its method; 0 if one has no
+    run.
 
     Args:
         results: stored runs.
-        longest: seconds; only rows whose runs take no longer by the recipe.
+        longest: seconds; only rows with runs that take at most this time by the recipe.
     """
     fewest: list[int] = []
     for method, table in product(METHODS, TABLES):
@@ -76,7 +76,7 @@ def fewest_seeds(results: Results, longest: float) -> int:
 
 
 def _printed(table: str, names: Sequence[str]) -> list[Cell]:
-    """The cells of these columns whose number is the paper's."""
+    """The cells of these columns that reproduce a number of the paper."""
     of_table = TABLE_III if table == "III" else TABLE_IV
     return [
         c
@@ -110,7 +110,7 @@ def _of_shared_seeds(results: Results) -> Results:
 
 
 def table(results: Results) -> str:
-    """All of it, in Markdown."""
+    """The whole table, in Markdown."""
     lines = []
     for method in METHODS:
         for name in TABLES:
@@ -126,5 +126,5 @@ def _near(of_column: Sequence[float]) -> str:
 
 
 def within(of_column: Sequence[float]) -> int:
-    """How many distances are within the margin."""
+    """Number of distances within the margin."""
     return sum(near(0.0, distance, MARGIN) for distance in of_column)

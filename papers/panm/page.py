@@ -111,7 +111,7 @@ def methods_side_by_side(results: Results) -> str:
 
 
 def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
-    """Precision from round 10 on and at the end, recall at the end; nothing of methods without
+    """Precision from round 10 on and at the end, and recall at the end; empty for methods without
     neighbours."""
     if not runs or runs[0]["neighbour_precision"][-1] is None:
         return ["", "", ""]
@@ -227,8 +227,8 @@ def _curves(results: Results, name: str, axes: Any) -> None:
 
 
 def _breaks(results: Results, panel: str, axes: Any) -> None:
-    """Precision (strong) and recall (thin) at the end, mean over the seeds, by what makes the task
-    harder."""
+    """Precision (strong) and recall (thin) at the end, mean over the seeds, by the setting that
+    makes the task harder."""
     from fedkin.reporting.style import COLOURS, prepare
 
     heading, label = AXES[panel]

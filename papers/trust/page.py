@@ -92,7 +92,7 @@ def grid_page(runs: Runs) -> str:
 
 
 def status(runs: Runs) -> str:
-    """How many cells have all seeds."""
+    """A sentence: the number of cells with all seeds."""
     whole = sum(len(lines) == len(SEEDS) for lines in runs.values())
     total = len(jobs())
     return (
