@@ -58,7 +58,7 @@ class Churn:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def wait_for_rounds(self, rounds: int) -> None:
-        """Wait until so many more rounds are done."""
+        """Wait until the given number of further rounds is done."""
         target = len(self.records()) + rounds
         end = time.monotonic() + PATIENCE
         while len(self.records()) < target:

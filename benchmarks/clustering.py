@@ -38,7 +38,7 @@ def similarity(count: int) -> np.ndarray:
 
 
 def plain_madc(s: np.ndarray) -> np.ndarray:
-    """Eq. 6 as it is written: all triples at once."""
+    """Eq. 6 as written in the paper: all triples at once."""
     n = len(s)
     left = np.repeat(s[:, None], n, axis=1)
     right = np.repeat(s[None], n, axis=0)

@@ -37,7 +37,7 @@ WORK = LocalTraining(epochs=2, batch_size=10, lr=0.03)
 
 
 class Recurrent(nn.Module):
-    """Words, an LSTM of 64, a score for each of ten classes."""
+    """A network of words: an LSTM of 64, and a score for each of ten classes."""
 
     def __init__(self) -> None:
         super().__init__()

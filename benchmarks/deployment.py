@@ -1,14 +1,17 @@
-"""A trial from nothing to its report, by the commands that a user types; and how it is started and
-ended.
+"""A deployment from the first command to its report, with the commands that a user types, and its
+start and end.
 
     python -m benchmarks.deployment [--sites 4] [--rounds 11] [--downs 20] [--write
     docs/deploy-operations.md]
 
-Three things, each with its bar: minutes from ``fedkin deploy init`` to the report of a finished
-FlexCFL run (3); seconds from ``fedkin deploy up`` to the end of the first round (30); and whether
-``fedkin deploy down`` leaves a process or a port, as often as asked, at moments drawn from a seed,
-once with a site killed before. Ends with status 1 where a bar is missed. TLS and registered keys
-are on, as they are by default.
+Three figures have bars:
+
+* minutes from ``fedkin deploy init`` to the report of a finished FlexCFL run: 3;
+* seconds from ``fedkin deploy up`` to the end of the first round: 30;
+* processes or ports that ``fedkin deploy down`` leaves: none. It runs ``--downs`` times, at moments
+  drawn from a seed, once after a site was killed.
+
+Ends with status 1 if a bar is missed. TLS and registered keys are on, as by default.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def fleet_file(folder: Path, name: str, count: int, seed: int) -> dict[str, str]
 
 
 def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> dict[str, dict]:
-    """server.toml without what both files say.
+    """server.toml without the settings that both files have.
 
     Args:
         method: a key of METHODS.
@@ -80,7 +80,7 @@ def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> 
 
 class Memory:
     """Peak memory of the server's processes, in megabytes: of each (resident), and of all at one
-    moment (what several share counted once)."""
+    moment (shared memory counted once)."""
 
     def __init__(self) -> None:
         self.each: dict[str, float] = {}

@@ -5,7 +5,7 @@ CPU and with a PyTorch loop on the accelerator.
 
 The cohort is 100 of 1,000 MNIST-shaped clients. Every engine does the same local steps on the same
 samples, and all take turns. After that, rounds of larger networks with the settings of FLUTE's
-table (benchmarks/flute.py). Without an accelerator nothing is measured and nothing is written.
+table (benchmarks/flute.py). Without an accelerator the program ends without a measurement.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def on_cpu(name: str, turns: int) -> Times:
 
 
 def of_cpu(turns: int) -> dict[str, dict[str, float]]:
-    """What ``on_cpu`` gives in a process that sees no accelerator.
+    """The result of ``on_cpu`` in a process that sees no accelerator.
 
     Args:
-        turns: that count.
+        turns: number of measured turns.
     """
     command = [sys.executable, "-m", "benchmarks.gpu", "--on-cpu", "--turns", str(turns)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}

@@ -27,7 +27,7 @@ BUDGET: dict[str, Any] = {"rounds": 15, "cohort": 4, "scoring": fk.Scoring(evalu
 
 
 class Logistic(nn.Module):
-    """Scores (0, w x + b), whose softmax is the sigmoid's probability."""
+    """Scores (0, w x + b): their softmax is the sigmoid's probability."""
 
     def __init__(self, features: int) -> None:
         super().__init__()

@@ -76,7 +76,7 @@ def on_cluster(root: Path, command: tuple[str, ...], jobs: int, rounds: int) -> 
     Args:
         root: of all folders.
         command: the comparison.
-        jobs: how many at a time.
+        jobs: number of cells at a time.
         rounds: of each cell.
     """
     timed(*command, "run.rounds=2", "--out", str(root / "first"))

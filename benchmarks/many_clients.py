@@ -99,7 +99,7 @@ def generate() -> None:
 
 
 def make(clients: int, folder: Path) -> None:
-    """Write the data of so many clients, where they are not there yet."""
+    """Write the data of the clients, unless the files exist."""
     if folder.exists():
         return
     start = time.perf_counter()

@@ -36,7 +36,7 @@ PAGE = 4096
 
 
 class Setting(NamedTuple):
-    """What differs from run to run."""
+    """The settings that differ from run to run."""
 
     clients: int
     cohort: int
@@ -53,7 +53,7 @@ class Setting(NamedTuple):
 
 
 def settings() -> Iterator[Setting]:
-    """Different settings, without end but for the shapes that 60 clients allow."""
+    """Different settings, as many as 60 clients allow."""
     for batch, clients, cohort in product(range(3, 40), range(8, 60, 4), (3, 5, 8)):
         yield Setting(clients, cohort, batch)
 

@@ -50,7 +50,7 @@ def one_client() -> FederatedData:
 
 
 class Residual(nn.Sequential):
-    """What goes in is added to what comes out."""
+    """A block that adds its input to its output."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The sum."""

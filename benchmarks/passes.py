@@ -36,8 +36,8 @@ class Passes:
         self._counting = False
 
     def counts(self, method: Callable, samples: Callable[..., float]) -> Callable:
-        """The method of a worker, which counts what it is asked for; what it asks workers for
-        itself is a part of that.
+        """The method of a worker, which counts its requests. Requests that it makes to workers
+        itself are part of them.
 
         Args:
             method: of ``Trainer`` or ``Scorer``.

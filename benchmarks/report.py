@@ -320,7 +320,7 @@ def page(
     clustering: dict[str, Times],
     turns: int,
 ) -> str:
-    """The whole of docs/benchmarks.md.
+    """The text of docs/benchmarks.md.
 
     Args:
         training: times of local training by model.
@@ -328,7 +328,7 @@ def page(
         scoring: times of evaluation and training.
         peak: GFLOP/s of a matrix product.
         clustering: times of all other comparisons.
-        turns: how often each engine was measured.
+        turns: number of measurements of each engine.
     """
     sizes = clients(20).sizes
     best = max(peak.values())

@@ -128,7 +128,7 @@ def federation(clients: int, model: str) -> tuple[fk.FederatedData, Any]:
 
 @cache
 def passes_of_fedavg(clients: int, model: str, rounds: int, cohort: int) -> Float[np.ndarray, "_"]:
-    """How many gradients of samples each timed round of FedAvg has."""
+    """The number of gradients of samples in each timed round of FedAvg."""
     return passes("fedavg", *federation(clients, model), rounds, cohort)
 
 

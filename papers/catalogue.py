@@ -105,7 +105,11 @@ def _panm(
 
 
 def _curves(
-    name: str, title: str, cells: Sequence[Cell], section: Callable[[Results], str], *also: str
+    name: str,
+    title: str,
+    cells: Sequence[Cell],
+    section: Callable[[Results], str],
+    also: tuple[str, ...] = (),
 ) -> Table:
     jobs = _cells(cells, curves.measure)
     return Table(
@@ -151,17 +155,17 @@ FEDGROUP = (
         section=fedgroup_page.candidates,
     ),
     _curves(
-        "fedgroup-figure1",
-        "Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
-        fedgroup_runs.FIGURE_1,
-        fedgroup_figures.BY_CLASSES.section,
+        name="fedgroup-figure1",
+        title="Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
+        cells=fedgroup_runs.FIGURE_1,
+        section=fedgroup_figures.BY_CLASSES.section,
     ),
     _curves(
-        "fedgroup-figure3",
-        "Figs. 3 and 4: accuracy over the rounds, and the auxiliary global model",
-        (*fedgroup_runs.FIGURE_3, *fedgroup_runs.FIGURE_4),
-        fedgroup_figures.section,
-        "fedgroup-figure4",
+        name="fedgroup-figure3",
+        title="Figs. 3 and 4: accuracy over the rounds, and the auxiliary global model",
+        cells=(*fedgroup_runs.FIGURE_3, *fedgroup_runs.FIGURE_4),
+        section=fedgroup_figures.section,
+        also=("fedgroup-figure4",),
     ),
     Table(
         name="fedgroup-figure5",
@@ -215,22 +219,22 @@ FLEXCFL = (
         section=flexcfl_page.table_i,
     ),
     _curves(
-        "flexcfl-figure1",
-        "Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
-        flexcfl_runs.FIGURE_1,
-        flexcfl_figures.BY_CLASSES.section,
+        name="flexcfl-figure1",
+        title="Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
+        cells=flexcfl_runs.FIGURE_1,
+        section=flexcfl_figures.BY_CLASSES.section,
     ),
     _curves(
-        "flexcfl-figure3-curves",
-        "Fig. 3: losses and discrepancies over the rounds, and eta_g",
-        flexcfl_runs.FIGURE_3,
-        eta_figures.figure_3,
+        name="flexcfl-figure3-curves",
+        title="Fig. 3: losses and discrepancies over the rounds, and eta_g",
+        cells=flexcfl_runs.FIGURE_3,
+        section=eta_figures.figure_3,
     ),
     _curves(
-        "flexcfl-figure5",
-        "Fig. 5: eta_g under swap part",
-        flexcfl_runs.FIGURE_5,
-        eta_figures.figure_5,
+        name="flexcfl-figure5",
+        title="Fig. 5: eta_g under swap part",
+        cells=flexcfl_runs.FIGURE_5,
+        section=eta_figures.figure_5,
     ),
 )
 GAIN = (

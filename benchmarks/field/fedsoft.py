@@ -46,8 +46,8 @@ ADAM = fk.Adam(epochs=10, batch_size=10, lr=1e-4)
 
 
 def federation(seed: int) -> tuple[FederatedData, FederatedData, FederatedData]:
-    """The clients, and the same with images of one kind alone: as they are, and rotated. Test
-    images of all are alike: half of each kind, and those of one kind."""
+    """The clients, and the same clients with images of one kind alone: upright, and rotated. The
+    test images have the same form for all: half of each kind, and one kind alone."""
     images = IMAGES["mnist"]()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(images.y))

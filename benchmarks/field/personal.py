@@ -23,7 +23,7 @@ from fedkin.data.synthetic_mixture import synthetic_mixture
 EPOCHS = 1
 HEAD = 10
 WORK = fk.SGD(epochs=EPOCHS, batch_size=32, lr=0.1)
-# And how often it goes through a client's samples in a round.
+# And the number of passes through a client's samples in a round.
 METHODS: dict[str, tuple[Any, int]] = {
     "FedAvg": (fk.FedAvg(), EPOCHS),
     "Ditto, lambda 0.1": (fk.Ditto(0.1), 2 * EPOCHS),

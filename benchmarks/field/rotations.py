@@ -1,5 +1,5 @@
-"""All MNIST images, divided among clients whose images are rotated: the setting of PACFL's and
-CFL-GP's runs here."""
+"""All MNIST images, divided among clients with rotated images: the setting of PACFL's and CFL-GP's
+runs here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Clusters found under client-level differential privacy, everything charged: accuracy, agreement
-and epsilon.
+"""Clusters found under client-level differential privacy, with all costs charged: accuracy,
+agreement and epsilon.
 
     python -m benchmarks.trust.private_cold_start [--seeds 3] [--first-seed 0] [--noise 1] [--start
     4,8,16]

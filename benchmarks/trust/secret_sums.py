@@ -1,4 +1,4 @@
-"""What secret sums cost, and whether they are exact.
+"""The cost of secret sums, and a check that they are exact.
 
     python -m benchmarks.trust.secret_sums [--parameters 3000000] [--clients 100] [--dropout 0.3]
 

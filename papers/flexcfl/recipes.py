@@ -189,7 +189,7 @@ VARIANTS: dict[str, tuple[str, Callable[[int], Method]]] = {
     # and no other
     "IFCA, first client": ("IFCA", lambda m: IFCA(clusters=m, weighting="first_client")),
     "FeSEM, first client": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="first_client")),
-    # The code of two weeks earlier: all clients, weighted by samples (papers/flexcfl/weightings.py).
+    # The code of two weeks earlier: all clients, by samples (papers/flexcfl/weightings.py).
     "IFCA, by samples": ("IFCA", lambda m: IFCA(clusters=m, weighting="examples")),
     "FeSEM, by samples": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="examples")),
 }

@@ -36,8 +36,8 @@ SECONDS = 3.0  # of a run, about
 
 
 def measure(cell: Cell, seed: int) -> Line:
-    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and shares of
-    attackers and suspects. A refusal of a method is stored under ``refused``."""
+    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and
+    shares of attackers and suspects. A refusal of a method is stored under ``refused``."""
     federation = FEDERATIONS[cell.federation]
     began = time.monotonic()
     data = federation.data(seed)
