@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 METHODS = ("fedavg", "fedprox", "ifca", "fedgroup", "flexcfl")
@@ -46,9 +45,11 @@ def main() -> None:
         root = Path(folder)
         study = root / "study.toml"
         study.write_text(STUDY.format(model="mclr", rounds=options.rounds))
-        timed_comparison = partial(timed, "compare", str(study), "--methods", ",".join(METHODS))
-        timed_comparison("--seeds", "1", "run.rounds=3", "--out", str(root / "first"))
-        ours = timed_comparison("--seeds", str(options.seeds), "--out", str(root / "together"))
+        compare_command = ["compare", str(study), "--methods", ",".join(METHODS)]
+        timed(*compare_command, "--seeds", "1", "run.rounds=3", "--out", str(root / "first"))
+        ours = timed(
+            *compare_command, "--seeds", str(options.seeds), "--out", str(root / "together")
+        )
         single = sum(
             timed(*run_command(study, method, seed, root))
             for method, seed in itertools.product(METHODS, range(options.seeds))
