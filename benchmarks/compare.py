@@ -45,11 +45,8 @@ def main() -> None:
         root = Path(folder)
         study = root / "study.toml"
         study.write_text(STUDY.format(model="mclr", rounds=options.rounds))
-        compare_command = ["compare", str(study), "--methods", ",".join(METHODS)]
-        timed(*compare_command, "--seeds", "1", "run.rounds=3", "--out", str(root / "first"))
-        ours = timed(
-            *compare_command, "--seeds", str(options.seeds), "--out", str(root / "together")
-        )
+        timed(*compare_command(study, 1, root / "first"), "run.rounds=3")
+        ours = timed(*compare_command(study, options.seeds, root / "together"))
         single = sum(
             timed(*run_command(study, method, seed, root))
             for method, seed in itertools.product(METHODS, range(options.seeds))
@@ -59,6 +56,21 @@ def main() -> None:
         f"{runs} runs of {options.rounds} rounds: {ours:.0f} s together, {single:.0f} s one by "
         f"one, {single / ours:.2f}x"
     )
+
+
+def compare_command(study: Path, seeds: int, folder: Path) -> list[str]:
+    """The command that makes the whole comparison in one process."""
+    methods = ",".join(METHODS)
+    return [
+        "compare",
+        str(study),
+        "--methods",
+        methods,
+        "--seeds",
+        str(seeds),
+        "--out",
+        str(folder),
+    ]
 
 
 def run_command(study: Path, method: str, seed: int, root: Path) -> list[str]:
