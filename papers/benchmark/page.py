@@ -190,7 +190,7 @@ HEAD = f"""# Which method wins where
 This benchmark runs {len(CONTENDERS)} methods at {len(SETTINGS)} settings, with {len(SEEDS)} seeds \
 each. The settings are small federations on a CPU. Each
 has one kind of heterogeneity, so the differences between kinds are visible. \
-They are no state of the art on large data.
+They do not show the state of the art on large data.
 [More tables](benchmark-field-tables.md) have newcomers, costs, failures, grids and settings.
 
 `python -m papers.benchmark --hours 1` runs missing cells, the most informative ones first, \
@@ -203,7 +203,7 @@ in total over all models that it trains:
 |---|---|
 | a mixture of K components | {STEPS} / K for each |
 | Ditto, APFL, FedRep | half for each part |
-| pFedMe | {INNER} inner steps for each step |
+| pFedMe | {STEPS // INNER} steps of {INNER} gradient steps each |
 
 Some work is not in the budget. Clients also compute values that find clusters or weights. \
 APFL learns its share from one

@@ -258,7 +258,7 @@ All other rules are told 0.3, the share of attackers of all clients.
 Rows with `told` name another share. \
 If attackers are spread at random, up to 0.4 of a kind attack.
 
-**Not measured:** other shares of attackers, and kinds with clients that have different labels."""
+**Not measured:** other shares of attackers, and kinds with different labels at their clients."""
 NEXT = """## Next
 
 * [All rules, attacks and methods](benchmark-attacks-grid.md): the grid of this benchmark.
