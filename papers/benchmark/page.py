@@ -262,10 +262,11 @@ NEWCOMERS = (
     "training. After the last round each is placed by the method's rule. Without a rule it gets "
     "the model of lowest loss.\n\n"
     "A newcomer of a personalised method has the same model as a client that never trained: the "
-    "shared model. With FedPer and FedRep its head is as good as random, because the heads are "
-    "not trained on its labels. With FEROMA it has the model of the client with the nearest "
-    "profile. Nothing is trained or tuned for a newcomer here, so fine-tuned FedAvg has plain "
-    "FedAvg's model. `run.fine_tune(cluster=..., x=..., y=...)` would train it."
+    "shared model. With FedPer, FedRep and FL+HC with FedRep's heads, its head is as good as "
+    "random, because the heads are not trained on its labels. With FEROMA it has the model of the "
+    "client with the nearest profile. Nothing is trained or tuned for a newcomer here, so "
+    "fine-tuned FedAvg has plain FedAvg's model. `run.fine_tune(cluster=..., x=..., y=...)` would "
+    "train it."
 )
 COSTS = (
     "Bytes of all clients over a whole run and seconds of a run are factors: a value of 2 means "
