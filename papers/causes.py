@@ -52,9 +52,9 @@ MEANINGS = {
         "quoted, and its log is not among the stored runs"
     ),
     Cause.SPREAD: (
-        "possible, and no run shows it: the paper's number of one run (FedSim: of one draw of the "
-        "data) lies in the 95% prediction interval of one more run or draw, from at least "
-        f"{LEAST_RUNS} runs, each from its own seed or on its own draw. These are runs of ours. "
+        "possible, and no run shows it. The paper's number of one run (FedSim: of one draw of the "
+        "data) lies in the 95% prediction interval of one more run or draw. The interval is from "
+        f"at least {LEAST_RUNS} runs of ours, each from its own seed or on its own draw. "
         "They are runs of a variant (*spread, of the variant*) if it does what the authors' code "
         "does, gives more numbers of the column, and has enough runs"
     ),

@@ -38,9 +38,9 @@ from papers.tables_markdown import markdown
 
 DRAWS = 5  # for each target
 OF_MNIST = (
-    "The one client with five labels that their notebooks print (0, 6, 7, 8 and 9; "
-    "dataset_stat.ipynb at 0762ccd, under the heading MNIST) trains on 5, 12, 4, 17 and 5 images "
-    "of them, where FEMNIST's partition gives as many of each."
+    "Their notebooks print one client with five labels: 0, 6, 7, 8 and 9 (dataset_stat.ipynb at "
+    "0762ccd, under the heading MNIST). It trains on 5, 12, 4, 17 and 5 images of them. FEMNIST's "
+    "partition would give as many of each."
 )
 MOST = 200_000  # seeds to try
 SAMPLES_MARGIN = 0.005

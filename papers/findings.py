@@ -69,7 +69,7 @@ def of_table(results: Stores, name: str) -> list[str]:
 
 
 def ifca_leads(results: Stores) -> str:
-    """Without the slip of the authors' code IFCA is ahead of FlexCFL."""
+    """Without the slip of the authors' code, IFCA is ahead of FlexCFL."""
     runs = results.get("flexcfl", ())
     columns = ("IFCA", "FlexCFL", "IFCA, by samples", "IFCA, first client")
     ifca, flexcfl, by_samples, slip = (
@@ -90,20 +90,20 @@ def ifca_leads(results: Stores) -> str:
     if p >= LEVEL or not slip < flexcfl:
         return ""
     return (
-        f"**IFCA is not behind FlexCFL on MNIST-MCLR, as printed, but ahead of it**: {ifca:.1f} "
-        f"and {flexcfl:.1f}% (printed: 94.2 and 95.8), by {min(gaps):.1f} to {max(gaps):.1f} "
-        f"points in each of {len(gaps)} seeds (paired t-test, p = {p:.2g}, not adjusted), at "
-        f"{down / base:.2f} times FedAvg's bytes where FlexCFL takes {flexcfl_bytes / base:.2f}. "
-        "With the slip of the authors' code, which averages one client of each cluster, IFCA has "
-        f"{slip:.1f}; weighted by samples, as their code was before, {by_samples:.1f} (against "
-        f"FlexCFL p = {p_by_samples:.2g}). Their code, run again on another draw of the data, gave "
-        f"FlexCFL 95.8 in 194 rounds and IFCA, by samples, 95.5 in 150.{_elsewhere(runs)} `fedkin "
-        "reproduce flexcfl-table3 --stored`"
+        f"**IFCA is ahead of FlexCFL on MNIST-MCLR, and not behind it as printed**. IFCA has "
+        f"{ifca:.1f}% and FlexCFL {flexcfl:.1f}% (printed: 94.2 and 95.8). IFCA leads by "
+        f"{min(gaps):.1f} to {max(gaps):.1f} points in each of {len(gaps)} seeds (paired t-test, "
+        f"p = {p:.2g}, not adjusted). IFCA needs {down / base:.2f} times FedAvg's bytes, and "
+        f"FlexCFL {flexcfl_bytes / base:.2f}. With the slip of the authors' code, which averages "
+        f"one client of each cluster, IFCA has {slip:.1f}. Weighted by samples, as in their "
+        f"earlier code, it has {by_samples:.1f} (against FlexCFL p = {p_by_samples:.2g}). Their "
+        "code, run again on another draw of the data, gave FlexCFL 95.8 in 194 rounds and IFCA, by "
+        f"samples, 95.5 in 150.{_elsewhere(runs)} `fedkin reproduce flexcfl-table3 --stored`"
     )
 
 
 def _elsewhere(results: Results) -> str:
-    """IFCA less FlexCFL in the other counted rows of Table III, in points, and as printed."""
+    """IFCA minus FlexCFL in the other counted rows of Table III, in points, and as printed."""
     words = []
     for setting in (MNIST_MLP, FEMNIST, FEMNIST_MLP, LARGE):
         ours = [
@@ -120,7 +120,7 @@ def _elsewhere(results: Results) -> str:
     if any(NOT_RUN in text for text in words):
         return ""
     return (
-        f" IFCA less FlexCFL in the table's other counted rows: {', '.join(words[:-1])} and "
+        f" IFCA minus FlexCFL in the table's other counted rows: {', '.join(words[:-1])} and "
         f"{words[-1]} points."
     )
 
@@ -160,16 +160,17 @@ def the_slip_fits(results: Stores) -> str:
     }
     if any(slip >= min(alike, by_samples) for alike, slip, by_samples in mean_of.values()):
         return ""
-    words = "; ".join(
-        f"with it {_within(far[method][1])} numbers of {method} are within {MARGIN} points, and "
-        f"all {slip:.1f} points from the paper in the mean, {alike:.1f} where all clients count "
-        f"alike, {by_samples:.1f} by samples"
+    words = " ".join(
+        f"With it {_within(far[method][1])} numbers of {method} are within {MARGIN} points. Their "
+        f"mean distance from the paper is {slip:.1f} points; it is {alike:.1f} where all clients "
+        f"count alike, and {by_samples:.1f} by samples."
         for method, (alike, slip, by_samples) in mean_of.items()
     )
     return (
-        "**FlexCFL's numbers of IFCA fit a slip in its code, and those of FeSEM are nearer to the "
-        "slip than to a mean**. The slip takes the first client of each cluster for the mean of "
-        f"all: {words}. Of FeSEM's on Synthetic(1,1) {_within(on_synthetic)} are within. These are "
+        "**FlexCFL's numbers of IFCA fit a slip in its code, and its numbers of FeSEM are nearer "
+        "to the slip than to a mean**. The slip takes the first client of each cluster for the "
+        f"mean of all. {words} Of FeSEM's on Synthetic(1,1) {_within(on_synthetic)} are within. "
+        "These are "
         f"the numbers of Tables III and IV, each from at least {seeds} seeds that all three have. "
         f"{_by_the_log(results)}With `flexcfl-table3`: `fedkin reproduce flexcfl-table4 --stored`"
     )
@@ -240,11 +241,11 @@ def a_fifth_is_missed(results: Stores) -> str:
     if isnan(sum(best) + recall) or not 75 <= seen[0] <= 85 < min(seen[1], recall):
         return ""
     return (
-        "**FlexCFL's test of a shift, blind to labels, misses a fifth of the swaps**: it detects "
-        f"{seen[0]:.0f}% on MNIST-MCLR, a test that compares labels class by class {seen[1]:.0f}%. "
-        "Most clients that it overlooks are detected with a later swap (recall at the end "
-        f"{recall:.0f}%). The best round has {best[0]:.1f}% and {best[1]:.1f}%; the paper prints "
-        "95.1 for the first; its code, run again for 124 rounds, gave 92.1. "
+        "**FlexCFL's label-blind test of a shift misses a fifth of the swaps**. On MNIST-MCLR it "
+        f"detects {seen[0]:.0f}%, and a test that compares labels class by class detects "
+        f"{seen[1]:.0f}%. Most clients that it overlooks are detected with a later swap (recall at "
+        f"the end {recall:.0f}%). The best round has {best[0]:.1f}% and {best[1]:.1f}%. The paper "
+        "prints 95.1 for the first. Its code, run again for 124 rounds, gave 92.1. "
         '`fedkin reproduce flexcfl-table4 --rows "MNIST-MCLR: swap all" --stored`'
     )
 
@@ -272,8 +273,8 @@ def alpha_does_nothing(results: Stores) -> str:
     if not all(values[:draws] == pni["0", beta][:draws] for (_, beta), values in pni.items()):
         return ""
     return (
-        "**The alpha of Synthetic(alpha, beta) does nothing**: it adds one number to the scores "
-        "of all classes, so that a seed gives the same data with every alpha. The non-IID index "
+        "**The alpha of Synthetic(alpha, beta) does nothing**. It adds one number to the scores "
+        "of all classes, so a seed gives the same data with every alpha. The non-IID index "
         f"is equal in all {draws} draws, and grows with beta from {low:.2f} to {high:.2f}. `fedkin "
         "reproduce fedsim-figure10 --stored`"
     )
@@ -331,10 +332,11 @@ def fedsim_loses(results: Stores) -> str:
     avg, prox, elsewhere = ranges
     return (
         "**FedSim is behind both baselines on Synthetic(1, 1), as its paper says, on each of "
-        f"{len(over_avg)} draws** with the sizes and label shares of the authors' file: it gains "
-        f"{avg} over FedAvg and {prox} over FedProx; the paper prints -6.2 and -7.0. One-tailed "
-        f"paired t-tests of the draws have p = {p_avg:.2g} and {p_prox:.2g}, not adjusted for the "
-        f"other comparisons of Table 7, as its verdicts are. On {len(unmatched)} other draws it "
+        f"{len(over_avg)} draws**. The draws have the sizes and label shares of the authors' file. "
+        f"It gains {avg} over FedAvg and {prox} over FedProx. The paper prints -6.2 and -7.0. "
+        f"One-tailed paired t-tests of the draws have p = {p_avg:.2g} and {p_prox:.2g}. They are "
+        "not adjusted for the other comparisons of Table 7; its verdicts are. On "
+        f"{len(unmatched)} other draws it "
         f"gains {elsewhere} over FedAvg. `fedkin reproduce fedsim-table7 --rows '(1, 1)' --rows "
         "'(1, 1), other draws' --stored`"
     )
@@ -356,9 +358,9 @@ def panm_needs_less_of_the_rounds_updates(results: Stores) -> str:
         f"**PANM by updates is level with an oracle with an alpha of {QUARTER:g}, and not with the "
         f"{Question.alpha:g} that re-implementations have**. Alpha is the weight of a round's own "
         f"updates in the similarity of two peers. With {Question.alpha:g} accuracy is "
-        f"{span(worse, '.1f')} points behind an oracle that knows the clusters on {len(worse)} of "
-        f"{len(BY_ALPHA)} federations of MNIST and Fashion-MNIST, with {QUARTER:g} at most "
-        f"{max(less.behind):.1f} on any (means of {less.seeds} seeds); the least recall is "
+        f"{span(worse, '.1f')} points behind an oracle that knows the clusters, on {len(worse)} of "
+        f"{len(BY_ALPHA)} federations of MNIST and Fashion-MNIST. With {QUARTER:g} it is at most "
+        f"{max(less.behind):.1f} behind on any (means of {less.seeds} seeds). The least recall is "
         f"{min(usual.recall):.1f}% and {min(less.recall):.1f}%, the least precision "
         f"{min(usual.precision):.1f}% and {min(less.precision):.1f}%. Without these updates the "
         f"least recall is {min(none.recall):.1f}%. With `panm-compared` and `panm-breaks`: `fedkin "

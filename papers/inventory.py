@@ -166,7 +166,7 @@ def without_recipe() -> tuple[Entry, ...]:
 
 
 def sentence() -> str:
-    """A sentence: the number of entries with a recipe, and the others by their reason."""
+    """The number of entries with a recipe, and a list of the others by their reason."""
     by_reason: dict[str, dict[str, list[str]]] = {}
     for entry in without_recipe():
         by_reason.setdefault(entry.reason, {}).setdefault(entry.paper, []).append(entry.number)
@@ -175,10 +175,11 @@ def sentence() -> str:
         names = ", ".join(f"{paper} {', '.join(numbers)}" for paper, numbers in by_paper.items())
         lists.append(f"{names} ({reason})")
     count = len(ENTRIES) - len(without_recipe())
-    return (
+    head = (
         f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, "
-        f"have a recipe. These have none: {'; '.join(lists)}."
+        "have a recipe. These have none:"
     )
+    return "\n".join([head, "", *(f"* {entries}" for entries in lists)])
 
 
 def markdown_table() -> str:

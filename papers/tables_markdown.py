@@ -79,7 +79,7 @@ def accuracies(
     if lines:
         parts.append(markdown(["", *columns, "seeds"], lines))
     if no_run and with_paper:
-        parts.append(f"Not run yet: {'; '.join(no_run)}.")
+        parts.append("\n".join(["Not run yet:", "", *(f"* {row}" for row in no_run)]))
     return "\n\n".join(parts)
 
 
@@ -88,7 +88,7 @@ def _not_run(setting: Setting, cells: int) -> str:
     are missing."""
     hours = setting.seconds * len(setting.seeds) * cells / 3600
     time = f"about {hours:.0f} h" if hours >= 1 else "less than an hour"
-    needs = f"; needs {setting.needs}, which cannot be handed on" if setting.needs else ""
+    needs = f"; needs {setting.needs}, which cannot be distributed" if setting.needs else ""
     return f"{setting.row} ({cells} cells, {time}{needs})"
 
 

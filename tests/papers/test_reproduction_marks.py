@@ -207,9 +207,9 @@ def test_a_row_whose_data_cannot_be_handed_on_is_not_cpu_sized() -> None:
 
 UNAVAILABLE = {
     "fedgroup-table3": (
-        "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be handed on)"
+        "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be distributed)"
     ),
-    "fedsim-table6": "Fed-Goodreads-RNN needs GloVe's vectors, which cannot be handed on.",
+    "fedsim-table6": "Fed-Goodreads-RNN needs GloVe's vectors, which cannot be distributed.",
 }
 
 
