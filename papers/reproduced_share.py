@@ -131,7 +131,7 @@ def headline(total: Share) -> str:
         f"{total.copy} are printed in another row of the same table, where ours agree with them "
         f"(copy). **{total.unknown}** differ for an unknown reason. Of all that differ, "
         f"{total.above} are above the paper's number and {total.below} below. "
-        f"{total.single_seed} of the numbers that were run rest on a single seed."
+        f"{total.single_seed} of those run rest on a single seed."
     )
 
 
@@ -309,8 +309,8 @@ def _line(name: str, share: Share) -> list[str]:
 
 def _legend(tables: Sequence[Table]) -> str:
     """The meaning of the columns, and the numbers that are not counted."""
-    without_recipe = "; ".join(
-        f"{table.name}: {', '.join(table.without_recipe)}" for table in tables
+    without_recipe = "\n".join(
+        f"* {table.name}: {', '.join(table.without_recipe)}" for table in tables
     )
     return (
         "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most "
@@ -318,8 +318,8 @@ def _legend(tables: Sequence[Table]) -> str:
         "recurrent networks, and of Fed-MEx. A number counts as run from one seed on. The tables "
         "of accuracies and gains below say how many seeds there are. Shortened runs, other data "
         "and variants of ours are shown below and not counted. FedSim's FEMNIST counts as we read "
-        "the authors' logs, with three labels a client; their text has five. Printed numbers "
-        f"without a recipe of the paper's size: {without_recipe}. {inventory.sentence()}"
+        "the authors' logs, with three labels a client; their text has five.\n\nPrinted numbers "
+        f"without a recipe of the paper's size:\n\n{without_recipe}\n\n{inventory.sentence()}"
     )
 
 

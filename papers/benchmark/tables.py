@@ -183,7 +183,7 @@ def refusals(runs: pd.DataFrame) -> str:
     refused: Any = runs.dropna(subset=["refused"]).drop_duplicates(["row", "column"])
     if not len(refused):
         return "No method refuses a setting."
-    lines = [f"* {row['column']} at {row['row']}: {row['refused']}" for row in rows_of(refused)]
+    lines = [f"* {row['column']} at {row['row']}: `{row['refused']}`" for row in rows_of(refused)]
     return "\n".join(["Refused runs, with the method's message:", "", *lines])
 
 

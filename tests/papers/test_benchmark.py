@@ -266,7 +266,7 @@ def test_the_page_ranks_cells_with_three_seeds(filled: Path, tmp_path: Path) -> 
         in text
     )
     assert (
-        text.count("(n = 2)") == len(CONTENDERS) and "* FedRC at rotations: no last layer" in text
+        text.count("(n = 2)") == len(CONTENDERS) and "* FedRC at rotations: `no last layer`" in text
     )
     table = page.frame(read(filled, queue.jobs(filled)).runs)
     ranks = rank(tables.means(table))

@@ -304,7 +304,7 @@ def test_sections_name_their_figures() -> None:
         for name in ("figure3", "figure3-eta")
     )
     assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])
-    assert "The paper trains an MLP; logistic regression stands" in eta_figures.figure_5([])
+    assert "The paper trains an MLP; we added logistic" in eta_figures.figure_5([])
 
 
 def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:

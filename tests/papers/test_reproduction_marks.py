@@ -361,8 +361,8 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
     for ours in (narrow, wide, narrow[:4]):
         assert marks(*runs(*ours))["IFCA"].cause == Cause.SPREAD
     assert code_and_spread({"flexcfl": runs(*narrow)}) == (
-        " 1 of these intervals is not ours but of runs with what the authors' code does; for 1 of "
-        "these numbers the interval of ours does not hold the paper's number."
+        " 1 of these intervals is not from our runs but from runs that do what the authors' code "
+        "does. For 1 of these numbers our interval does not hold the paper's number."
     )
     (row,) = (
         words
