@@ -371,9 +371,9 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
     )
     assert row.split(" | ")[5] == "spread, of the variant"
     # Ours may hold it as well.
-    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})
+    assert "For 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})
     # Too few of ours to say.
-    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})
+    assert "For 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})
     ours = [
         {**line("FedProx", best), "seed": seed}
         for seed, best in enumerate((0.95, 0.9, 0.97, 0.935, 0.95))
