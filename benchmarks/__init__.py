@@ -1,6 +1,6 @@
 """Speed, compared side by side: ``python -m benchmarks`` (or ``make bench``) writes
 docs/benchmarks.md.
 
-Never part of the tests: what is slow on one machine is quick on another, so only ratios within one
-run mean anything.
+Benchmarks are not part of the tests. Times differ between machines, so only ratios within one run
+can be compared.
 """

@@ -10,7 +10,7 @@ from fedkin.models.model import prepare_jax
 
 
 def main() -> None:
-    """Measure what the options name, and write docs/benchmarks.md."""
+    """Make the measurements that the options name, and write docs/benchmarks.md."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--turns", type=int, default=15, help="how often each engine is measured")
     parser.add_argument(

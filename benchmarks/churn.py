@@ -4,8 +4,8 @@
 
 Four nodes with certificates and registered keys run FlexCFL with two clusters. In the middle of a
 round one is killed; it is started again (Flower lets it in a minute later), and a fifth comes. Then
-the SuperLink and the server's process are killed, and started again. A node whose key nobody
-registered, and one that speaks without encryption, are refused. Ends with status 1 if a round took
+the SuperLink and the server's process are killed, and started again. A node without a
+registered key and a node without encryption are refused. Ends with status 1 if a round took
 longer than its deadline and five seconds, a cluster was lost, the newcomer was not assigned, or the
 server restarted from round 0.
 """
@@ -58,7 +58,7 @@ class Churn:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def wait_for_rounds(self, rounds: int) -> None:
-        """Wait until so many more rounds are done."""
+        """Wait until the given number of further rounds is done."""
         target = len(self.records()) + rounds
         end = time.monotonic() + PATIENCE
         while len(self.records()) < target:
@@ -143,7 +143,7 @@ def plain_refusal(lab: Lab) -> str:
 
 
 def check(churn: Churn) -> list[str]:
-    """What is wrong; prints the measurements."""
+    """The failures found; prints the measurements."""
     lines = (churn.folder / "run" / "timings.jsonl").read_text().splitlines()
     seconds = [line["train"] + line["score"] for line in map(json.loads, lines)]
     print(

@@ -64,7 +64,7 @@ class DiaryEntry(Task):
 
 @dataclass(frozen=True)
 class Diaries:
-    """A method whose clients do nothing but write; the model is the mean of their sums."""
+    """A method with clients that only write memory; the model is the mean of their sums."""
 
     numbers: int = 1000
 
@@ -129,13 +129,13 @@ def in_process(folder: Path, *settings: int, kill_after: float | None = None) ->
 
 
 def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) -> tuple[int, bool]:
-    """How often a run was killed, and whether its end equals that of a run that was not.
+    """How often a run was killed, and whether its result equals the result of a run without kills.
 
     Args:
         folder: for both runs.
         settings: clients, numbers of each and rounds.
-        kills: how often it is killed.
-        seed: of the moments.
+        kills: largest number of kills.
+        seed: of the moments of the kills.
     """
     start = time.perf_counter()
     assert in_process(folder / "whole", *settings) == 0
@@ -159,8 +159,7 @@ def _arrays(checkpoints: Path) -> dict[str, np.ndarray]:
 
 
 def seconds_to_write(folder: Path, clients: int, numbers: int, turns: int = 5) -> float:
-    """Median seconds of a checkpoint with the memory of so many clients, synchronised with the
-    disk."""
+    """Median seconds of a checkpoint with the memory of all clients, synchronised with the disk."""
     memory = ClientMemory(clients)
     memory.write(
         task="diary",

@@ -38,7 +38,7 @@ def similarity(count: int) -> np.ndarray:
 
 
 def plain_madc(s: np.ndarray) -> np.ndarray:
-    """Eq. 6 as it is written: all triples at once."""
+    """Eq. 6 as written in the paper: all triples at once."""
     n = len(s)
     left = np.repeat(s[:, None], n, axis=1)
     right = np.repeat(s[None], n, axis=0)
@@ -48,8 +48,8 @@ def plain_madc(s: np.ndarray) -> np.ndarray:
     return (apart * counts).sum(axis=2) / (n - 2) * (1 - np.eye(n))
 
 
-def madc_beside(turns: int) -> tuple[Times, Times]:
-    """Our MADC beside the plain one for few clients, and ours for 1,000."""
+def madc_times(turns: int) -> tuple[Times, Times]:
+    """Times of our MADC and of the plain one for few clients, and of ours for 1,000."""
     small = similarity(MADC_SMALL)
     large = similarity(1000)
     assert np.allclose(madc(small), plain_madc(small), atol=1e-6)
@@ -90,8 +90,8 @@ def shift_test(turns: int) -> Times:
 
 
 def everything(turns: int) -> dict[str, Times]:
-    """All of the above; the slow ones a few times only."""
-    small, large = madc_beside(min(turns, 5))
+    """All comparisons of this file; the slow ones with fewer turns."""
+    small, large = madc_times(min(turns, 5))
     return {
         "edc": edc(min(turns, 7)),
         "madc": small,

@@ -3,8 +3,8 @@ local work.
 
     python -m benchmarks.compare [--rounds 100] [--seeds 3]
 
-Both use the same cache of compiled programs, which a first short comparison fills, and nothing else
-of each other's.
+Both use the same cache of compiled programs, which a first short comparison fills. They share
+no other files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 METHODS = ("fedavg", "fedprox", "ifca", "fedgroup", "flexcfl")
@@ -46,18 +45,10 @@ def main() -> None:
         root = Path(folder)
         study = root / "study.toml"
         study.write_text(STUDY.format(model="mclr", rounds=options.rounds))
-        timed_comparison = partial(timed, "compare", str(study), "--methods", ",".join(METHODS))
-        timed_comparison("--seeds", "1", "run.rounds=3", "--out", str(root / "first"))
-        ours = timed_comparison("--seeds", str(options.seeds), "--out", str(root / "together"))
+        timed(*compare_command(study, 1, root / "first"), "run.rounds=3")
+        ours = timed(*compare_command(study, options.seeds, root / "together"))
         single = sum(
-            timed(
-                "run",
-                str(study),
-                f"method.name={method}",
-                f"run.seed={seed}",
-                "--out",
-                str(root / f"{method}-{seed}"),
-            )
+            timed(*run_command(study, method, seed, root))
             for method, seed in itertools.product(METHODS, range(options.seeds))
         )
     runs = len(METHODS) * options.seeds
@@ -67,8 +58,30 @@ def main() -> None:
     )
 
 
+def compare_command(study: Path, seeds: int, folder: Path) -> list[str]:
+    """The command that makes the whole comparison in one process."""
+    methods = ",".join(METHODS)
+    return [
+        "compare",
+        str(study),
+        "--methods",
+        methods,
+        "--seeds",
+        str(seeds),
+        "--out",
+        str(folder),
+    ]
+
+
+def run_command(study: Path, method: str, seed: int, root: Path) -> list[str]:
+    """The command that makes a single run of the comparison."""
+    folder = str(root / f"{method}-{seed}")
+    settings = [f"method.name={method}", f"run.seed={seed}"]
+    return ["run", str(study), *settings, "--out", folder]
+
+
 def timed(*arguments: str, prefix: tuple[str, ...] = ()) -> float:
-    """Seconds that a command takes, start to end; the prefix is a program that starts it."""
+    """Seconds of a command of fedkin, from start to end; ``prefix`` is a program that starts it."""
     start = time.perf_counter()
     subprocess.run(
         [*prefix, sys.executable, "-m", "fedkin.cli", *arguments], check=True, capture_output=True

@@ -1,11 +1,11 @@
-"""PyTorch modules in fedkin: trained by PyTorch, compiled by JAX, and beside our own model of the
-same layers.
+"""PyTorch modules in fedkin: trained by PyTorch, compiled by JAX, and compared with fedkin's model
+of the same layers.
 
     python -m benchmarks.compiled_modules [--turns 7] [--write docs/your-data.md]
 
 A call trains ten clients of 60 samples, batches of 10, two epochs, on one core. The engines take
-turns; shown are the medians and the median ratio to PyTorch. Aims: linear and attention 0.3, MLP
-0.6 (1.2 of our own), CNN 1.0, LSTM 0.8.
+turns; the table has the medians and the median ratio to PyTorch. Aims: linear and attention 0.3,
+MLP 0.6 (1.2 times fedkin's model), CNN 1.0, LSTM 0.8.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORK = LocalTraining(epochs=2, batch_size=10, lr=0.03)
 
 
 class Recurrent(nn.Module):
-    """Words, an LSTM of 64, a score for each of ten classes."""
+    """A network of words: an LSTM of 64, and a score for each of ten classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,14 +121,14 @@ def row(name: str, turns: int) -> list[str]:
     by_torch = np.median(times["torch"])
     by_jax = np.median(times["jax"])
     ratio = np.median(times["jax"] / times["torch"])
-    beside = f"{np.median(times['jax'] / times['own']):.2f}" if ours else "-"
+    ratio_to_ours = f"{np.median(times['jax'] / times['own']):.2f}" if ours else "-"
     return [
         name,
         f"{by_torch * 1000:.0f} ms",
         f"{by_jax * 1000:.0f} ms",
         f"**{ratio:.2f}**",
         aim,
-        beside,
+        ratio_to_ours,
     ]
 
 

@@ -1,14 +1,17 @@
-"""A trial from nothing to its report, by the commands that a user types; and how it is started and
-ended.
+"""A deployment from the first command to its report, with the commands that a user types, and its
+start and end.
 
-    python -m benchmarks.deployment [--sites 4] [--rounds 11] [--downs 20]
-        [--write docs/deploy-operations.md]
+    python -m benchmarks.deployment [--sites 4] [--rounds 11] [--downs 20] [--write
+    docs/deploy-operations.md]
 
-Three things, each with its bar: minutes from ``fedkin deploy init`` to the report of a finished
-FlexCFL run (3); seconds from ``fedkin deploy up`` to the end of the first round (30); and whether
-``fedkin deploy down`` leaves a process or a port, as often as asked, at moments drawn from a seed,
-once with a site killed before. Ends with status 1 where a bar is missed. TLS and registered keys
-are on, as they are by default.
+Three figures have bars:
+
+* minutes from ``fedkin deploy init`` to the report of a finished FlexCFL run: 3;
+* seconds from ``fedkin deploy up`` to the end of the first round: 30;
+* processes or ports that ``fedkin deploy down`` leaves: none. It runs ``--downs`` times, at moments
+  drawn from a seed, once after a site was killed.
+
+Ends with status 1 if a bar is missed. TLS and registered keys are on, as by default.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from pathlib import Path
 
 from benchmarks.tables import put
 from fedkin.core.storage import complete_lines
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, find
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find
 from fedkin.server.deploy.status import wait_for_run
 
 MINUTES = 3.0
@@ -70,12 +73,12 @@ def init(folder: Path, sites: int, rounds: int) -> int:
     return port
 
 
-def parts(folder: Path, sites: int) -> list[Program]:
+def parts(folder: Path, sites: int) -> list[Part]:
     """All that may run."""
     return [
-        Program(folder, SUPERLINK),
-        Program(folder, STARTER),
-        *(Program(folder / f"site-{k}", SITE) for k in range(sites)),
+        Part(folder, SUPERLINK),
+        Part(folder, STARTER),
+        *(Part(folder / f"site-{k}", SITE) for k in range(sites)),
     ]
 
 
@@ -107,8 +110,8 @@ def whole(folder: Path, sites: int, rounds: int) -> tuple[float, float]:
     return total, first
 
 
-def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
-    """Processes, and the port, after down."""
+def leftovers(folder: Path, sites: int, port: int) -> list[str]:
+    """Processes that still run after ``down``, and the port if it is still bound."""
     left = [
         f"{part.name}: process {one.number}"
         for part, processes in find(parts(folder, sites)).items()
@@ -124,7 +127,7 @@ def what_is_left(folder: Path, sites: int, port: int) -> list[str]:
 
 
 def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
-    """Start and end a deployment so often; what was left."""
+    """Start and end a deployment ``times`` times; the leftovers of all turns."""
     chance = random.Random(seed)
     left = list[str]()
     for turn in range(times):
@@ -133,10 +136,10 @@ def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
         fedkin("deploy", "up", folder)
         time.sleep(chance.uniform(0, 20))
         if turn == times // 2:
-            for one in find([Program(folder / "site-0", SITE)]).popitem()[1]:
+            for one in find([Part(folder / "site-0", SITE)]).popitem()[1]:
                 os.kill(one.number, signal.SIGKILL)
         fedkin("deploy", "down", folder)
-        remains = what_is_left(folder, sites, port)
+        remains = leftovers(folder, sites, port)
         print(
             f"down {turn + 1} of {times}: "
             f"{'nothing is left' if not remains else '; '.join(remains)}",

@@ -1,10 +1,10 @@
-"""``fk.Clustered.fit`` against ``fk.simulate`` on the same 100 clients: what the scikit-learn
-interface costs.
+"""``fk.Clustered.fit`` against ``fk.simulate`` on the same 100 clients: the cost of the
+scikit-learn interface.
 
     python -m benchmarks.estimator [--turns 7]
 
-Both train FlexCFL on the same arrays with the same settings, in turn in one process; programs are
-compiled before.
+Both train FlexCFL on the same arrays with the same settings. They take turns in one process.
+Programs are compiled before.
 """
 
 from __future__ import annotations

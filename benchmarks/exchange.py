@@ -1,12 +1,11 @@
-"""Seconds of an exchange with four real sites: a process a message, beside a worker that stays.
+"""Seconds of an exchange with four real sites: a process per message against a worker that stays.
 
     python -m benchmarks.exchange [--rounds 5] [--passes 2] [--write docs/deploy-operations.md]
 
 A SuperLink and four sites on this machine, with TLS and registered keys, written by ``fedkin deploy
 init`` and started by ``fedkin deploy up``. FedAvg with a 784-128-10 network; a round is one
-exchange to train and one to evaluate, and the median is over all but the first round. All ways take
-turns. The last models must have the same bits, whichever way messages are answered. Ends with
-status 1 where they have not.
+exchange to train and one to evaluate, and the median is over all but the first round. All ways
+take turns. The last models must have the same bits with every way. Ends with status 1 otherwise.
 """
 
 from __future__ import annotations

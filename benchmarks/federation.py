@@ -4,9 +4,9 @@ nodes.
     python -m benchmarks.federation [--rounds 6] [--passes 2] [--write docs/deploy-operations.md]
 
 The model is 784-128-10 in PyTorch, a client has 60 samples and trains for one epoch. Flower's own
-is its FedAvg strategy without evaluation (one exchange a round), with a client as in its tutorials;
-ours is evaluated in the last round only. All three take turns on the same SuperLink and the same
-SuperNodes; a round is the median over all but the first of each run.
+is its FedAvg strategy without evaluation (one exchange a round), with a client as in its tutorials.
+Ours is evaluated in the last round only. All three take turns on the same SuperLink and the same
+SuperNodes. The figure is the median over all rounds except the first of each run.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def main(grid, context):
 
 
 def apps(folder: Path) -> dict[str, Path]:
-    """Flower's own app, and ours with the same network beside it."""
+    """Flower's own app, and ours with the same network."""
     ours = project.app(folder / "ours")
     bare = project.app(folder / "bare")
     described = project.APP | {"project": {**project.APP["project"], "name": "bare-app"}}
@@ -221,7 +221,7 @@ def main() -> None:
         put(
             options.write,
             "python -m benchmarks.federation",
-            ["", "seconds a round", "beside Flower's own"],
+            ["", "seconds a round", "compared with Flower's own"],
             rows,
         )
 

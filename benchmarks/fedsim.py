@@ -1,4 +1,4 @@
-"""The cost of FedSim: a round of it beside one of FedAvg, and its principal components beside
+"""The cost of FedSim: its round against FedAvg's, and its principal components against
 scikit-learn's."""
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ model.
     python -m benchmarks.fleet [--clients 10000] [--cohort 1000] [--rounds 4]
     python -m benchmarks.fleet --traffic [--write docs/deploy-operations.md]
 
-The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in a
-file of its own, and prints the server's peak memory, of each process and of all, and bytes by
-round. The second needs no processes: it counts the bytes of a round of all clients for fleets of
-10, 100 and 1,000 clients.
+The first starts a SuperLink and two SuperNodes on this machine, each with half of the clients in
+its own file, and prints the server's peak memory, of each process and of all, and bytes by round.
+The second needs no processes: it counts the bytes of a round of all clients for fleets of 10, 100
+and 1,000 clients.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fleet_file(folder: Path, name: str, count: int, seed: int) -> dict[str, str]
 
 
 def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> dict[str, dict]:
-    """server.toml without what both files say.
+    """server.toml without the settings that both files have.
 
     Args:
         method: a key of METHODS.
@@ -80,7 +80,7 @@ def sections(method: str, total: int, cohort: int, rounds: int, scored: int) -> 
 
 class Memory:
     """Peak memory of the server's processes, in megabytes: of each (resident), and of all at one
-    moment (what several share counted once)."""
+    moment (shared memory counted once)."""
 
     def __init__(self) -> None:
         self.each: dict[str, float] = {}

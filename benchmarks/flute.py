@@ -29,7 +29,7 @@ from fedkin.models.norm import GroupNorm
 COHORT = 10
 BATCH = 20
 LR = 0.1
-FIRST = 3  # rounds before it compile programs, and choose how many clients train side by side
+FIRST = 3  # earlier rounds compile programs, and choose the number of clients per batch
 
 
 class FluteCNN(eqx.Module):
@@ -56,7 +56,8 @@ class FluteCNN(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Two convolutions 3x3 and what went in, by a convolution 1x1 where channels or size change."""
+    """Two convolutions 3x3 and a shortcut, which is a convolution 1x1 if channels or size
+    change."""
 
     conv1: Conv
     norm1: GroupNorm
@@ -177,7 +178,7 @@ def resnet18(data: FederatedData, width: int = 64, stages: int = 4) -> Model:
     Args:
         data: of the clients.
         width: channels of the first blocks.
-        stages: how many of the four.
+        stages: number of stages, of the four.
     """
     image = ImageShape(*data.x.shape[1:])
     return as_model(
@@ -208,7 +209,7 @@ SETTINGS = {
 
 
 def images(setting: Setting, clients: int) -> FederatedData:
-    """Random images; what a round takes does not depend on them.
+    """Random images; the time of a round does not depend on them.
 
     Args:
         setting: shapes and sizes.
@@ -234,7 +235,7 @@ def round_seconds(setting: Setting, rounds: int = 30, clients: int = 200) -> flo
     """The median seconds of a round of a run, without scoring.
 
     Args:
-        setting: what is trained.
+        setting: data and model.
         rounds: of the run.
         clients: N; only the cohort computes.
     """

@@ -1,5 +1,5 @@
-"""FedAvg's rounds in other frameworks, each in an environment that has it; prints seconds per round
-as JSON.
+"""FedAvg's rounds in other frameworks, each in an environment with the framework; prints seconds
+per round as JSON.
 
     python -m benchmarks.framework_peers pytorch|flower|fluke CLIENTS COHORT ROUNDS THREADS
 
@@ -38,7 +38,7 @@ def pytorch(data: Samples, rounds: int, cohort: int) -> list[float]:
 
 
 def flower(data: Samples, rounds: int, cohort: int) -> list[float]:
-    """Flower's simulation: its own FedAvg strategy asks clients in processes of Ray."""
+    """Flower's simulation: its FedAvg strategy with clients in processes of Ray."""
     from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
@@ -81,7 +81,7 @@ def flower(data: Samples, rounds: int, cohort: int) -> list[float]:
 
 
 def fluke(data: Samples, rounds: int, cohort: int) -> list[float]:
-    """fluke's FedAvg on clients of our own making."""
+    """fluke's FedAvg on the clients of this benchmark."""
     from fluke import FlukeENV
     from fluke.algorithms.fedavg import FedAVG
     from fluke.client import Client

@@ -1,13 +1,13 @@
-"""FedAvg's rounds of other frameworks beside fedkin's, in turns; the table is written into
+"""FedAvg's rounds in other frameworks and in fedkin, in turns. The table is written into
 docs/benchmarks-methods.md.
 
     python -m benchmarks.frameworks [--flower PYTHON] [--fluke PYTHON] [--turns 3] [--rounds 20]
     [--write]
 
 1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches of 10,
-784-128-10, no evaluation. Each framework runs with an interpreter whose environment has it and
-PyTorch; without one it is left out. Median seconds of the rounds after the first three, and the
-ratio of each turn. A loop in PyTorch has one thread, and two.
+784-128-10, no evaluation. Each framework runs with an interpreter that has it and PyTorch
+installed, and is left out without one. The figures are median seconds of the rounds after the first
+three, and the ratio of each turn. A loop in PyTorch runs with one thread, and with two.
 """
 
 from __future__ import annotations

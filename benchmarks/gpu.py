@@ -1,11 +1,11 @@
-"""A round on an accelerator: how many clients side by side, compared with the same
-machine's CPU and a PyTorch loop there.
+"""A round on an accelerator by the number of clients per batch, compared with the same machine's
+CPU and with a PyTorch loop on the accelerator.
 
     python -m benchmarks.gpu [--turns 5] [--out docs/gpu.md]
 
 The cohort is 100 of 1,000 MNIST-shaped clients. Every engine does the same local steps on the same
 samples, and all take turns. After that, rounds of larger networks with the settings of FLUTE's
-table (benchmarks/flute.py). Without an accelerator nothing is measured and nothing is written.
+table (benchmarks/flute.py). Without an accelerator the program ends without a measurement.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> None:
     seconds = {name: measured(name, options.turns) for name in EPOCHS}
     of_flute = {name: flute.round_seconds(setting) for name, setting in flute.SETTINGS.items()}
     section = "\n".join(
-        [table(seconds, of_cpu(options.turns)), beside_loop(seconds), flute.table(of_flute)]
+        [table(seconds, of_cpu(options.turns)), speed_up(seconds), flute.table(of_flute)]
     )
     print(section)
     page, count = SECTION.subn(
@@ -101,10 +101,10 @@ def on_cpu(name: str, turns: int) -> Times:
 
 
 def of_cpu(turns: int) -> dict[str, dict[str, float]]:
-    """What ``on_cpu`` gives in a process that sees no accelerator.
+    """The result of ``on_cpu`` in a process that sees no accelerator.
 
     Args:
-        turns: that count.
+        turns: number of measured turns.
     """
     command = [sys.executable, "-m", "benchmarks.gpu", "--on-cpu", "--turns", str(turns)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -197,19 +197,18 @@ def table(seconds: dict[str, dict[str, float]], cpu: dict[str, dict[str, float]]
     ]
     lines = [f"| {' | '.join(row)} |" for row in [heads, ["---"] * len(heads), *rows]]
     words = (
-        f"Median seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients, by the "
-        "number of clients per batch. Clients have 60 samples each in the mean, in batches of "
-        f"{BATCH}. The device is one {device} with JAX {jax.__version__}. The last columns are "
-        "fedkin on the same machine's CPU, and a plain PyTorch "
-        f"{torch.__version__.split('+')[0]} loop over clients on the same {device}, measured on "
-        f"{OF_LOOP} clients, times {COHORT // OF_LOOP}. `python -m benchmarks.gpu` writes the "
-        "table."
+        f"Seconds of a round of {COHORT} out of {CLIENTS} MNIST-shaped clients (60 samples each in "
+        f"the mean, batches of {BATCH}) on one {device} with JAX {jax.__version__}, by the number "
+        "of clients per batch; medians. The other columns are fedkin on the same machine's CPU, "
+        f"and a plain PyTorch {torch.__version__.split('+')[0]} loop over clients on the same "
+        f"{device} (measured on {OF_LOOP} clients, times {COHORT // OF_LOOP}). Written by `python "
+        "-m benchmarks.gpu`."
     )
     return "\n".join([words, "", *lines, ""])
 
 
-def beside_loop(seconds: dict[str, dict[str, float]]) -> str:
-    """How many times faster than the PyTorch loop on the accelerator the MLP is.
+def speed_up(seconds: dict[str, dict[str, float]]) -> str:
+    """A line: how many times as fast as the PyTorch loop on the accelerator the MLP is.
 
     Args:
         seconds: of a round on the accelerator, by model and engine.

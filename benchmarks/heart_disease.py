@@ -1,13 +1,14 @@
-"""Heart disease in four hospitals: recipes beside FLamby's published cells, over seeds.
+"""Heart disease in four hospitals: recipes and FLamby's published cells, over seeds.
 
     python -m benchmarks.heart_disease [--seeds 5]
 
-FLamby's split, model (one output of a sigmoid, PyTorch's initial weights) and budget: everybody in
-each of 15 rounds, 100 steps in batches of 4, weights n_i; its FedAdam begins with v = 0 and has tau
-1e-8, beta2 0.999. Features are scaled by each hospital's training patients, and for the test of all
-patients together by those of all hospitals, as FLamby's pooled test is; or throughout by those of
-all. Printed are the mean accuracy of all test patients, with its deviation, and that of each
-hospital's; "alone" is a hospital's own model.
+FLamby's split, model (one output of a sigmoid, PyTorch's initial weights) and budget: all hospitals
+in each of 15 rounds, 100 steps in batches of 4, weights n_i. Its FedAdam begins with v = 0 and has
+tau 1e-8, beta2 0.999. Features are scaled by each hospital's training patients, and for the test of
+all patients together by the training patients of all hospitals, as in FLamby's pooled test. A
+second variant always scales by the patients of all hospitals. The benchmark prints the mean
+accuracy of all test patients, with its deviation, and of each hospital's; "alone" is a hospital's
+own model.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BUDGET: dict[str, Any] = {"rounds": 15, "cohort": 4, "scoring": fk.Scoring(evalu
 
 
 class Logistic(nn.Module):
-    """Scores (0, w x + b), whose softmax is the sigmoid's probability."""
+    """Scores (0, w x + b): their softmax is the sigmoid's probability."""
 
     def __init__(self, features: int) -> None:
         super().__init__()

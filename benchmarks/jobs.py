@@ -71,12 +71,12 @@ def main() -> None:
 
 
 def on_cluster(root: Path, command: tuple[str, ...], jobs: int, rounds: int) -> None:
-    """One cell at a time beside several, in turns.
+    """One cell at a time against several at a time, in turns.
 
     Args:
         root: of all folders.
         command: the comparison.
-        jobs: how many at a time.
+        jobs: number of cells at a time.
         rounds: of each cell.
     """
     timed(*command, "run.rounds=2", "--out", str(root / "first"))

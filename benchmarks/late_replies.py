@@ -1,12 +1,13 @@
-"""What late replies are worth: lost, or used in a later round, up to an age.
+"""The value of late replies: lost, or used in a later round, up to an age.
 
     python -m benchmarks.late_replies [--seeds 5] [--share 0.5] [--write docs/scenarios.md]
 
 Data: scikit-learn's digits, 60 clients with two classes each (a client with unusual data is
 missed), and MNIST in four rotations of 15 clients; softmax regression, cohorts of 20, 5 local
-epochs. Half of the replies come late by a round or more, half of these by two or more, and so on:
-drawn again in each round, or the same clients always. Printed: the mean accuracy of all clients,
-over its value in rounds 11 to 30, and over seeds, with the standard deviation over seeds.
+epochs. Half of the replies come late by a round or more, half of these by two or more, and so on.
+The late clients are drawn again in each round, or are always the same. The benchmark prints the
+mean accuracy of all clients over rounds 11 to 30 and over seeds, with the standard deviation over
+seeds.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""A million clients beside a thousand: memory, seconds a round, start, checkpoints and report.
+"""A million clients against a thousand: memory, seconds a round, start, checkpoints and report.
 
     python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder
     DIR] [--write]
 
 Data: Synthetic(1, 1) with 20 samples of 60 numbers for each client, written once by ``fedkin data
-make`` and read where they lie; a cohort of 100. A run of each method with a thousand clients and
-one with a million follow each other, each in a process of its own. Memory is the largest anonymous
+make`` and read from the file; a cohort of 100. For each method a run with a thousand clients and
+one with a million follow each other, each in a separate process. Memory is the largest anonymous
 memory (what the system cannot take back) and the largest resident set (with pages of the files).
 Seconds a round are the median from round 10 on of a second run, whose programs are compiled and
 whose samples are in the system's cache. A third run is stopped after half of its rounds and
-resumed: its models and assignments must be those of the second. At last, the largest resident set
-of a process that makes Synthetic(1, 1) of 10,000 clients in memory, beside the bytes of its
-samples.
+resumed: its models and assignments must equal those of the second. The last figures are the largest
+resident set of a process that makes Synthetic(1, 1) of 10,000 clients in memory, and the bytes of
+its samples.
 """
 
 from __future__ import annotations
@@ -85,8 +85,7 @@ def main() -> None:
 
 
 def generate() -> None:
-    """Make a federation in this process, and print the most memory that it had, beside the samples'
-    bytes."""
+    """Make a federation in this process, and print its peak memory and the samples' bytes."""
     import fedkin as fk
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -100,7 +99,7 @@ def generate() -> None:
 
 
 def make(clients: int, folder: Path) -> None:
-    """Write the data of so many clients, where they are not there yet."""
+    """Write the data of the clients, unless the files exist."""
     if folder.exists():
         return
     start = time.perf_counter()

@@ -3,11 +3,12 @@ settings.
 
     python -m benchmarks.many_settings [--settings 500] [--through WHAT]
 
-WHAT is one of simulate, compare, advise and reproduce.
+WHAT can be simulate, compare, advise or reproduce.
 
-Digits, with another number of clients, cohort and batch size in every setting, so that nothing is
-compiled for two of them. Ends with status 1 where the process had 10,000 maps, or where the
-resident memory of the last hundred settings was more than 5% above that of the hundred before.
+Digits, with another number of clients, cohort and batch size in every setting, so that no two
+settings share a compiled program. Ends with status 1 if the process had 10,000 maps, or if the
+resident memory of the last hundred settings was more than 5% above the memory of the hundred
+before.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PAGE = 4096
 
 
 class Setting(NamedTuple):
-    """What differs from run to run."""
+    """The settings that differ from run to run."""
 
     clients: int
     cohort: int
@@ -52,7 +53,7 @@ class Setting(NamedTuple):
 
 
 def settings() -> Iterator[Setting]:
-    """Different settings, without end but for the shapes that 60 clients allow."""
+    """Different settings, as many as 60 clients allow."""
     for batch, clients, cohort in product(range(3, 40), range(8, 60, 4), (3, 5, 8)):
         yield Setting(clients, cohort, batch)
 

@@ -127,8 +127,8 @@ def local_training(name: str, turns: int) -> Times:
 
 
 def flower(turns: int, rounds: int) -> Times:
-    """Rounds of 20 out of 100 clients; each turn is a whole Flower job, of which the first two
-    rounds do not count."""
+    """Rounds of 20 out of 100 clients; each turn is a whole Flower job, and its first two rounds do
+    not count."""
     world, start = simulated(clients(100), "784-10")
     zeros = np.zeros(20, np.int64)
 
@@ -155,7 +155,7 @@ def flower_job(rounds: int) -> float:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    # A new cluster, not one whose address another program has left.
+    # Start a new cluster, because another program may have left an address in the environment.
     quiet["RAY_ADDRESS"] = "local"
     place = {
         "FLWR_HOME": str(FLOWER.parent.resolve() / "home"),
@@ -177,9 +177,9 @@ def flower_job(rounds: int) -> float:
 
 
 def evaluation(turns: int) -> Times:
-    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as a run
-    does; the same with a sample of 300 clients, and the matrix product of all test samples with one
-    layer, which no scoring goes below."""
+    """Scoring 1,000 MNIST-shaped clients against training a cohort of 20 of them, in turn, as in a
+    run; the same with a sample of 300 clients; and the matrix product of all test samples with one
+    layer, a lower bound for scoring."""
     world, start = simulated(clients(1000, mean=69), "784-10")
     all_clients = np.arange(1000)
     zeros = np.zeros(1000, np.int64)

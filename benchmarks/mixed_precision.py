@@ -1,12 +1,12 @@
-"""What training in bfloat16 costs in accuracy: runs of FedAvg in float32 and in bfloat16, with the
-same seeds.
+"""The cost of training in bfloat16, in accuracy: runs of FedAvg in float32 and in bfloat16, with
+the same seeds.
 
 Cohorts of 10, five local epochs, SGD with a learning rate of 0.1, batches of 10.
 
     python -m benchmarks.mixed_precision [--seeds 3] [--rounds 20] [--write]
 
-The table is written into docs/gpu.md. Accuracy does not depend on the device, so a CPU will do;
-what bfloat16 gains in time is for ``python -m benchmarks.gpu`` to say.
+The table is written into docs/gpu.md. Accuracy does not depend on the device, so a CPU is enough.
+``python -m benchmarks.gpu`` measures the gain in time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def row(data: fk.FederatedData, name: str, seeds: int, rounds: int) -> list[str]
     Args:
         data: all clients' samples.
         name: of the model.
-        seeds: how many.
+        seeds: number of seeds.
         rounds: T.
     """
     model = getattr(fk.models, name)(data)

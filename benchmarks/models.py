@@ -1,5 +1,5 @@
-"""ATHENA-FL's networks on one core: MobileNetV2 beside PyTorch, ten detectors together beside one
-by one."""
+"""ATHENA-FL's networks on one core: MobileNetV2 against PyTorch, and ten detectors together against
+one by one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def one_client() -> FederatedData:
 
 
 class Residual(nn.Sequential):
-    """What goes in is added to what comes out."""
+    """A block that adds its input to its output."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The sum."""

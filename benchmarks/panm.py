@@ -1,4 +1,4 @@
-"""The cost of PANM in simulation: a round of 100 peers beside their local training alone."""
+"""The cost of PANM in simulation: a round of 100 peers against their local training alone."""
 
 from __future__ import annotations
 

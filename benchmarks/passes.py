@@ -1,13 +1,15 @@
-"""How often a simulated run goes through samples: gradients, and scores, which are a third of one.
+"""How often a simulated run goes through samples. A gradient counts as one pass, and a score as a
+third of one.
 
-A gradient is a pass forward and back, and the pass back is about two forward ones. What methods
-compute otherwise, such as singular vectors of the samples, distances of updates or mixes of models
-on the server, is not counted, and so is part of the time of a pass.
+A gradient is a forward and a backward pass, and a backward pass costs about two forward ones. Other
+computations of methods are not counted, such as singular vectors of the samples, distances of
+updates or mixes of models on the server. So their time is part of the time of a pass.
 
-The count comes from what a method asks for, whatever that costs: scores and full gradients, in
-blocks of 64 samples and without a step after each, take less time than as many of a training in
-small batches. So what a method does beside could hide where many of its passes are such (IFCA,
-FedEM, gradients of APFL's mixes), and cannot where all are training (Ditto, pFedMe).
+The count comes from the requests of a method, whatever they cost. Scores and full gradients run in
+blocks of 64 samples and without a step after each. They take less time than as many gradients of a
+training in small batches. So additional work of a method could be hidden if many of its passes are
+of that kind (IFCA, FedEM, gradients of APFL's mixes). It cannot be hidden if all passes are
+training (Ditto, pFedMe).
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class Passes:
         self._counting = False
 
     def counts(self, method: Callable, samples: Callable[..., float]) -> Callable:
-        """The method of a worker, which counts what it is asked for; what it asks workers for
-        itself is a part of that.
+        """The method of a worker, which counts its requests. Requests that it makes to workers
+        itself are part of them.
 
         Args:
             method: of ``JaxTrainer`` or ``JaxScorer``.
@@ -69,7 +71,8 @@ def counted() -> Iterator[Passes]:
 
 
 def _trained(data: Any, call: TrainCall) -> float:
-    """Of each step that of w; those that give theta, or that of a model beside w."""
+    """Gradients of a training call: one of w in each step, and the ones of theta or of a second
+    model."""
     sizes = data.train.sizes[call.clients]
     in_a_step = np.minimum(call.work.batch_size, sizes)
     each = call.num_steps * (sizes if call.work.steps is None else in_a_step)

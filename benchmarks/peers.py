@@ -2,8 +2,8 @@
 
     python -m benchmarks.peers [--tls] [--peers 8] [--seconds 10]
 
-Every peer is a process with the whole loop (requests, checks, similarity or mean) but for training
-and disk: its clients are quadratic, so that what is measured is the exchange. A model has 100,000
+Every peer is a process with the whole loop (requests, checks, similarity or mean), except training
+and disk. Its clients are quadratic, so the benchmark measures the exchange. A model has 100,000
 parameters, 400 kB.
 """
 
@@ -38,7 +38,7 @@ PATIENCE = 60.0  # seconds for all to come online
 
 
 class RecordsOnly:
-    """Storage that keeps the records and nothing else."""
+    """Storage that keeps only the records."""
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
@@ -54,13 +54,13 @@ class RecordsOnly:
 def peer(
     client: int, peers: int, method: str, seconds: float, certificates: Path | None
 ) -> dict[str, Any]:
-    """One of the processes: rounds without a pause, once all are online, and what it counted.
+    """One of the processes: rounds without a pause, once all peers are online, and its counts.
 
     Args:
         client: the number of this peer.
-        peers: how many there are.
+        peers: number of all peers.
         method: a key of METHODS.
-        seconds: how long to do rounds.
+        seconds: time for rounds.
         certificates: folder of the peers' certificates; None: plain.
     """
     target = np.random.default_rng(0).standard_normal((peers, PARAMETERS)).astype(np.float32)
@@ -113,13 +113,13 @@ def peer(
 
 
 def measure(method: str, peers: int, seconds: float, tls: bool) -> dict[str, float]:
-    """All peers at once: exchanges a second in all, failures, megabytes a second, median seconds of
-    a round.
+    """All peers together: exchanges a second, failures, megabytes a second, median seconds of a
+    round.
 
     Args:
         method: a key of METHODS.
-        peers: how many.
-        seconds: how long each does rounds.
+        peers: number of peers.
+        seconds: time of rounds of each.
         tls: with certificates and signatures.
     """
     with tempfile.TemporaryDirectory() as folder:

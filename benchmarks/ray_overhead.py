@@ -1,13 +1,13 @@
-"""What a cluster of Ray adds to a round: two machines of one core each (Ray's own processes on this
-one) beside one process with two cores, which is as much arithmetic.
+"""The time that a cluster of Ray adds to a round: two machines of one core each (Ray's processes on
+this machine) against one process with two cores, which has the same arithmetic.
 
     python -m benchmarks.ray_overhead [--rounds 12] [--turns 3] [--cohort 10] [--write]
 
 FedAvg on MNIST, 100 clients of 100 samples, one local epoch in batches of 10, no scoring;
-784-128-10 (P = 101,770) and 784-3774-10 (P = 3.0 million). Both ways take turns, with the bits
-compared; what is printed are medians of rounds. Models travel once a round to each machine, and
-updates come back from every client. Clients have the same size, so that the programs of all rounds
-are compiled in the first: of other sizes each machine compiles its own, as one process does.
+784-128-10 (P = 101,770) and 784-3774-10 (P = 3.0 million). Both ways take turns, and their bits are
+compared. The benchmark prints medians of rounds. Models travel once a round to each machine, and
+updates come back from every client. Clients have the same size, so the programs of all rounds are
+compiled in the first. With other sizes each machine compiles its own programs, as one process does.
 """
 
 from __future__ import annotations

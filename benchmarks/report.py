@@ -79,87 +79,95 @@ def machine(flower: bool) -> str:
 
 PAGE = """# Benchmarks
 
-Written by `make bench`. Engines take turns on the same work within one run, \
-so only the ratios matter.
+`make bench` writes this page. The engines take turns on the same work within one run, \
+so only the ratios can be compared.
 
 {machine}
 
 ## Local training
 
-A round of 20 clients: sizes log-normal, {smallest} to {largest}, mean {mean:g}; \
-batches of {batch}; {epochs} epochs
-({steps:,} steps), the CNN (two convolutions, 50,186 parameters) {cnn_epochs} epochs. \
-Seconds a round (median), and how
-many times fedkin's the other took (median of {turns} ratios, quartiles). \
-PyTorch runs with 1 thread and with its
-default; the faster is shown.
+One round of 20 clients. Their sizes are log-normal: {smallest} to {largest}, mean {mean:g}. \
+They train with batches of {batch}
+for {epochs} epochs ({steps:,} steps), and the CNN (two convolutions, 50,186 parameters) \
+for {cnn_epochs} epochs.
 
-| model | beside | fedkin (s) | other (s) | ratio | aim |
+The table has the median seconds of a round. \
+The ratio is the other engine's time divided by fedkin's: the median of
+{turns} ratios, and their quartiles. PyTorch runs with 1 thread and with its default. \
+The faster run is shown.
+
+| model | compared with | fedkin (s) | other (s) | ratio | aim |
 |---|---|---|---|---|---|
 {rows}
 
-Flower: 100 NumPy clients, 20 a round, no evaluation, first two rounds of each job left out.
+Flower runs 100 NumPy clients, 20 a round, without evaluation. \
+The first two rounds of each job are left out.
 
 ## A PyTorch model
 
-The same round of the same clients in fedkin's PyTorch world, \
-which trains an `nn.Module` as it is, one client after
-another on one thread.
+The same round of the same clients in fedkin's PyTorch world. \
+It trains an `nn.Module` unchanged, one client after another
+on one thread.
 
-| model | beside | compiled (s) | PyTorch (s) | ratio | aim |
+| model | compared with | compiled (s) | PyTorch (s) | ratio | aim |
 |---|---|---|---|---|---|
 {torch_world}
 
-## Against the machine
+## Speed relative to the machine
 
 A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. \
-Counted are the
-multiply-adds of the layers only.
+Only the multiply-adds of the
+layers are counted.
 
-| model | GFLOP/s in local training | of the faster matrix product |
+| model | GFLOP/s in local training | share of the faster matrix product |
 |---|---|---|
 {speed}
 
 ## Evaluation
 
-Scoring all of 1,000 MNIST-shaped clients: {score:.1f} ms; training a round of 20 of them: \
-{train:.1f} ms. Share:
-**{share:.1f} %** (aim: below 10 %). Scoring a sample of 300 (`run.evaluate_clients = 300`): \
-{some:.1f} ms,
-**{part:.1f} %**. The matrix product of all test samples with the model alone, \
-which no scoring goes below:
-{product:.1f} ms, {floor:.1f} %.
+| work | time | share of a training round |
+|---|---|---|
+| training a round of 20 of 1,000 MNIST-shaped clients | {train:.1f} ms | |
+| scoring all 1,000 clients | {score:.1f} ms | **{share:.1f} %** (aim: below 10 %) |
+| scoring a sample of 300 (`run.evaluate_clients = 300`) | {some:.1f} ms | **{part:.1f} %** |
+| lower bound: the matrix product of all test samples with the model | {product:.1f} ms \
+| {floor:.1f} % |
 
 ## Clustering
 
-| what | beside | ours (s) | other (s) | ratio | aim |
+| work | compared with | ours (s) | other (s) | ratio | aim |
 |---|---|---|---|---|---|
 {clustering}
 
-EDC and its product of matrices: 100 clients of 3.3 million parameters, float32. \
-EDC computes its product in
-float64: of updates that are in float64 already that takes {precise:.2f} times as long as X X^T. \
-The plain MADC
-holds four arrays of N x N x N numbers, so it is
-compared at {few} clients; for 1,000 ours takes {madc:.2f} s. IFCA: 20 clients of 600
-samples choose among three models 784-128-10. The shift test of 10,000 clients takes {blind:.1f} \
-ms blind to labels and
-{aware:.1f} ms aware of them (aim: below 100 ms). FedSim and FedAvg: \
-20 of 1,000 MNIST-shaped clients, 20 epochs, five
-clusters, without scoring. Principal components: 20 gradients of 407,050 parameters, \
-95% of the variance.
-PANM: 100 peers of 50 samples, 784-128-10, one epoch, ten candidates, five neighbours, by gradients.
+* EDC and its product of matrices: 100 clients of 3.3 million parameters, float32. \
+EDC computes its product in float64. With
+  updates in float64 the product takes {precise:.2f} times as long as in float32.
+* The plain MADC holds four arrays of N x N x N numbers, so it is compared at {few} clients. \
+For 1,000 clients ours takes
+  {madc:.2f} s.
+* IFCA: 20 clients of 600 samples choose among three models 784-128-10.
+* The label-blind shift test of 10,000 clients takes {blind:.1f} ms, \
+and the label-aware one {aware:.1f} ms (aim: below 100 ms).
+* FedSim and FedAvg: 20 of 1,000 MNIST-shaped clients, 20 epochs, five clusters, without scoring.
+* Principal components: 20 gradients of 407,050 parameters, 95% of the variance.
+* PANM: 100 peers of 50 samples, 784-128-10, one epoch, ten candidates, five neighbours, \
+by gradients.
 
 ## ATHENA-FL's networks
 
-| what | beside | ours (s) | other (s) | ratio | aim |
+| work | compared with | ours (s) | other (s) | ratio | aim |
 |---|---|---|---|---|---|
 {networks}
 
-A local epoch of one client: 320 images of 32 x 32 x 3, batches of 32, \
-on one core and PyTorch with one thread. Ten
-detectors share the images and the first convolution's windows; \
-the other layers cost the same either way.
+A local epoch of one client: 320 images of 32 x 32 x 3 in batches of 32, on one core. \
+PyTorch has one thread. Ten
+detectors share the images and the windows of the first convolution. \
+The other layers cost the same either way.
+
+## Next
+
+* [What each method costs](benchmarks-methods.md): clients a second of every method.
+* [Many clients](many-clients.md) and [a GPU](gpu.md): the speed of larger federations.
 """
 
 
@@ -173,24 +181,24 @@ def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
     """
     return [
         row(
-            what="EDC",
-            beside="X X^T",
+            work="EDC",
+            compared_with="X X^T",
             ours=edc["EDC"],
             other=edc["Gram"],
             aim="ours / other: at most 2",
             times=edc["EDC"] / edc["Gram"],
         ),
         row(
-            what="MADC",
-            beside="NumPy, as written",
+            work="MADC",
+            compared_with="NumPy, as written",
             ours=madc["MADC"],
             other=madc["plain"],
             aim="other / ours: at least 50",
             times=madc["plain"] / madc["MADC"],
         ),
         row(
-            what="IFCA's choice",
-            beside="K forward passes",
+            work="IFCA's choice",
+            compared_with="K forward passes",
             ours=choice["choice"],
             other=choice["K passes"],
             aim="ours / other: at most 1",
@@ -207,16 +215,16 @@ def fedsim_rows(rounds: Times, components: Times) -> list[str]:
     full = components["full SVD"]
     return [
         row(
-            what="FedSim's round",
-            beside="FedAvg's",
+            work="FedSim's round",
+            compared_with="FedAvg's",
             ours=sim,
             other=avg,
             aim="ours / other: at most 1.15",
             times=sim / avg,
         ),
         row(
-            what="principal components",
-            beside="scikit-learn, full SVD",
+            work="principal components",
+            compared_with="scikit-learn, full SVD",
             ours=ours,
             other=full,
             aim="other / ours: at least 5",
@@ -230,8 +238,8 @@ def panm_row(times: Times) -> str:
     ours = times["PANM"]
     training = times["training"]
     return row(
-        what="PANM's round",
-        beside="its local training",
+        work="PANM's round",
+        compared_with="its local training",
         ours=ours,
         other=training,
         aim="ours / other: at most 1.5",
@@ -247,16 +255,16 @@ def network_rows(mobilenet: Times, detectors: Times) -> list[str]:
     single = detectors["one by one"]
     return [
         row(
-            what="MobileNetV2",
-            beside="PyTorch",
+            work="MobileNetV2",
+            compared_with="PyTorch",
             ours=ours,
             other=torch,
             aim="ours / other: at most 1.5",
             times=ours / torch,
         ),
         row(
-            what="ten detectors together",
-            beside="one by one",
+            work="ten detectors together",
+            compared_with="one by one",
             ours=both,
             other=single,
             aim="other / ours: at least 3",
@@ -274,8 +282,8 @@ def torch_world_rows(times: dict[str, Times]) -> list[str]:
         )
         rows.append(
             row(
-                what=name,
-                beside="PyTorch world",
+                work=name,
+                compared_with="PyTorch world",
                 ours=compiled,
                 other=pytorch,
                 aim="none",
@@ -286,13 +294,13 @@ def torch_world_rows(times: dict[str, Times]) -> list[str]:
 
 
 def row(
-    what: str, beside: str, ours: np.ndarray, other: np.ndarray, aim: str, times: np.ndarray
+    work: str, compared_with: str, ours: np.ndarray, other: np.ndarray, aim: str, times: np.ndarray
 ) -> str:
     """One row of the table of comparisons.
 
     Args:
-        what: is measured.
-        beside: what it is compared with.
+        work: the measured computation.
+        compared_with: the other computation.
         ours: seconds of each turn.
         other: seconds of each turn.
         aim: for the ratio.
@@ -300,7 +308,8 @@ def row(
     """
     low, middle, high = np.percentile(times, [25, 50, 75])
     seconds = f"{np.median(ours):.3g} | {np.median(other):.3g}"
-    return f"| {what} | {beside} | {seconds} | **{middle:.2f}** ({low:.2f}-{high:.2f}) | {aim} |"
+    ratio = f"**{middle:.2f}** ({low:.2f}-{high:.2f})"
+    return f"| {work} | {compared_with} | {seconds} | {ratio} | {aim} |"
 
 
 def page(
@@ -311,15 +320,15 @@ def page(
     clustering: dict[str, Times],
     turns: int,
 ) -> str:
-    """The whole of docs/benchmarks.md.
+    """The text of docs/benchmarks.md.
 
     Args:
         training: times of local training by model.
-        flower: times beside Flower; None: not measured.
+        flower: times of fedkin and of Flower; None: not measured.
         scoring: times of evaluation and training.
         peak: GFLOP/s of a matrix product.
         clustering: times of all other comparisons.
-        turns: how often each engine was measured.
+        turns: number of measurements of each engine.
     """
     sizes = clients(20).sizes
     best = max(peak.values())

@@ -1,10 +1,10 @@
-"""How many different models the same run gives, of each network, and their digests: one where it
-repeats to the bit.
+"""The number of different models that the same run gives, for each network, and their digests: one
+if the run repeats to the bit.
 
     python -m benchmarks.same_bits [--runs 5] [--devices 2]
 
 Ten clients with MNIST train for a few epochs, in batches of 32, several times in one process. Ends
-with status 1 where a network gave more than one model.
+with status 1 if a network gave more than one model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def models(name: str, runs: int, devices: int | None) -> set[str]:
 
     Args:
         name: of the network.
-        runs: how often it is trained.
+        runs: number of trainings.
         devices: cores; None: all.
     """
     model_name, options, side, epochs = NETWORKS[name]

@@ -3,7 +3,7 @@ maps by thirds.
 
     python -m benchmarks.soak [--rounds 3000] [--out DIR]
 
-Ends with status 1 where the mean resident memory of the last third is more than 2% above that of
+Ends with status 1 if the mean resident memory of the last third is more than 2% above the mean of
 the second. With ``--out`` the run is written to a folder, as the command line does.
 """
 

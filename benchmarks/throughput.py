@@ -5,16 +5,16 @@ docs/benchmarks-methods.md.
     python -m benchmarks.throughput [--models mlp,femnist] [--methods fedavg,ifca,...] [--rounds 12]
         [--clients 1000] [--cohort 20] [--write]
 
-Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10; only the rounds
-are counted, without scoring, of a second run: the same one before compiles all programs. Peers are
-100, and all of them take part, as their methods ask for. After each method FedAvg runs again, with
-the same clients and cohorts, and the ratio of the two medians is what says something about another
-machine. The first run counts how often the timed rounds go through samples (benchmarks/passes.py):
-"passes" are a method's beside FedAvg's, and the time of a pass is what is left of the ratio when
-they are divided out. Where a method's rounds differ in their passes (it looks for clusters in
-some), its time is the mean of the rounds, as its passes are. A method's clusters are found in round
-0 (the start), as its defaults have it, with 4 clusters where it asks for a number; OPTIONS has what
-else is set.
+Two classes of MNIST per client, cohorts of 20, one local epoch in batches of 10, without scoring.
+Each method runs twice. The first run compiles all programs, and the rounds of the second are timed.
+There are 100 peers, and all of them take part, as their methods require. After each method FedAvg
+runs again, with the same clients and cohorts. The ratio of the two medians applies to other
+machines too. The first run counts how often the timed rounds go through samples
+(benchmarks/passes.py): "passes" is a method's count divided by FedAvg's, and the time of a pass is
+the ratio divided by the passes. If a method's rounds differ in their passes (it looks for clusters
+in some), its time is the mean of the rounds, as are its passes. Methods have their defaults, so
+clusters are found in round 0 (the start), with 4 clusters if the method needs a number. OPTIONS has
+all other settings.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CLIENTS = 1000
 PEERS = 100
 COHORT = 20
 FIRST = 4  # rounds before it compile programs
-STEADY = 1.2  # rounds whose passes beside FedAvg's differ by no more are alike
+STEADY = 1.2  # passes of rounds, relative to FedAvg's, may differ by this factor at most
 OPTIONS = {
     "pacfl": {"threshold": 55.0},  # ten clusters; with its 3.5 degrees nearly every client is one
     "cflgp": {
@@ -56,7 +56,7 @@ HEAD = ("method", *SECONDS, "FedAvg's time", "passes", "time of a pass")
 
 
 class Speed(NamedTuple):
-    """What a method took: seconds to round 0, and of a round."""
+    """Seconds of a method: up to round 0, and of a round."""
 
     start: float
     round: float
@@ -79,7 +79,7 @@ def main() -> None:
             clients = options.clients or (PEERS if together else CLIENTS)
             cohort = options.cohort or (clients if together else COHORT)
             try:
-                beside = passes_of_fedavg(clients, name, options.rounds, cohort)
+                of_fedavg = passes_of_fedavg(clients, name, options.rounds, cohort)
                 data, model = federation(clients, name)
                 cells = row(
                     method=method,
@@ -87,7 +87,7 @@ def main() -> None:
                     model=model,
                     rounds=options.rounds,
                     cohort=cohort,
-                    beside=beside,
+                    of_fedavg=of_fedavg,
                 )
             except FedkinError as error:  # it does not fit the data or the model
                 print(f"{name}: {method} is left out: {error}", flush=True)
@@ -98,8 +98,8 @@ def main() -> None:
 
 
 def write(page: Path, name: str, cells: list[str]) -> None:
-    """Put a method's row into the table of a model. The other methods keep theirs, with a dash for
-    what an older table has no column for.
+    """Put a method's row into the table of a model. The rows of other methods stay, with a dash in
+    columns that an older table does not have.
 
     Args:
         page: the file.
@@ -121,14 +121,14 @@ def write(page: Path, name: str, cells: list[str]) -> None:
 
 @cache
 def federation(clients: int, model: str) -> tuple[fk.FederatedData, Any]:
-    """MNIST's images dealt to so many clients, and a model."""
+    """MNIST's images, divided among the clients, and a model."""
     data = fk.data.mnist(clients=clients)
     return data, registry.make(registry.models(), MODELS[model], data)
 
 
 @cache
 def passes_of_fedavg(clients: int, model: str, rounds: int, cohort: int) -> Float[np.ndarray, "_"]:
-    """How many gradients of samples each timed round of FedAvg has."""
+    """The number of gradients of samples in each timed round of FedAvg."""
     return passes("fedavg", *federation(clients, model), rounds, cohort)
 
 
@@ -138,13 +138,21 @@ def row(
     model: Any,
     rounds: int,
     cohort: int,
-    beside: Float[np.ndarray, "_"],
+    of_fedavg: Float[np.ndarray, "_"],
 ) -> list[str]:
-    """The figures of a method, beside FedAvg right after it; ``beside`` is how many gradients
-    FedAvg's rounds have."""
+    """The row of a method, with FedAvg measured right after it.
+
+    Args:
+        method: its name.
+        data: all clients.
+        model: of the data.
+        rounds: of a run.
+        cohort: clients of a round.
+        of_fedavg: gradients of samples in FedAvg's timed rounds.
+    """
     counts = passes(method=method, data=data, model=model, rounds=rounds, cohort=cohort)
-    factor = counts.mean() / beside.mean()
-    by_round = counts / beside
+    factor = counts.mean() / of_fedavg.mean()
+    by_round = counts / of_fedavg
     steady = by_round.max() < STEADY * by_round.min()
     seconds = speed(
         method=method, data=data, model=model, rounds=rounds, cohort=cohort, steady=steady
@@ -181,8 +189,7 @@ def passes(
 def speed(
     method: str, data: fk.FederatedData, model: Any, rounds: int, cohort: int, steady: bool = True
 ) -> Speed:
-    """Run a method, and time its rounds: their median, or the mean where they are not alike
-    (``steady``)."""
+    """Run a method, and time its rounds: the median if they are ``steady``, else the mean."""
     stamps: list[float] = []
     begin = time.perf_counter()
     simulate(
@@ -223,7 +230,7 @@ def simulate(
 
 
 def make(method: str) -> Any:
-    """A method with its defaults, and four clusters where it asks for a number."""
+    """A method with its defaults, and four clusters if it needs a number."""
     values: dict[str, Any] = {"name": method}
     options = registry.resolve("method", registry.methods(), values, str).values
     if "clusters" in options and method not in ("fedrep", "ditto", "apfl", "pfedme"):

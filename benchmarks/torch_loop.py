@@ -1,4 +1,4 @@
-"""A plain PyTorch loop over clients: what most federated-learning code does."""
+"""A plain PyTorch loop over clients, as in most federated-learning code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost of a PyTorch model in fedkin's own PyTorch world, beside the same network in the
+"""The cost of a PyTorch model in fedkin's PyTorch world, compared with the same network in the
 compiled simulator."""
 
 from __future__ import annotations

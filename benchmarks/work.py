@@ -35,10 +35,10 @@ class Clients:
 
 
 def clients(count: int, mean: int = 60, seed: int = 0) -> Clients:
-    """Clients whose sizes are log-normal (sigma 0.5), and whose labels can be learned.
+    """Clients with log-normal sizes (sigma 0.5) and labels that can be learned.
 
     Args:
-        count: how many.
+        count: number of clients.
         mean: exact mean number of samples.
         seed: of sizes and samples.
     """
@@ -59,11 +59,11 @@ def steps(sizes: np.ndarray, epochs: int) -> int:
 
 
 def flops_per_sample(model: str) -> float:
-    """Floating-point operations of one sample's training step, those of the matrix products and
+    """Floating-point operations of one sample's training step, in the matrix products and
     convolutions.
 
-    A multiply-add counts two. Forward, gradient of the weights and gradient of the input cost
-    alike; the first layer needs no gradient of its input.
+    A multiply-add counts as two. Forward pass, gradient of the weights and gradient of the input
+    have the same cost. The first layer needs no gradient of its input.
     """
     layers = {
         "784-10": [784 * 10],

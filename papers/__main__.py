@@ -1,9 +1,9 @@
-"""``python -m papers``: write docs/results.md from the stored runs; run nothing.
+"""``python -m papers``: write docs/results.md from the stored runs, without running anything.
 
-``python -m papers --hours 2`` first runs what the stores lack, the most valuable runs for their
-time first, on all cores, and says what is left. With the beginnings of rows' names, such as
-``MNIST`` or ``FEMNIST-MCLR``, behind ``fedgroup/``, ``flexcfl/`` or ``flexcfl/IV/`` (or
-``flexcfl-table4/``) where only that paper's or table's rows are meant, it runs these. ``--check 5``
+``python -m papers --hours 2`` first makes missing runs on all cores, the most valuable ones for
+their time first, and prints how many are left. With the beginnings of rows' names, such as
+``MNIST`` or ``FEMNIST-MCLR``, it makes only the runs of these rows. ``fedgroup/``, ``flexcfl/``,
+``flexcfl/IV/`` or ``flexcfl-table4/`` before a name limits it to that paper or table. ``--check 5``
 runs five stored runs again and compares. Delete a line of papers/results/PAPER.jsonl to run it
 again. ``fedkin reproduce`` runs one table, and prints it.
 """
@@ -29,7 +29,7 @@ from papers.table_request import plain
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the command line names, and write the page."""
+    """Make the runs that the command line names, and write the page."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.check and options.hours is not None:
@@ -124,13 +124,13 @@ def run_missing(
     hours: float | None = None,
     workers: int = 1,
 ) -> None:
-    """Run what the stores lack, print each run, and say what is left.
+    """Make missing runs, print each, and print how many are left.
 
     Args:
-        jobs: which; None: all.
+        jobs: only these; None: all.
         seeds: only these; empty: the recipe's.
-        hours: of all together; None: until all are done.
-        workers: processes side by side.
+        hours: time limit in total; None: until all are done.
+        workers: number of parallel processes.
     """
     with run_queue.claimed(RESULTS), command_line.sigterm_as_ctrl_c():
         runs = run_queue.queue(RESULTS, jobs, seeds)
@@ -161,7 +161,7 @@ def _in_a_line(line: Line) -> str:
 
 
 def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
-    """Run stored runs again, the shortest first of each paper in turn; 1 where a figure differs."""
+    """Run stored runs again, the shortest run of each paper in turn; 1 if a figure differs."""
     differing = 0
     try:
         for job, line in run_queue.stored_runs(RESULTS, count, jobs, seeds):
@@ -176,12 +176,12 @@ def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
 
 
 def stored() -> dict[str, Stored]:
-    """What the stores hold of today's recipes, and what is left out."""
+    """The stored runs of today's recipes, and the lines that are left out."""
     return {name: read(store_of(RESULTS, name), paper.jobs()) for name, paper in PAPERS.items()}
 
 
 def write(docs: Path) -> None:
-    """Write the page and its figures; name on standard error what is left out of them."""
+    """Write the page and its figures. Print the lines that they leave out on standard error."""
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}

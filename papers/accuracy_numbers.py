@@ -1,4 +1,4 @@
-"""The numbers of the tables that FedGroup and FlexCFL print, beside ours."""
+"""The numbers of the tables that FedGroup and FlexCFL print, and ours."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _of_classes(
 ) -> ComparedNumber:
     values = values_of(results=results, table="I", row=classes, column=column, figure=figure)
     unit = statistic.unit
-    # A run that never got there: how many rounds it needs is unknown.
+    # A run that did not reach the accuracy: the rounds that it needs are unknown.
     if any(value is None for value in values):
         never = f"never in {sum(value is None for value in values)} of {len(values)}"
         mark = Mark.NOT_REPRODUCED

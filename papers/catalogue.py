@@ -1,7 +1,8 @@
 """Every table and figure that can be reproduced: its runs, its comparison with the paper, its part
 of the page.
 
-A new table is one entry here. The command, ``python -m papers`` and docs/results.md read it.
+A new table is one entry here. ``fedkin reproduce``, ``python -m papers`` and docs/results.md use
+it.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ def _cells(cells: Iterable[Cell], how: Measure = measure) -> tuple[Job, ...]:
 
 
 def _figures(jobs: Sequence[Job], figure: Figure, unit: str) -> Comparison:
-    """A figure of each job, beside no published number."""
+    """A figure of each job, without a published number."""
     number_of = accuracy_numbers.figure_of_job
     return lambda results: [number_of(job, results, figure, unit) for job in jobs]
 
 
 def _ends(jobs: Sequence[Job], figure: str, unit: str, factor: int = 1) -> Comparison:
-    """The last value of each curve of ``figure``, beside no published number."""
+    """The last value of each curve of ``figure``, without a published number."""
     number_of = accuracy_numbers.last_of_curve
     return lambda results: [number_of(job, results, figure, unit, factor) for job in jobs]
 
@@ -104,7 +105,11 @@ def _panm(
 
 
 def _curves(
-    name: str, title: str, cells: Sequence[Cell], section: Callable[[Results], str], *also: str
+    name: str,
+    title: str,
+    cells: Sequence[Cell],
+    section: Callable[[Results], str],
+    also: tuple[str, ...] = (),
 ) -> Table:
     jobs = _cells(cells, curves.measure)
     return Table(
@@ -150,17 +155,17 @@ FEDGROUP = (
         section=fedgroup_page.candidates,
     ),
     _curves(
-        "fedgroup-figure1",
-        "Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
-        fedgroup_runs.FIGURE_1,
-        fedgroup_figures.BY_CLASSES.section,
+        name="fedgroup-figure1",
+        title="Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
+        cells=fedgroup_runs.FIGURE_1,
+        section=fedgroup_figures.BY_CLASSES.section,
     ),
     _curves(
-        "fedgroup-figure3",
-        "Figs. 3 and 4: accuracy over the rounds, and the auxiliary global model",
-        (*fedgroup_runs.FIGURE_3, *fedgroup_runs.FIGURE_4),
-        fedgroup_figures.section,
-        "fedgroup-figure4",
+        name="fedgroup-figure3",
+        title="Figs. 3 and 4: accuracy over the rounds, and the auxiliary global model",
+        cells=(*fedgroup_runs.FIGURE_3, *fedgroup_runs.FIGURE_4),
+        section=fedgroup_figures.section,
+        also=("fedgroup-figure4",),
     ),
     Table(
         name="fedgroup-figure5",
@@ -214,22 +219,22 @@ FLEXCFL = (
         section=flexcfl_page.table_i,
     ),
     _curves(
-        "flexcfl-figure1",
-        "Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
-        flexcfl_runs.FIGURE_1,
-        flexcfl_figures.BY_CLASSES.section,
+        name="flexcfl-figure1",
+        title="Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
+        cells=flexcfl_runs.FIGURE_1,
+        section=flexcfl_figures.BY_CLASSES.section,
     ),
     _curves(
-        "flexcfl-figure3-curves",
-        "Fig. 3: losses and discrepancies over the rounds, and eta_g",
-        flexcfl_runs.FIGURE_3,
-        eta_figures.figure_3,
+        name="flexcfl-figure3-curves",
+        title="Fig. 3: losses and discrepancies over the rounds, and eta_g",
+        cells=flexcfl_runs.FIGURE_3,
+        section=eta_figures.figure_3,
     ),
     _curves(
-        "flexcfl-figure5",
-        "Fig. 5: eta_g under swap part",
-        flexcfl_runs.FIGURE_5,
-        eta_figures.figure_5,
+        name="flexcfl-figure5",
+        title="Fig. 5: eta_g under swap part",
+        cells=flexcfl_runs.FIGURE_5,
+        section=eta_figures.figure_5,
     ),
 )
 GAIN = (
@@ -239,7 +244,7 @@ GAIN = (
 FEDSIM = (
     Table(
         name="fedsim-table4",
-        title="Table 4: what FedSim gains on real data",
+        title="Table 4: gains of FedSim on real data",
         statistic=GAIN,
         rule=POINTS,
         jobs=_cells(fedsim.CELLS_4, fedsim.measure),
@@ -250,7 +255,7 @@ FEDSIM = (
     ),
     Table(
         name="fedsim-table7",
-        title="Table 7: what FedSim gains on synthetic data",
+        title="Table 7: gains of FedSim on synthetic data",
         statistic=GAIN,
         rule=POINTS,
         jobs=_cells(fedsim.CELLS_7, fedsim.measure),
@@ -262,7 +267,7 @@ FEDSIM = (
     ),
     Table(
         name="fedsim-table6",
-        title="Table 6: what FedSim gains with other networks",
+        title="Table 6: gains of FedSim with other networks",
         statistic=GAIN,
         rule=POINTS,
         jobs=_cells(networks.CELLS, networks.measure),

@@ -1,31 +1,30 @@
-"""Why a number of ours differs from the published one: a short list of causes, shown by a run or
+"""Why one of our numbers differs from the published one: a short list of causes, shown by a run or
 possible.
 
-A cause is looked for in this order, the strongest first, and the first that holds is the number's.
-Three are shown by a run:
+Each number is assigned the first cause in this list that applies; the strongest comes first. Three
+causes are shown by a run:
 
-* *code*: a variant with what the authors' code does, and the text does not say, gives the published
-  number: its mean over the seeds is within 1.5 points. Of several variants of a method only that
-  one counts which gives most numbers of its column, and more of them than ours does: the authors
-  had one code;
-* *data*: another reading of how the authors' data, which are not published, were made gives it in
-  the same sense. Of several readings only that one counts which gives most numbers of the row, and
-  more than ours: they had one file;
+* *code*: a variant gives the published number, that is, its mean over the seeds is within 1.5
+  points. The variant does what the authors' code does and the text does not say. The authors had
+  one code. So only the variant counts that gives most numbers of its column, and more of them than
+  ours does;
+* *data*: another reading of how the authors' unpublished data were made gives the number in the
+  same sense. The authors had one file. So only the reading counts that gives most numbers of the
+  row, and more than ours;
 * *authors*: the authors' own code, run again, gives our number, and not theirs.
 
-Two are possible, and no run shows them:
+Two causes are possible, and no run shows them:
 
-* *spread*: the published number, of one run or draw, is where one more would be: in the 95%
-  prediction interval of a single run, from at least five (Student's t). Each has its own seed and,
-  where the authors' data are not published, its own draw of the data. The runs are those of the
-  variant that counts, where it has five, and else ours. This shows only that they do not contradict
-  the published number;
-* *copy*: the paper prints the number in another row of the same table, under the same shift, and so
-  a second number of the column under another shift, and ours agree with both there: that may be
-  where they were measured.
+* *spread*: the published number of one run or draw lies in the 95% prediction interval of a single
+  run, from at least five runs (Student's t). Each run has its own seed and, if the authors' data
+  are not published, its own draw of the data. The runs are those of the variant that counts, if it
+  has five, and else ours. This shows only that they do not contradict the published number;
+* *copy*: the paper prints the number in another row of the same table, under the same shift. It
+  also does so for a second number of the column under another shift. Ours agree with both there, so
+  the numbers may have been measured in that row.
 
-Else the cause is *unknown*. Beside it, as beside *spread*, stands what was tried: the number's
-variants and readings, with what they gave; and where one more run of ours would be.
+Otherwise the cause is *unknown*. For *unknown* and for *spread* the table shows the attempts: the
+number's variants and readings, with their results, and the interval of one more run of ours.
 """
 
 from __future__ import annotations
@@ -42,29 +41,28 @@ LEAST_COPIES = 2  # equal numbers of two rows, to be one measurement: one may be
 SHOWN = (Cause.CODE, Cause.DATA, Cause.AUTHORS)  # by a run
 MEANINGS = {
     Cause.CODE: (
-        "a variant with what the authors' code does, and their text does not say, gives the "
+        "a variant that does what the authors' code does, and their text does not say, gives the "
         "paper's number"
     ),
     Cause.DATA: (
-        "another reading of how the authors' data were made, which are not published, gives the "
-        "paper's number"
+        "another reading of how the authors' unpublished data were made gives the paper's number"
     ),
     Cause.AUTHORS: (
-        "the authors' own code, run again, gives our number and not the paper's; what it gave is "
-        "quoted, its log is not among the stored runs"
+        "the authors' own code, run again, gives our number and not the paper's; its result is "
+        "quoted, and its log is not among the stored runs"
     ),
     Cause.SPREAD: (
-        "possible, and no run shows it: the paper's number, of one run or, of FedSim's, of one "
-        "draw of the data, is where one more run, or draw, would be (the 95% prediction interval, "
-        f"from at least {LEAST_RUNS} runs, each from its own seed or on its own draw): a run of "
-        "ours or, where a variant with what the authors' code does gives more numbers of the "
-        "column and has these runs, a run of that variant (*spread, of the variant*)"
+        "possible, and no run shows it. The paper's number of one run (FedSim: of one draw of the "
+        "data) lies in the 95% prediction interval of one more run or draw. The interval is from "
+        f"at least {LEAST_RUNS} runs of ours, each from its own seed or on its own draw. "
+        "They are runs of a variant (*spread, of the variant*) if it does what the authors' code "
+        "does, gives more numbers of the column, and has enough runs"
     ),
     Cause.COPY: (
         "possible, and no run shows it: the paper prints the same numbers in another row of the "
         "table, where ours agree with them"
     ),
-    Cause.UNKNOWN: "none of these; what was tried stands beside it",
+    Cause.UNKNOWN: "none of these; the last column shows the attempts",
 }
 
 
@@ -125,7 +123,7 @@ def _explained(
 def _outcomes(
     number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
 ) -> list[str]:
-    """What was run beside a number, and what it gave, in words.
+    """The variants and readings that were run for a number, and their results, in words.
 
     Args:
         number: ours.
@@ -142,19 +140,18 @@ def _outcomes(
 
 
 def _runs(number: ComparedNumber) -> str:
-    """The mean of a variant or a reading, and of how many runs."""
+    """The mean of a variant or a reading, and its number of runs."""
     return f"{number.value:.1f} ({_count(number)})"
 
 
 def _count(number: ComparedNumber) -> str:
-    """How many runs are behind a number, and on how many draws of the data where each draw counts
-    once."""
+    """The number of runs behind a number, and of draws of the data if each draw counts once."""
     runs = f"{number.seeds} run{'s' if number.seeds > 1 else ''}"
     return f"{runs} on {len(number.runs)} draws" if number.seeds > len(number.runs) > 1 else runs
 
 
 def _by_spread(number: ComparedNumber) -> str:
-    """The interval for one more run, where it holds the published number."""
+    """The interval for one more run, if it contains the published number."""
     if len(number.runs) < LEAST_RUNS or number.printed is None:
         return ""
     low, high = prediction_interval(number.runs)
@@ -162,7 +159,7 @@ def _by_spread(number: ComparedNumber) -> str:
 
 
 def _one_more_run(number: ComparedNumber) -> str:
-    """The interval for one more run in words, and whose runs they are."""
+    """The interval for one more run in words, with the variant that has the runs."""
     low, high = prediction_interval(number.runs)
     whose = f"{number.column}, " if number.variant_of else ""
     return f"{whose}one more run: {low:.1f} to {high:.1f} ({_count(number)})"
@@ -183,13 +180,13 @@ def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
 
 
 def _given(other: ComparedNumber | None, name: str) -> str:
-    """What a variant or a reading has, where that is the published number."""
+    """The result of a variant or a reading, if it is the published number."""
     return f"{getattr(other, name)}: {_runs(other)}" if other and _is_near(other) else ""
 
 
 def _variant(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> ComparedNumber | None:
-    """What the variant has in this place that gives most of the column's counted numbers, and more
-    than ours."""
+    """The number in this place of the variant that gives most of the column's counted numbers, and
+    more than ours."""
     plain = {n.row: n for n in numbers if n.column == number.column and n.counts}
     variants = [n for n in numbers if n.variant_of == number.column and n.row in plain]
     best = _best([(n.column, n, plain[n.row]) for n in variants])
@@ -199,8 +196,8 @@ def _variant(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> Compa
 def _reading(
     number: ComparedNumber, numbers: Sequence[ComparedNumber], evidence: Evidence
 ) -> ComparedNumber | None:
-    """What the reading of the data has in this place that gives most of the row's counted numbers,
-    and more than ours."""
+    """The number in this place of the reading of the data that gives most of the row's counted
+    numbers, and more than ours."""
     rows = evidence.readings.get(number.row, ())
     plain = {n.column: n for n in numbers if n.row == number.row and n.counts}
     readings = [n for n in numbers if n.row in rows and not n.variant_of and n.column in plain]
@@ -209,8 +206,8 @@ def _reading(
 
 
 def _best(pairs: Sequence[tuple[str, ComparedNumber, ComparedNumber]]) -> str:
-    """The alternative that gives most published numbers, if these are more than ours gives in the
-    places where both were run; else nothing.
+    """The alternative that gives most published numbers, if it gives more than ours in the places
+    where both were run; else an empty text.
 
     Args:
         pairs: the name of an alternative, its number, and ours in the same place.
@@ -226,8 +223,8 @@ def _is_near(number: ComparedNumber) -> bool:
 
 
 def _by_copy(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The other row that has this number, and others of this column under the same shifts, and ours
-    beside them."""
+    """The other row with the same numbers in this column under the same shifts, and our numbers
+    there."""
     column = {n.row: n for n in numbers if n.counts and n.column == number.column}
     name, _, shift = number.row.partition(": ")
     for other in dict.fromkeys(row.partition(": ")[0] for row in column):

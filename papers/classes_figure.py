@@ -30,7 +30,7 @@ class ClassesFigure:
 
     @property
     def picture(self) -> str:
-        """Where it lies in the folder of documents."""
+        """The path in the folder of documents."""
         return f"images/{self.paper}-figure1.svg"
 
     def draw(self, results: Results, docs: Path) -> None:
@@ -82,7 +82,7 @@ class ClassesFigure:
 
 
 def cells_of(table_i: Sequence[Cell]) -> list[Cell]:
-    """The runs of the figure: those of Table I, whose curves are kept.
+    """The runs of the figure: the runs of Table I, with their curves.
 
     Args:
         table_i: its cells of FedAvg.

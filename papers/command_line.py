@@ -1,5 +1,5 @@
-"""What ``python -m papers``, ``python -m papers.trust`` and ``python -m papers.benchmark`` have in
-common: options, runs that are printed as they are made, and ends in one line."""
+"""Shared parts of ``python -m papers``, ``python -m papers.trust`` and ``python -m
+papers.benchmark``: options, printing of runs as they are made, and errors in one line."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def parser(prog: str, about: str | None) -> argparse.ArgumentParser:
 
     Args:
         prog: the command.
-        about: what it does, in lines that stay as they are.
+        about: its description; line breaks are kept.
     """
     options = argparse.ArgumentParser(
         prog, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument(
-        "--hours", type=hours, help="run what is missing for so long, the most valuable runs first"
+        "--hours", type=hours, help="make missing runs for this time, the most valuable ones first"
     )
     return options
 
@@ -94,13 +94,12 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def print_runs(lines: Iterable[Line], text: Callable[[Line], str], store: Path) -> int:
-    """Print each run as it is made, and return how many were made; Ctrl-C ends the program with a
-    line.
+    """Print each run as it is made, and return their number. Ctrl-C ends the program with a line.
 
     Args:
         lines: runs, made one by one.
         text: of a run.
-        store: where they are kept.
+        store: the file of the runs.
     """
     done = 0
     try:

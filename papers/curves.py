@@ -1,5 +1,5 @@
-"""Curves of runs over the rounds: what is stored of them, and lines of a figure, mean over the
-seeds."""
+"""Curves of runs over the rounds: the stored values, and the lines of a figure with the mean over
+the seeds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BY_CLUSTER = ("accuracy_by_cluster", "discrepancy_to_global")
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """Run a cell from one seed with the auxiliary global model scored beside the clusters; the
-    curves of the run."""
+    """Run a cell from one seed, with the scores of the auxiliary global model too; the curves of
+    the run."""
     s = cell.setting
     run = recipe.run(cell, seed, global_model=True)
     line = {
@@ -42,8 +42,8 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def curves_of(records: Sequence[Record]) -> dict[str, Any]:
-    """What is stored of a run: each quantity at a hundred of the rounds from 1 on, and ``every`` so
-    many rounds.
+    """The stored curves of a run: each quantity at up to a hundred of the rounds from 1 on, and the
+    number of rounds between them (``every``).
 
     Quantities by cluster are a curve per cluster. A quantity that a run does not have is left out.
     """
@@ -76,10 +76,10 @@ def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -
 
     Args:
         axes: the panel.
-        results: stored runs; without one of the cell nothing is drawn.
-        cell: whose runs.
+        results: stored runs; without runs of the cell no line is drawn.
+        cell: its runs are drawn.
         quantity: the key of the curve in a run.
-        style: of the line, as matplotlib has it.
+        style: matplotlib's options of the line.
     """
     curves = figures_of(results, cell, quantity)
     if curves:
@@ -99,15 +99,15 @@ def plot(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -
 
 
 def plot_clusters(axes: Any, results: Results, cell: Cell, quantity: str, **style: Any) -> None:
-    """Add a line for each cluster in the run from the first seed: clusters of different seeds are
-    not the same.
+    """Add a line for each cluster in the run from the first seed. Clusters of different seeds do
+    not correspond.
 
     Args:
         axes: the panel.
         results: stored runs.
         cell: whose runs.
         quantity: the key of the curves in a run.
-        style: of the lines; a label stands beside the first of them.
+        style: of the lines; only the first of them gets the label.
     """
     label = style.pop("label", None)
     style = {"lw": 0.8, **style}

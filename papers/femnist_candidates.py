@@ -40,9 +40,10 @@ def femnist_candidate(
     same seed.
 
     Args:
-        cursor: where a client's images of a class begin. ``"first"``: at the first, for every
-            client. ``"wraps"``: behind those of the client before, and at the first again after the
-            last. ``"own"``: behind those of the client before, until there are none.
+        cursor: start of a client's images of a class. ``"first"``: the first image, for every
+            client. ``"wraps"``: after the images of the previous client, and from the first image
+            again after the last. ``"own"``: after the images of the previous client, until none
+            remain.
         images: images of a class, the first of the shuffled pool; None for all.
         step: 1 for the classes u, u + 1, .. of client u, -1 for u, u - 1, .. (mod 10).
         training_writers: only images by the writers of hsf_0 to hsf_3.
@@ -79,8 +80,8 @@ def deal(
     cursor: str = "first",
     step: int = 1,
 ) -> Ragged:
-    """The rows of every client: of each of its classes so many, from where the cursor of the class
-    is.
+    """The rows of every client: the given number of each of its classes, from the cursor of the
+    class on.
 
     Args:
         pools: rows of each class.

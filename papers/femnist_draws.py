@@ -1,25 +1,25 @@
-"""Which draws of FEMNIST's partition resemble the papers' files, chosen before any training.
+"""Draws of FEMNIST's partition that resemble the papers' files, chosen before any training.
 
-FedProx's generator draws the sizes of 200 clients; the seed of the file that FedGroup and FlexCFL
-trained on is not published, nor is that of FedSim's. A draw matches where its samples are within
-0.5% of the file's and, where their labels are known, those of every label are within a margin: the
-smallest of 10%, 15% and 20% for which five of the first 200,000 seeds match. Seeds are tried in
-turn from 0. All images are counted, train and test, in the partition as published: its clients
-share images, so that no class runs out.
+FedProx's generator draws the sizes of 200 clients. The seed of the file that FedGroup and FlexCFL
+trained on is not published, and neither is the seed of FedSim's file. A draw matches if its number
+of samples is within 0.5% of the file's. If the labels of the file are known, the samples of every
+label must also be within a margin: the smallest of 10%, 15% and 20% for which five of the first
+200,000 seeds match. Seeds are tried in turn from 0. All images are counted, train and test, in the
+partition as published: its clients share images, so no class runs out.
 
-FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three: in the log of a
-run under swap part, which FlexCFL's authors published with their code, none of the 200 clients
-gives away a label of its own besides u, u + 1 and u + 2, and 125 give away all three
+FedSim's text says five labels a client. The file of FedGroup and FlexCFL has three. The evidence is
+the log of a run under swap part, which FlexCFL's authors published with their code: none of the 200
+clients gives away an original label other than u, u + 1 and u + 2, and 125 give away all three
 (``papers.femnist_label_swaps``). With three labels in a row, and as many images of each, the file's
-numbers of labels follow from whole numbers of images (``images_by_first_label``), which says
-little: their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are one, too, and none of
-five, which with as many images of each label they would be. So the recipes have three labels, and
-five in rows of their own. (The one client with five labels that their notebooks print has unequal
-numbers, under the heading MNIST: ``OF_MNIST``.) With five no seed can match within 8%: a client has
-either c or c + 5, so that both have a fifth of all samples together, of the file's 18,345 that is
-3,669, where it has 3,153 to 4,029.
+numbers of labels follow from whole numbers of images (``images_by_first_label``). That says little:
+their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are a multiple of three, too, and
+not of five. With five labels and as many images of each, they would be a multiple of five. So the
+recipes have three labels, and separate rows have five. (The one client with five labels that their
+notebooks print has unequal numbers, under the heading MNIST: ``OF_MNIST``.) With five labels no
+seed can match within 8%: a client has either c or c + 5, so both labels together have a fifth of
+all samples. That is 3,669 of the file's 18,345, where the file has 3,153 to 4,029.
 
-``python -m papers.femnist_draws`` searches, and prints what it finds.
+``python -m papers.femnist_draws`` searches, and prints the draws.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from papers.tables_markdown import markdown
 
 DRAWS = 5  # for each target
 OF_MNIST = (
-    "The one client with five labels that their notebooks print (0, 6, 7, 8 and 9; "
-    "dataset_stat.ipynb at 0762ccd, under the heading MNIST) trains on 5, 12, 4, 17 and 5 images "
-    "of them, where FEMNIST's partition gives as many of each."
+    "Their notebooks print one client with five labels: 0, 6, 7, 8 and 9 (dataset_stat.ipynb at "
+    "0762ccd, under the heading MNIST). It trains on 5, 12, 4, 17 and 5 images of them. FEMNIST's "
+    "partition would give as many of each."
 )
 MOST = 200_000  # seeds to try
 SAMPLES_MARGIN = 0.005
@@ -55,14 +55,14 @@ FEDSIM_FIVE: tuple[int, ...] = (16, 47, 63, 95, 115)
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of a paper's file.
+    """The known properties of a paper's file.
 
     Attributes:
-        name: of those who trained on it.
+        name: of the papers that trained on it.
         classes_per_client: labels of a client.
         samples: of all clients.
         labels: samples of each label; empty: not published.
-        margin: within which those of every label match.
+        margin: largest relative difference of the samples of a label.
     """
 
     name: str
@@ -97,11 +97,11 @@ CHOSEN = {
 
 
 def label_counts(counts: Int[np.ndarray, "N"], classes_per_client: int) -> Int[np.ndarray, "C"]:
-    """Samples of each label in all clients, of which client u has the labels u, u + 1, .. (mod C).
+    """Samples of each label over all clients. Client u has the labels u, u + 1, .. (mod C).
 
     Args:
         counts: images per label of each client.
-        classes_per_client: how many labels each has.
+        classes_per_client: labels of a client.
     """
     firsts = counts.reshape(-1, CLASSES).sum(0)  # by the first label of a client
     return np.sum([np.roll(firsts, j) for j in range(classes_per_client)], axis=0)
@@ -116,7 +116,7 @@ def images_by_first_label(labels: Sequence[int], classes_per_client: int) -> lis
         classes_per_client: labels in a row that a client has, with as many images of each.
 
     Returns:
-        None where no whole numbers above 0 give these labels.
+        None if no whole numbers above 0 give these labels.
     """
     shifts = [np.roll(np.eye(len(labels)), j, axis=0) for j in range(classes_per_client)]
     firsts = np.rint(
@@ -132,8 +132,8 @@ def draw(seed: int, classes_per_client: int) -> Int[np.ndarray, "N"]:
 
 
 def matches(seed: int, target: Target) -> bool:
-    """Whether the draw of a seed has the target's samples, and those of every label within its
-    margin."""
+    """Whether the draw of a seed has the target's number of samples, in total and of every label
+    within its margin."""
     counts = draw(seed, target.classes_per_client)
     samples = target.classes_per_client * int(counts.sum())
     near = abs(samples - target.samples) <= SAMPLES_MARGIN * target.samples
@@ -155,7 +155,7 @@ def search(target: Target, most: int = MOST) -> tuple[int, ...]:
     """The first seeds whose draws match the target, five of them or fewer.
 
     Args:
-        target: what is known of the file.
+        target: the known properties of the file.
         most: number of seeds to try.
     """
     matching = (seed for seed in range(most) if matches(seed, target))
@@ -163,7 +163,8 @@ def search(target: Target, most: int = MOST) -> tuple[int, ...]:
 
 
 def markdown_table() -> str:
-    """How the draws were chosen: target, rule, seeds tried, and what the chosen draws have."""
+    """The choice of the draws: target, rule, seeds tried, and the properties of the chosen
+    draws."""
     head = [
         "target",
         "labels a client",

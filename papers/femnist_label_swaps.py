@@ -1,11 +1,11 @@
-"""What the log of a run says of the labels of FlexCFL's FEMNIST file, which is not published.
+"""The labels of FlexCFL's unpublished FEMNIST file, as far as the log of a run shows them.
 
 FlexCFL's authors published a notebook with the output of two runs of FlexCFL on FEMNIST, MLP, under
 swap part (morningD/FlexCFL at ecdf300, test.ipynb). Both print the same 1,140 swaps: client a gives
-all samples of one label of its own to client b, and b gives another to a.
+all samples of one of its labels to client b, and b gives another label to a.
 ``femnist_label_swaps.json`` has them in their order, each as a, its label, b, its label. A client
-that gives away a label which it was given before, and still has, shows nothing of what it had at
-first; any other label that it gives was its own.
+may give away a label that it received before and still has. That says nothing about its original
+labels. Any other label that it gives away is an original one.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ def own_labels(swaps: Iterable[Swap]) -> dict[int, set[int]]:
 
 
 def in_a_row(own_labels: dict[int, set[int]], labels: int) -> int:
-    """How many clients u show only labels among u, u + 1, .. (mod 10), as many as ``labels``.
+    """The number of clients u that show only labels among u, u + 1, .. (mod 10), ``labels`` in a
+    row.
 
     Args:
         own_labels: the labels that each client showed.
-        labels: how many in a row.
+        labels: length of the row.
     """
     return sum(shown <= {(u + j) % 10 for j in range(labels)} for u, shown in own_labels.items())

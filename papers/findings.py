@@ -1,5 +1,5 @@
-"""What was learned, in sentences that can be quoted: each with its numbers, from the stored runs,
-and the command that gives them. A sentence stands only while its numbers bear it out."""
+"""The findings, in sentences that can be quoted. Each has its numbers, from the stored runs, and
+the command that prints them. A sentence is shown only while its numbers support it."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from papers.reproduction_marks import MARGIN, Results, values_of
 
 Stores = Mapping[str, Results]
 DRAWS = 5  # of each kind, at least
-FIVE = 5  # findings to begin with, the first that stand; the others follow
+FIVE = 5  # findings that are numbered; the others follow
 WHERE = (
-    "Our numbers are computed from the stored runs by `make results`. The command behind a "
-    "sentence prints its table, and the sentence below it, from the same runs; with `--out DIR` "
-    "in place of `--stored` it makes the runs anew, for as long as `fedkin reproduce` says. What "
-    "the papers print, and what the authors' code gave where it was run again, is quoted."
+    "`make results` computes our numbers from the stored runs. The command at the end of a "
+    "finding prints its table from the same runs, with the finding below it. With `--out DIR` "
+    "instead of `--stored` the command makes the runs again; `fedkin reproduce` says how long that "
+    "takes. The papers' numbers are quoted, and so are results of the authors' code, run again."
 )
-COMMAND = re.compile(r"( With [^.]*:)? `fedkin reproduce [^`]*`$")  # what a finding ends with
+COMMAND = re.compile(r"( With [^.]*:)? `fedkin reproduce [^`]*`$")  # the end of a finding
 SWAPPED = f"{MNIST.row}: swap all"
 
 
 def section(results: Stores) -> str:
-    """The findings whose runs are stored; nothing where none is."""
+    """The findings with stored runs; empty if there are none."""
     texts = [text for finding in FINDINGS if (text := finding(results))]
     if not texts:
         return ""
-    lines = ["## What was learned", "", WHERE, ""]
+    lines = ["## Findings", "", WHERE, ""]
     lines += [f"{i}. {text}" for i, text in enumerate(texts[:FIVE], 1)]
     if texts[FIVE:]:
-        lines += ["", "And besides:", ""]
+        lines += ["", "Further findings:", ""]
         lines += [f"* {text}" for text in texts[FIVE:]]
     return "\n".join(lines)
 
 
 def of_table(results: Stores, name: str) -> list[str]:
-    """The findings that rest on a table, of those whose runs are given; without the command, which
-    shows the table.
+    """The findings from a table, if their runs are given; without the command, which shows the
+    table.
 
     Args:
         results: stored runs, by paper.
@@ -69,7 +69,7 @@ def of_table(results: Stores, name: str) -> list[str]:
 
 
 def ifca_leads(results: Stores) -> str:
-    """Without the slip of the authors' code IFCA is ahead of FlexCFL."""
+    """Without the slip of the authors' code, IFCA is ahead of FlexCFL."""
     runs = results.get("flexcfl", ())
     columns = ("IFCA", "FlexCFL", "IFCA, by samples", "IFCA, first client")
     ifca, flexcfl, by_samples, slip = (
@@ -90,20 +90,20 @@ def ifca_leads(results: Stores) -> str:
     if p >= LEVEL or not slip < flexcfl:
         return ""
     return (
-        f"**IFCA is not behind FlexCFL on MNIST-MCLR, as printed, but ahead of it**: {ifca:.1f} "
-        f"and {flexcfl:.1f}% (printed: 94.2 and 95.8), by {min(gaps):.1f} to {max(gaps):.1f} "
-        f"points in each of {len(gaps)} seeds (paired t-test, p = {p:.2g}, not adjusted), at "
-        f"{down / base:.2f} times FedAvg's bytes where FlexCFL takes {flexcfl_bytes / base:.2f}. "
-        "With the slip of the authors' code, which averages one client of each cluster, IFCA has "
-        f"{slip:.1f}; weighted by samples, as their code was before, {by_samples:.1f} (against "
-        f"FlexCFL p = {p_by_samples:.2g}). Their code, run again on another draw of the data, gave "
-        f"FlexCFL 95.8 in 194 rounds and IFCA, by samples, 95.5 in 150.{_elsewhere(runs)} `fedkin "
-        "reproduce flexcfl-table3 --stored`"
+        f"**IFCA is ahead of FlexCFL on MNIST-MCLR, and not behind it as printed**. IFCA has "
+        f"{ifca:.1f}% and FlexCFL {flexcfl:.1f}% (printed: 94.2 and 95.8). IFCA leads by "
+        f"{min(gaps):.1f} to {max(gaps):.1f} points in each of {len(gaps)} seeds (paired t-test, "
+        f"p = {p:.2g}, not adjusted). IFCA needs {down / base:.2f} times FedAvg's bytes, and "
+        f"FlexCFL {flexcfl_bytes / base:.2f}. With the slip of the authors' code, which averages "
+        f"one client of each cluster, IFCA has {slip:.1f}. Weighted by samples, as in their "
+        f"earlier code, it has {by_samples:.1f} (against FlexCFL p = {p_by_samples:.2g}). Their "
+        "code, run again on another draw of the data, gave FlexCFL 95.8 in 194 rounds and IFCA, by "
+        f"samples, 95.5 in 150.{_elsewhere(runs)} `fedkin reproduce flexcfl-table3 --stored`"
     )
 
 
 def _elsewhere(results: Results) -> str:
-    """IFCA less FlexCFL in the other counted rows of Table III, in points, and as printed."""
+    """IFCA minus FlexCFL in the other counted rows of Table III, in points, and as printed."""
     words = []
     for setting in (MNIST_MLP, FEMNIST, FEMNIST_MLP, LARGE):
         ours = [
@@ -120,7 +120,7 @@ def _elsewhere(results: Results) -> str:
     if any(NOT_RUN in text for text in words):
         return ""
     return (
-        f" IFCA less FlexCFL in the table's other counted rows: {', '.join(words[:-1])} and "
+        f" IFCA minus FlexCFL in the table's other counted rows: {', '.join(words[:-1])} and "
         f"{words[-1]} points."
     )
 
@@ -140,7 +140,7 @@ def _by_seed(results: Results, column: str) -> dict[int, float]:
 
 
 def the_slip_fits(results: Stores) -> str:
-    """IFCA's numbers are those of the slip; FeSEM's are nearer to it."""
+    """IFCA's numbers agree with the slip, and FeSEM's are nearer to the slip than to a mean."""
     far = {
         method: [
             [*third, *fourth] for third, fourth in zip(*_both_tables(results, method), strict=True)
@@ -160,24 +160,24 @@ def the_slip_fits(results: Stores) -> str:
     }
     if any(slip >= min(alike, by_samples) for alike, slip, by_samples in mean_of.values()):
         return ""
-    words = "; ".join(
-        f"with it {_within(far[method][1])} numbers of {method} are within {MARGIN} points, and "
-        f"all {slip:.1f} points from the paper in the mean, {alike:.1f} where all clients count "
-        f"alike, {by_samples:.1f} by samples"
+    words = " ".join(
+        f"With it {_within(far[method][1])} numbers of {method} are within {MARGIN} points. Their "
+        f"mean distance from the paper is {slip:.1f} points; it is {alike:.1f} where all clients "
+        f"count alike, and {by_samples:.1f} by samples."
         for method, (alike, slip, by_samples) in mean_of.items()
     )
     return (
-        "**FlexCFL's numbers of IFCA fit a slip in its code, and those of FeSEM are nearer to the "
-        "slip than to a mean**. The slip takes the first client of each cluster for the mean of "
-        f"all: {words}. Of FeSEM's on Synthetic(1,1) {_within(on_synthetic)} are within. These are "
+        "**FlexCFL's numbers of IFCA fit a slip in its code, and its numbers of FeSEM are nearer "
+        "to the slip than to a mean**. The slip takes the first client of each cluster for the "
+        f"mean of all. {words} Of FeSEM's on Synthetic(1,1) {_within(on_synthetic)} are within. "
+        "These are "
         f"the numbers of Tables III and IV, each from at least {seeds} seeds that all three have. "
         f"{_by_the_log(results)}With `flexcfl-table3`: `fedkin reproduce flexcfl-table4 --stored`"
     )
 
 
 def _by_the_log(results: Stores) -> str:
-    """The one run of IFCA whose log the authors published, which speaks against the slip, beside
-    ours."""
+    """The one run of IFCA with a published log, which speaks against the slip, and our runs."""
     by_samples, slip = (
         _percent(
             results=results.get("flexcfl", ()),
@@ -189,9 +189,10 @@ def _by_the_log(results: Stores) -> str:
         for how in ("by samples", "first client")
     )
     return (
-        "The one log of IFCA that the authors published speaks against it: by samples, and so "
-        "without the slip, it has 63.8% on MNIST-MLP under swap all, near the printed 63.4; ours "
-        f"has {by_samples:.1f} by samples and {slip:.1f} with the slip. "
+        "The one log of IFCA that the authors published speaks against the slip. That run weights "
+        "clients by samples, and so is without the slip. It has 63.8% on MNIST-MLP under swap "
+        f"all, near the printed 63.4. Ours has {by_samples:.1f} by samples and {slip:.1f} with "
+        "the slip. "
     )
 
 
@@ -240,11 +241,11 @@ def a_fifth_is_missed(results: Stores) -> str:
     if isnan(sum(best) + recall) or not 75 <= seen[0] <= 85 < min(seen[1], recall):
         return ""
     return (
-        "**FlexCFL's test of a shift, blind to labels, misses a fifth of the swaps**: it detects "
-        f"{seen[0]:.0f}% on MNIST-MCLR, a test that compares labels class by class {seen[1]:.0f}%. "
-        "Most clients that it overlooks are detected with a later swap (recall at the end "
-        f"{recall:.0f}%). The best round has {best[0]:.1f}% and {best[1]:.1f}%; the paper prints "
-        "95.1 for the first; its code, run again for 124 rounds, gave 92.1. "
+        "**FlexCFL's label-blind test of a shift misses a fifth of the swaps**. On MNIST-MCLR it "
+        f"detects {seen[0]:.0f}%, and a test that compares labels class by class detects "
+        f"{seen[1]:.0f}%. Most clients that it overlooks are detected with a later swap (recall at "
+        f"the end {recall:.0f}%). The best round has {best[0]:.1f}% and {best[1]:.1f}%. The paper "
+        "prints 95.1 for the first. Its code, run again for 124 rounds, gave 92.1. "
         '`fedkin reproduce flexcfl-table4 --rows "MNIST-MCLR: swap all" --stored`'
     )
 
@@ -272,15 +273,15 @@ def alpha_does_nothing(results: Stores) -> str:
     if not all(values[:draws] == pni["0", beta][:draws] for (_, beta), values in pni.items()):
         return ""
     return (
-        "**The alpha of Synthetic(alpha, beta) does nothing**: it adds one number to the scores "
-        "of all classes, so that a seed gives the same data with every alpha. The non-IID index "
+        "**The alpha of Synthetic(alpha, beta) does nothing**. It adds one number to the scores "
+        "of all classes, so a seed gives the same data with every alpha. The non-IID index "
         f"is equal in all {draws} draws, and grows with beta from {low:.2f} to {high:.2f}. `fedkin "
         "reproduce fedsim-figure10 --stored`"
     )
 
 
 def femnist_has_three_labels(results: Stores) -> str:
-    """FedGroup's row of FEMNIST with the labels that the authors' file has, and with those of
+    """FedGroup's row of FEMNIST with the labels of the authors' file, and with the labels of
     FedSim's text."""
     differences = {}
     for row in (fedgroup.FEMNIST, fedgroup.FEMNIST_FIVE):
@@ -302,10 +303,10 @@ def femnist_has_three_labels(results: Stores) -> str:
     if isnan(three + five) or three >= five:
         return ""
     return (
-        "**The FEMNIST of FedGroup and FlexCFL has three labels a client**, where FedSim's text "
-        "says five: in the log of a run that FlexCFL's authors published none of "
+        "**The FEMNIST of FedGroup and FlexCFL has three labels a client**. FedSim's text says "
+        "five. In the log of a run that FlexCFL's authors published, none of "
         f"{len(labels_of_client)} clients gives away more than "
-        f"{max(map(len, labels_of_client.values()))} labels of its own. With three, FedGroup's six "
+        f"{max(map(len, labels_of_client.values()))} original labels. With three, FedGroup's six "
         f"methods are {three:.1f} points from the paper in the mean, with five {five:.1f}. "
         '`fedkin reproduce fedgroup-table3 --rows "FEMNIST-MCLR, shared images" '
         '--rows "FEMNIST-MCLR, shared images, five labels" --stored`'
@@ -331,17 +332,18 @@ def fedsim_loses(results: Stores) -> str:
     avg, prox, elsewhere = ranges
     return (
         "**FedSim is behind both baselines on Synthetic(1, 1), as its paper says, on each of "
-        f"{len(over_avg)} draws** with the sizes and label shares of the authors' file: it gains "
-        f"{avg} over FedAvg and {prox} over FedProx; the paper prints -6.2 and -7.0. One-tailed "
-        f"paired t-tests of the draws have p = {p_avg:.2g} and {p_prox:.2g}, not adjusted for the "
-        f"other comparisons of Table 7, as its verdicts are. On {len(unmatched)} other draws it "
+        f"{len(over_avg)} draws**. The draws have the sizes and label shares of the authors' file. "
+        f"It gains {avg} over FedAvg and {prox} over FedProx. The paper prints -6.2 and -7.0. "
+        f"One-tailed paired t-tests of the draws have p = {p_avg:.2g} and {p_prox:.2g}. They are "
+        "not adjusted for the other comparisons of Table 7; its verdicts are. On "
+        f"{len(unmatched)} other draws it "
         f"gains {elsewhere} over FedAvg. `fedkin reproduce fedsim-table7 --rows '(1, 1)' --rows "
         "'(1, 1), other draws' --stored`"
     )
 
 
 def panm_needs_less_of_the_rounds_updates(results: Stores) -> str:
-    """With the usual alpha PANM loses by updates what it finds with half of it."""
+    """With the usual alpha PANM by updates loses clusters that it finds with half of that alpha."""
     runs = results.get("peers", ())
     usual, less, none = (by_alpha(runs, alpha) for alpha in (Question.alpha, QUARTER, 0.0))
     numbers = [number for one in (usual, less, none) for shares in one[:3] for number in shares]
@@ -356,9 +358,9 @@ def panm_needs_less_of_the_rounds_updates(results: Stores) -> str:
         f"**PANM by updates is level with an oracle with an alpha of {QUARTER:g}, and not with the "
         f"{Question.alpha:g} that re-implementations have**. Alpha is the weight of a round's own "
         f"updates in the similarity of two peers. With {Question.alpha:g} accuracy is "
-        f"{span(worse, '.1f')} points behind an oracle that knows the clusters on {len(worse)} of "
-        f"{len(BY_ALPHA)} federations of MNIST and Fashion-MNIST, with {QUARTER:g} at most "
-        f"{max(less.behind):.1f} on any (means of {less.seeds} seeds); the least recall is "
+        f"{span(worse, '.1f')} points behind an oracle that knows the clusters, on {len(worse)} of "
+        f"{len(BY_ALPHA)} federations of MNIST and Fashion-MNIST. With {QUARTER:g} it is at most "
+        f"{max(less.behind):.1f} behind on any (means of {less.seeds} seeds). The least recall is "
         f"{min(usual.recall):.1f}% and {min(less.recall):.1f}%, the least precision "
         f"{min(usual.precision):.1f}% and {min(less.precision):.1f}%. Without these updates the "
         f"least recall is {min(none.recall):.1f}%. With `panm-compared` and `panm-breaks`: `fedkin "

@@ -1,9 +1,9 @@
-"""Every table and figure that the papers print: what it shows, and the recipe that reproduces it or
+"""Every table and figure that the papers print: its content, and the recipe that reproduces it or
 the reason why there is none.
 
-A panel of a figure that has a caption of its own, and rows of a table that have no recipe beside
-others that have one, are entries of their own. PANM's poster prints neither table nor figure. A new
-recipe is named here too.
+A panel of a figure with its own caption is a separate entry. So are the rows of a table that have
+no recipe, if other rows have one. PANM's poster prints neither table nor figure. A new recipe is
+named here too.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def without_recipe() -> tuple[Entry, ...]:
 
 
 def sentence() -> str:
-    """How many entries have a recipe; the others, by their reason."""
+    """The number of entries with a recipe, and a list of the others by their reason."""
     by_reason: dict[str, dict[str, list[str]]] = {}
     for entry in without_recipe():
         by_reason.setdefault(entry.reason, {}).setdefault(entry.paper, []).append(entry.number)
@@ -175,10 +175,11 @@ def sentence() -> str:
         names = ", ".join(f"{paper} {', '.join(numbers)}" for paper, numbers in by_paper.items())
         lists.append(f"{names} ({reason})")
     count = len(ENTRIES) - len(without_recipe())
-    return (
+    head = (
         f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, "
-        f"have a recipe. These have none: {'; '.join(lists)}."
+        "have a recipe. These have none:"
     )
+    return "\n".join([head, "", *(f"* {entries}" for entries in lists)])
 
 
 def markdown_table() -> str:

@@ -1,7 +1,7 @@
 """Numbers of the notes that are in no single cell of a table: gains, counts, extremes over runs.
 
-A place ``{a name}`` in the note of a paper is the number of that name here, from the stored runs;
-``papers.notes`` fills it in. Shares are in percent.
+``papers.notes`` replaces a place ``{a name}`` in the note of a paper by the number of that name,
+from the stored runs. Shares are in percent.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def peers(results: Results) -> Numbers:
 
 
 def _other_federations(results: Results) -> Numbers:
-    """How far PANM is behind the oracle on the other federations, and what becomes of PANMGrad's
-    neighbours where that is farthest behind of those of ``BY_ALPHA``."""
+    """Points of PANM behind the oracle on the other federations, and PANMGrad's neighbours over the
+    rounds on the federation of ``BY_ALPHA`` where it is farthest behind."""
     behind = {
         place: {
             method: behind_the_oracle(results, in_federation(place, method)) for method in PANMS

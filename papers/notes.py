@@ -38,7 +38,7 @@ def fill(note: str, paper: Paper, results: Results) -> str:
 
     Args:
         note: the text, with places.
-        paper: whose tables the places name.
+        paper: the places name its tables.
         results: its stored runs.
 
     Raises:
@@ -61,7 +61,7 @@ def _number(place: str, paper: Paper, results: Results, numbers_of_note: Numbers
 
 
 def _compared(table: Table, row: str, column: str, results: Results) -> str:
-    """Our number beside the paper's."""
+    """Our number and the paper's."""
     numbers = table.numbers(results)
     number = _one("cell", f"{row}; {column}", numbers, [f"{n.row}; {n.column}" for n in numbers])
     if not number.ours:

@@ -1,4 +1,4 @@
-"""How a number stands in a sentence: rounded, as a range, or as what was not run."""
+"""The text of a number in a sentence: rounded, as a range, or "not run"."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def span(values: list[float], form: str) -> str:
 
 
 def format_count(number: int, of: int | None = None) -> str:
-    """A number of runs; nothing to count where there are none."""
+    """A number of runs; "not run" if there are none."""
     return str(number) if (number if of is None else of) else NOT_RUN
 
 
 def extreme(choose: Callable[..., float], values: Iterable[float]) -> float:
-    """The least or largest; NaN where one is, or where there is none."""
+    """The least or largest value; NaN if one is NaN, or if there is none."""
     numbers = list(values)
     return choose(numbers) if numbers and not any(isnan(value) for value in numbers) else nan

@@ -1,4 +1,4 @@
-"""A paper and its tables: what the catalogue lists, and the page and the command line show."""
+"""A paper and its tables, as listed in the catalogue and shown on the page and the command line."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Comparison = Callable[[Results], list[ComparedNumber]]
 @dataclass(frozen=True)
 class Table:
     """A table or a figure of a paper. ``without_recipe``: how many of its numbers no run here can
-    reproduce, by the reason. ``same_runs``: the table whose runs it reads, where it has none of its
-    own."""
+    reproduce, by the reason. ``same_runs``: the table that has its runs, if it has no separate
+    ones."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Table:
     evidence: Evidence = field(default_factory=Evidence)
 
     def numbers(self, results: Results) -> list[ComparedNumber]:
-        """The published numbers beside ours; those that differ with their cause."""
+        """The published numbers and ours; numbers that differ have their cause."""
         return explained(self.compare(results), self.evidence)
 
 

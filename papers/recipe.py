@@ -55,7 +55,7 @@ class Setting:
 
     @property
     def training(self) -> LocalTraining:
-        """What a client does with a model it trains."""
+        """The local training of a client."""
         return self.work or SGD(epochs=self.epochs, batch_size=10, lr=self.lr)
 
 
@@ -70,7 +70,7 @@ class Cell:
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
     selection: Selection = "uniform"
-    # The column that this one is the same as, but for what the authors' code does.
+    # This column differs from that one only by what the authors' code does.
     variant_of: str = ""
     # Raised where the code behind the cell was corrected, so that older runs are not shown.
     revision: int = 0

@@ -70,9 +70,9 @@ def share_of(table: Table, results: Results) -> Share:
 
 
 def cpu_sized(table: Table) -> set[str]:
-    """The rows whose runs take at most five minutes by the recipe's estimate, on data that can be
-    had. Times that are measured depend on what else a machine does, and must not change what is
-    counted."""
+    """The rows whose runs take at most five minutes by the recipe's estimate, on data that are
+    available. Measured times depend on the other work of a machine, and must not change the
+    counts."""
     return {job.row for job in table.jobs if job.seconds <= CPU_SIZED and not job.needs}
 
 
@@ -125,13 +125,13 @@ def headline(total: Share) -> str:
     )
     return (
         f"**{total.reproduced} of {total.sized}** published numbers that are CPU-sized are "
-        f"reproduced within {MARGIN} points{run}. Of {total.shown} more a run shows why they "
+        f"reproduced within {MARGIN} points{run}. For {total.shown} more, a run shows why they "
         f"differ ({total.code} code, {total.data} data, {total.authors} authors). For "
-        f"{total.spread} more the paper's number is where one more run may be (spread), and "
-        f"{total.copy} stand in another row of the same table, where ours agree with them (copy). "
-        f"**{total.unknown}** differ for an unknown reason. {total.above} of all that differ came "
-        f"out above the paper's and {total.below} below; {total.single_seed} of those run rest on "
-        "a single seed."
+        f"{total.spread} more, the paper's number is where one more run may be (spread). "
+        f"{total.copy} are printed in another row of the same table, where ours agree with them "
+        f"(copy). **{total.unknown}** differ for an unknown reason. Of all that differ, "
+        f"{total.above} are above the paper's number and {total.below} below. "
+        f"{total.single_seed} of those run rest on a single seed."
     )
 
 
@@ -149,8 +149,8 @@ def in_other_words(total: Share) -> str:
 
 
 def not_cpu_sized(results: Mapping[str, Results]) -> str:
-    """What came of the published numbers that were run although they are not CPU-sized, and are in
-    no other count."""
+    """The outcomes of published numbers that were run although they are not CPU-sized. No other
+    count includes them."""
     numbers = [
         number for number, sized in _countable(results) if not sized and number.mark != Mark.NOT_RUN
     ]
@@ -163,19 +163,21 @@ def not_cpu_sized(results: Mapping[str, Results]) -> str:
     words = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items())
     once = sum(number.seeds == 1 for number in numbers)
     return (
-        f" Besides, {len(numbers)} that are not CPU-sized were run, {once} of them from a single "
-        f"seed: {words}."
+        f" In addition, {len(numbers)} numbers that are not CPU-sized were run, {once} of them "
+        f"from a single seed: {words}."
     )
 
 
 def meanings() -> str:
-    """What each cause says, the strongest first."""
+    """The meaning of each cause, the strongest first."""
     lines = [f"* *{cause}*: {MEANINGS[cause]}." for cause in MEANINGS]
-    return "\n".join(["The causes; the first that holds is a number's:", "", *lines])
+    return "\n".join(
+        ["Each number is assigned the first cause in this list that applies:", "", *lines]
+    )
 
 
 def agreed_once(results: Mapping[str, Results]) -> str:
-    """How many agree from one run alone."""
+    """The number of agreements that rest on one run."""
     numbers = _counted(results)
     once = sum(number.mark == Mark.REPRODUCED and number.seeds == 1 for number in numbers)
     shown = sum(
@@ -191,7 +193,8 @@ def agreed_once(results: Mapping[str, Results]) -> str:
 
 
 def runs_by_outcome(results: Mapping[str, Results]) -> str:
-    """How many agreeing and differing numbers have few runs: differing ones were rerun first."""
+    """The number of agreeing and differing numbers with few runs: differing ones were rerun
+    first."""
     numbers = _counted(results)
     sides = [
         [n for n in numbers if n.mark == Mark.REPRODUCED],
@@ -203,18 +206,18 @@ def runs_by_outcome(results: Mapping[str, Results]) -> str:
     return (
         f" Further seeds were run first where a number differed: {agree[0]} of the {agree[1]} "
         f"numbers within the margin and {differ[0]} of the {differ[1]} that differ have fewer than "
-        f"{LEAST_RUNS} runs. So an agreement by chance has been tested less, and *spread* can be "
-        "the cause only where these seeds were run."
+        f"{LEAST_RUNS} runs. So agreement by chance has been tested less, and *spread* can be the "
+        "cause only where these seeds were run."
     )
 
 
 def few_runs(results: Mapping[str, Results]) -> str:
-    """How many of the unknown could not be told from spread yet."""
+    """The number of unknown causes that may still turn out to be spread."""
     unknown = _of_cause(Cause.UNKNOWN, results)
     few = sum(len((number.source or number).runs) < LEAST_RUNS for number in unknown)
     have = "has" if few == 1 else "have"
     return (
-        f" {few} of the unknown {have} fewer than the {LEAST_RUNS} runs that *spread* asks for."
+        f" {few} of the unknown {have} fewer than the {LEAST_RUNS} runs that *spread* needs."
         if few
         else ""
     )
@@ -235,8 +238,8 @@ def width_of_spread(results: Mapping[str, Results]) -> str:
 
 
 def code_and_spread(results: Mapping[str, Results]) -> str:
-    """How many of *spread* stand on the interval of a variant, and in how many of these ours would
-    not do."""
+    """The number of *spread* causes with the interval of a variant, and the number of these that
+    our interval would not explain."""
     variants = [n for n in _of_cause(Cause.SPREAD, results) if n.source and n.source.variant_of]
     if not variants:
         return ""
@@ -245,9 +248,9 @@ def code_and_spread(results: Mapping[str, Results]) -> str:
     outside = sum(not low <= printed <= high for printed, low, high in intervals)
     are = "is" if len(variants) == 1 else "are"
     return (
-        f" {len(variants)} of these intervals {are} not ours but of runs with what the authors' "
-        f"code does; for {outside} of these numbers the interval of ours does not hold the paper's "
-        "number."
+        f" {len(variants)} of these intervals {are} not from our runs but from runs that do what "
+        f"the authors' code does. For {outside} of these numbers our interval does not hold the "
+        "paper's number."
     )
 
 
@@ -271,9 +274,9 @@ def duration(results: Mapping[str, Results]) -> str:
         return ""
     (name, row), seconds = max(times.items(), key=lambda item: median(item[1]))
     return (
-        f"Of the runs behind these numbers those of {name}, {row}, took longest: "
-        f"{median(seconds):.0f} seconds in the median and at most {max(seconds):.0f}, on a core "
-        "each and beside other work."
+        f"The longest runs behind these numbers are those of {name}, {row}: "
+        f"{median(seconds):.0f} seconds in the median and at most {max(seconds):.0f}, each on one "
+        "core while other work ran."
     )
 
 
@@ -305,23 +308,24 @@ def _line(name: str, share: Share) -> list[str]:
 
 
 def _legend(tables: Sequence[Table]) -> str:
-    """What the columns mean, and what is not counted."""
-    without_recipe = "; ".join(
-        f"{table.name}: {', '.join(table.without_recipe)}" for table in tables
+    """The meaning of the columns, and the numbers that are not counted."""
+    without_recipe = "\n".join(
+        f"* {table.name}: {', '.join(table.without_recipe)}" for table in tables
     )
     return (
         "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most "
-        "300 seconds on two quiet cores; the other printed numbers are those of convolutional and "
-        "recurrent networks, and of Fed-MEx. A number counts as run from one seed on; the tables "
-        "of accuracies and gains below say how many there are. Shortened runs, other data and "
-        "variants of ours are shown below and not counted. FedSim's FEMNIST counts as we read the "
-        "authors' logs, with three labels a client, where their text has five. Printed, and "
-        f"without a recipe of the paper's size: {without_recipe}. {inventory.sentence()}"
+        "300 seconds on two quiet cores. The other printed numbers are of convolutional and "
+        "recurrent networks, and of Fed-MEx. A number counts as run from one seed on. The tables "
+        "of accuracies and gains below say how many seeds there are. Shortened runs, other data "
+        "and variants of ours are shown below and not counted. FedSim's FEMNIST counts as we read "
+        "the authors' logs, with three labels a client; their text has five.\n\nPrinted numbers "
+        f"without a recipe of the paper's size:\n\n{without_recipe}\n\n{inventory.sentence()}"
     )
 
 
 def other_numbers(results: Mapping[str, Results]) -> str:
-    """Numbers that are not in points: how many were run, how many hold by their table's rule."""
+    """Numbers that are not in points: how many were run, and how many satisfy their table's
+    rule."""
     lines = []
     for paper in PAPERS.values():
         for table in paper.tables:

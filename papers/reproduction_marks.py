@@ -1,4 +1,4 @@
-"""A published number beside ours, and its mark: reproduced or not."""
+"""A published number, ours, and the mark: reproduced or not."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class ComparedNumber:
 
     @property
     def exact(self) -> float:
-        """Ours with all its digits, where there is a published number or runs; else as it is shown,
-        in its digits."""
+        """Ours with all its digits, if there is a published number or runs; else with the digits
+        that are shown."""
         if self.value is not None:
             return self.value
         return mean(self.runs) if self.runs else float(self.ours)
@@ -100,7 +100,7 @@ class ComparedNumber:
 
     @property
     def cause_words(self) -> str:
-        """The cause; of spread also whether it is that of runs with what the authors' code does."""
+        """The cause. For *spread* also whether the runs are those of a variant."""
         of_variant = (
             self.cause == Cause.SPREAD and self.source is not None and self.source.variant_of
         )
@@ -128,7 +128,7 @@ def values_of(results: Results, table: str, row: str, column: str, figure: str) 
 
 
 def figures_of(results: Results, cell: Cell, figure: str) -> list:
-    """One figure of all seeds of a cell, as ``values_of`` has it."""
+    """One figure of all seeds of a cell, as from ``values_of``."""
     return values_of(
         results=results,
         table=cell.table,
@@ -190,7 +190,7 @@ def compare_number(
     runs: Sequence[float] = (),
     variant_of: str = "",
 ) -> ComparedNumber:
-    """A published number beside ours, with its mark.
+    """A published number and ours, with the mark.
 
     Args:
         row: of the table.
@@ -199,7 +199,7 @@ def compare_number(
         ours: None: not run.
         margin: largest difference that counts as reproduced, in ``unit``.
         unit: percentage points, or a word for another.
-        seeds: how many ours is the mean of.
+        seeds: number of seeds in the mean of ours.
         deviation: why our run is not the paper's.
         runs: the values that ours is the mean of.
         variant_of: the column that this one is a variant of.

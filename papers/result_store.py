@@ -1,9 +1,9 @@
 """The jobs of a table, and the store of their runs: one JSON object a line, a line a run.
 
-A line ends with its own checksum, so that one that was damaged or edited is no run. A run belongs
-to a job if it has the job's key, one of its seeds and the digest of its setting. Any other line,
-one that is no run, and the same run once more (of two processes at a time) are named, and count
-nowhere.
+A line ends with its checksum, so a damaged or edited line is no run. A run belongs to a job if it
+has the job's key, one of its seeds and the digest of its setting. Other lines are named and do not
+count: runs of no job, lines that are no run, and second copies of a run (from two processes at a
+time).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Job:
     seeds: tuple[int, ...]
     key: Mapping[str, Any]  # the entries that its lines in the store have
     measure: Callable[[int], Line]  # seed -> line
-    seconds: float | int  # of a run on two cores; what the recipe guesses
-    setting: Callable[[int], str]  # seed -> digest of what is run
+    seconds: float | int  # of a run on two cores, as the recipe estimates
+    setting: Callable[[int], str]  # seed -> digest of the setting
     # Its runs are the paper's: no variant, no other data, no question of ours.
     published: bool = False
     needs: str = ""  # files that may not be redistributed
@@ -87,13 +87,13 @@ def job_of_question(
     """A question as a job.
 
     Args:
-        question: a frozen dataclass, whose fields its lines begin with.
-        seeds: from which it is run.
+        question: a frozen dataclass; its lines begin with its fields.
+        seeds: a run is made from each.
         measure: runs it from one seed.
         row: of its table.
         column: of its table.
         seconds: of a run on two cores.
-        fixed: what all questions have in common, such as the number of rounds; part of the setting.
+        fixed: settings that all questions share, such as the number of rounds; part of the setting.
     """
     key = asdict(question)
     of_setting = digest({**key, "fixed": dict(fixed or {})})
@@ -110,7 +110,7 @@ def job_of_question(
 
 @dataclass(frozen=True)
 class Stored:
-    """What a store holds: the runs, and what is left out."""
+    """The content of a store: the runs, and the lines that are left out."""
 
     runs: list[Line]
     damaged: list[str] = field(default_factory=list)  # "FILE, line 3", of lines that are no run
@@ -121,7 +121,7 @@ class Stored:
     repeated: list[Line] = field(default_factory=list)
 
     def left_out(self) -> list[str]:
-        """What counts nowhere, in words; empty where all lines are runs of today's recipes."""
+        """The lines that do not count, in words; empty if all lines are runs of today's recipes."""
         damaged = [f"{where}: not a run, damaged" for where in self.damaged]
         unknown = _counted(self.unknown, "of another setting")
         others = _counted(self.other_seeds, "from a seed that the recipe does not have")
@@ -129,7 +129,7 @@ class Stored:
 
 
 def _counted(lines: Sequence[Line], why: str) -> list[str]:
-    """How many runs of each name there are, and why they are left out."""
+    """The number of runs of each name, and why they are left out."""
     counts = Counter(_name(line) for line in lines)
     return [
         f"{name}: {count} {'run' if count == 1 else 'runs'} {why}" for name, count in counts.items()
@@ -153,12 +153,12 @@ def store_of(folder: Path, name: str) -> Path:
 
 
 def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False) -> Stored:
-    """What a store holds.
+    """Read a store.
 
     Args:
         store: the file.
-        jobs: those whose runs are wanted; None: all runs, whatever their setting.
-        any_seed: runs of these jobs from other seeds than the recipe's are wanted as well.
+        jobs: only runs of these jobs; None: all runs, whatever their setting.
+        any_seed: also take runs of these jobs from other seeds than the recipe's.
     """
     runs = [_parsed(line) for line in _text(store).splitlines()]
     damaged = [f"{store}, line {number}" for number, run in enumerate(runs, start=1) if run is None]
@@ -186,7 +186,7 @@ def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False)
 
 
 def _owners(lines: Sequence[Line], jobs: Sequence[Job]) -> list[Job | None]:
-    """Of each line the job whose run it is."""
+    """The job of each line."""
     by_key = {_key(job.key, job.key): job for job in jobs}
     shapes = {tuple(job.key) for job in jobs}
     candidates = [[by_key.get(_key(line, names)) for names in shapes] for line in lines]
@@ -227,7 +227,7 @@ def text_of(line: Line) -> str:
     """A run as it is stored, with its checksum.
 
     Args:
-        line: without one.
+        line: without a checksum.
     """
     return json.dumps({**line, CHECKSUM: _checksum(line)})
 
@@ -252,9 +252,9 @@ def pending(requested: Iterable[tuple[Job, Sequence[int]]], stored: Sequence[Lin
 
 
 def carry_out(jobs: JobList, store: Path) -> Iterator[Line]:
-    """Run jobs one after another; each is in the store as soon as it is done.
+    """Run jobs one after another. Each run is stored as soon as it is done.
 
-    Raises StorageError where the store cannot be written, before anything is run.
+    Raises StorageError before anything is run, if the store cannot be written.
     """
     prepare(store)
     for job, seed in jobs:

@@ -11,35 +11,40 @@ from papers.reproduction_marks import SYMBOLS, Mark, Results
 from papers.tables_markdown import markdown
 
 ABOUT = f"""\
-Written by `make results` from the runs in `papers/results/*.jsonl`, one line a run. \
-Unless a section says otherwise,
-each cell shows **ours** (mean over the seeds, lowest - highest) and the *paper's* number. \
-A paper's score is the
-highest accuracy of any round, which flatters a method whose accuracy varies; \
-ours is the same statistic, so that the
-two can be compared, and the accuracy of the last round stands beside it. Marks: \
-{SYMBOLS[Mark.REPRODUCED]} reproduced
-(within 1.5 points, or by the rule of the table), {SYMBOLS[Mark.NOT_REPRODUCED]} not reproduced; \
-in brackets where our
-run is not the paper's (fewer rounds, other data, a variant), which is not counted. \
-Below each table stands the
-cause of every number in percentage points that differs by more, and the runs that show it; \
-for one in brackets none is
-looked for, as our run is not the paper's. `fedkin reproduce` lists all tables, \
-and `fedkin reproduce NAME` runs one.
+`make results` writes this page from the runs in `papers/results/*.jsonl`, one line a run. \
+`fedkin reproduce` lists all
+tables, and `fedkin reproduce NAME` runs one.
 
-Abbreviations: *MCLR*, multinomial logistic regression; *MLP*, a network of one hidden layer; \
-*RCC* and *RAC*, FedGroup
-with random centres of clusters and with random assignment of newcomers; *IFCA-MIG*, \
-IFCA whose clients may change their
-cluster after a shift; *m*, the number of clusters; *eta_g*, FlexCFL's inter-group learning rate; \
-*discrepancy*, the
-distance of the clients' models from the aggregated one; *EDC* and *MADC*, \
-FedGroup's two distances of clients,
-Euclidean distance of decomposed cosine similarity and mean absolute difference of cosine \
-similarities; *PNI*, FedSim's
-index of how far data are from IID; *ARI*, the adjusted Rand index, \
-1 where two clusterings are the same."""
+**Cells.** Unless a section says otherwise, each cell shows **ours** \
+(mean over the seeds, lowest - highest) and the
+*paper's* number. A paper's score is the highest accuracy of any round. \
+It favours methods with an accuracy that varies.
+Ours is the same statistic, so that the two can be compared. \
+The accuracy of the last round has a separate table.
+
+**Marks.** {SYMBOLS[Mark.REPRODUCED]} is reproduced (within 1.5 points, or by the rule of the \
+table), {SYMBOLS[Mark.NOT_REPRODUCED]} is
+not reproduced. A mark in brackets does not count, because our run is not the paper's: \
+it has fewer rounds, other data, or
+is a variant.
+
+**Causes.** Below each table are the numbers in percentage points that differ by more, \
+each with its cause and the runs
+that show it. Numbers in brackets have no cause.
+
+| term | meaning |
+| --- | --- |
+| MCLR | multinomial logistic regression |
+| MLP | a network of one hidden layer |
+| RCC, RAC | FedGroup with random cluster centres, and with random assignment of newcomers |
+| IFCA-MIG | IFCA with clients that may change their cluster after a shift |
+| m | the number of clusters |
+| eta_g | FlexCFL's inter-group learning rate |
+| discrepancy | distance of the clients' models from the aggregated one |
+| EDC, MADC | FedGroup's two distances of clients: Euclidean distance of decomposed cosine \
+similarity, and mean absolute difference of cosine similarities |
+| PNI | FedSim's index of how far data are from IID |
+| ARI | adjusted Rand index: 1 if two clusterings are equal |"""
 
 
 def page(
@@ -66,13 +71,13 @@ def page(
 
 
 def _left_out(left_out: Mapping[str, Sequence[str]]) -> str:
-    """Stored lines that count nowhere, and why; nothing where there are none."""
+    """Stored lines that do not count, and why; empty if there are none."""
     lines = [f"* {paper}: {words}" for paper, of_paper in left_out.items() for words in of_paper]
     return "\n".join(["Left out of every count and table:", "", *lines]) if lines else ""
 
 
 def section(paper: Paper, results: Results) -> str:
-    """The part of one paper: each table, and the causes of what differs in it."""
+    """The part of one paper: each table, and the causes of its differences."""
     parts = [
         part
         for table in paper.tables

@@ -1,4 +1,4 @@
-"""Run what the stores lack, the most valuable runs for their time first, on all cores."""
+"""Make the runs that the stores lack on all cores, the most valuable ones for their time first."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from papers.catalogue import PAPERS
 from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows, store_of
 from papers.trust import runs as attacked
 
-ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # a run beside others; the same bits
+ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # while other runs go on; the same bits
 TRUST = "trust"  # the store of the table of attacks, which is of no paper
 RUNS_OF_A_PROCESS = 25  # then a new one: compiled programs stay in memory
 
 
 @dataclass(frozen=True)
 class QueuedRun:
-    """A run that the store lacks: what it is worth, and how long it is expected to take.
+    """A run that the store lacks, with its value and its expected time.
 
     Attributes:
         paper: or ``trust``; the name of the store.
@@ -52,9 +52,9 @@ def queue(
 ) -> list[QueuedRun]:
     """All runs that the stores lack, the most valuable for their time first.
 
-    A cell's first run is worth most: 1 where the paper prints a number, else a half (it may show a
-    cause). The run behind n others is worth 1/(n + 1)^2 of that, about what it takes off the
-    variance of a mean.
+    A cell's first run has the highest value: 1 if the paper prints a number, else a half (it may
+    show a cause). A run after n others has 1/(n + 1)^2 of that value, about as much as it reduces
+    the variance of a mean.
 
     Args:
         folder: of the stores.
@@ -84,7 +84,7 @@ def queue(
 
 
 def jobs_of(name: str) -> Sequence[Job]:
-    """The jobs whose runs are in a store.
+    """The jobs of a store.
 
     Args:
         name: of the store: a paper's, or ``trust``.
@@ -99,17 +99,17 @@ def _value(job: Job, earlier: int) -> float:
 def carry_out(
     runs: Sequence[QueuedRun], folder: Path, hours: float | None, workers: int
 ) -> Iterator[Line]:
-    """Run side by side what fits into the time; each run is in its store as soon as it is done.
+    """Make the runs that fit into the time, in parallel. Each is stored as soon as it is done.
 
-    A run that is expected to end after the time is up is passed over for shorter ones. A row of
-    which a run fails, such as one whose data are missing, is named on standard error, and no more
-    of it is tried. Interrupt it at any time: the same command goes on with what is left.
+    A run that would end too late is passed over for shorter ones. If a run fails, because its data
+    are missing for example, its row is named on standard error, and no other run of the row is
+    tried. Interrupt it at any time: the same command goes on with the remaining runs.
 
     Args:
         runs: in the order in which they shall start.
         folder: of the stores.
-        hours: of all together; None: until all are done.
-        workers: processes, of a core each.
+        hours: time limit in total; None: until all are done.
+        workers: number of processes, one core each.
     """
     for paper in {run.paper for run in runs}:
         prepare(store_of(folder, paper))
@@ -154,7 +154,7 @@ def _result(future: Future[Line], run: QueuedRun) -> Line | None:
     """The line of a run that has ended; None, and a word on standard error, where it failed."""
     error = future.exception()
     if error is None or not isinstance(error, Exception):
-        return future.result()  # raises what is no error, such as an interruption
+        return future.result()  # raises interruptions, which are no errors
     name = "" if isinstance(error, FedkinError) else f"{type(error).__name__}: "
     print(f"{run.paper}, {run.job.row}: not run: {name}{error}", file=sys.stderr, flush=True)
     return None
@@ -166,9 +166,9 @@ def _next(left: Sequence[QueuedRun], seconds: float) -> QueuedRun | None:
 
 
 def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int) -> Line:
-    """Run a job of another process, by its key: jobs hold functions, which do not travel.
+    """Run a job of another process, found by its key: jobs hold functions, which cannot be sent.
 
-    Raises ConfigError where the recipe has been edited since.
+    Raises ConfigError if the recipe has been edited since.
     """
     job = next(
         (job for job in jobs_of(paper) if job.key == key and job.setting(seed) == setting), None
@@ -185,7 +185,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_CORE}".strip()
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    owners = context.Array("q", workers)  # of each core the process that has it
+    owners = context.Array("q", workers)  # the process of each core
     return ProcessPoolExecutor(
         workers,
         context,
@@ -210,7 +210,7 @@ def _begin(owners: Any) -> None:
         position = next((i for i, process in enumerate(owners[:]) if not _is_alive(process)), 0)
         owners[position] = os.getpid()
     os.sched_setaffinity(0, {cores[position]})
-    # Threads of XLA; the first process may have one for each of its devices.
+    # Threads of XLA. The first process may have a thread for each of its devices.
     os.environ["NPROC"] = "1"
 
 
@@ -224,10 +224,10 @@ def _is_alive(process: int) -> bool:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """Kill the processes; what they were doing is done again later.
+    """Kill the processes. Their unfinished runs are made again later.
 
-    SIGTERM would not end them: a run notes it and goes on to the end of its round, and a process
-    that it does end may hold a lock that the others wait for.
+    SIGTERM would not end them: a run notes it and goes on to the end of its round. A process that
+    SIGTERM does end may hold a lock that the others wait for.
     """
     processes = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
@@ -238,14 +238,14 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 def stored_runs(
     folder: Path, count: int, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()
 ) -> list[tuple[Job, Line]]:
-    """Runs of today's recipes that are stored: of each paper in turn, the next of its rows, by the
-    shortest first.
+    """Stored runs of today's recipes: from each paper in turn the next of its rows, the shortest
+    first.
 
     Args:
         folder: of the stores.
-        count: how many, at most.
-        selected: only of these jobs; None: of all.
-        seeds: only of these; empty: of all.
+        count: largest number of runs.
+        selected: only runs of these jobs; None: of all.
+        seeds: only runs of these; empty: of all.
     """
     by_paper: list[list[tuple[Job, Line]]] = []
     for paper in PAPERS.values():
@@ -272,7 +272,7 @@ def claimed(folder: Path) -> Iterator[None]:
         folder: of the stores.
 
     Raises:
-        ConfigError: another process runs what is missing.
+        ConfigError: another process makes the missing runs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

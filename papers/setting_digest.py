@@ -1,10 +1,11 @@
-"""The digest of a setting: by it a stored run is known, so that a recipe that was changed cannot
-show old runs.
+"""The digest of a setting. It identifies a stored run, so that a changed recipe does not show old
+runs.
 
-Settings of one digest say the same: data and draw, model, method, training, rounds, cohort, shift.
-Of a dataclass, such as a method, the fields that differ from their defaults count, so that a new
-field with a default changes no digest; a test holds the defaults themselves. A correction of code
-behind a setting does not show in it: then the recipe's ``revision`` is raised.
+Settings with the same digest have the same data and draw, model, method, training, rounds, cohort
+and shift. Only the fields of a dataclass, such as a method, that differ from their defaults count.
+So a new field with a default changes no digest, and a test checks the defaults themselves. A
+correction of code behind a setting does not change the digest; the recipe's ``revision`` is raised
+then.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def digest(setting: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: a dataclass is its name and the fields that differ from their
+    """A value in JSON: a dataclass becomes its name and the fields that differ from their
     defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {

@@ -1,12 +1,12 @@
-"""Which draws of Synthetic(alpha, beta) resemble the papers' own, chosen before any training.
+"""Draws of Synthetic(alpha, beta) that resemble the papers' own, chosen before any training.
 
-One seed makes one federation, and the methods' order depends on it; the papers' seeds are not
-published. A draw is matched where it has what the paper prints, or what its published test file
-holds, to the margins of this file: number of samples, sizes of the largest clients, and purity, the
-share of the samples that have the most frequent label of their client. Seeds are tried in turn from
-0, until five match. Draws are measured on the test part that the recipes make, as the file is:
-purity is higher in small parts than in all data (by 0.03 in IID). One seed gives FedSim's rows the
-same sizes, and alpha changes no draw.
+One seed makes one federation, and the order of the methods depends on it. The papers' seeds are not
+published. A draw matches if it agrees with the paper's numbers, or with its published test file, to
+the margins of this file: number of samples, sizes of the largest clients, and purity, the share of
+the samples that have the most frequent label of their client. Seeds are tried in turn from 0, until
+five match. Draws are measured on the test part that the recipes make, because the published file is
+a test part: purity is higher in small parts than in all data (by 0.03 in IID). One seed gives
+FedSim's rows the same sizes, and alpha changes no draw.
 
 ``python -m papers.synthetic_draws`` searches, and writes synthetic_draws.json, which the recipes
 read.
@@ -84,7 +84,7 @@ def matched(paper: str, name: str) -> tuple[int, ...]:
 
 
 def unmatched(paper: str, name: str) -> tuple[int, ...]:
-    """The first seeds whose draws do not."""
+    """The first seeds with draws that do not match."""
     return tuple(draw["seed"] for draw in _stored(paper, name)["unmatched"])
 
 
@@ -101,8 +101,8 @@ def margin(name: str, target: float) -> float:
 
 
 def published(row: Row) -> Measures:
-    """What the paper's own draw has: the printed number of samples, or the measures of its test
-    file."""
+    """The properties of the paper's own draw: the printed number of samples, or the measures of its
+    test file."""
     if not row.file:
         return {"samples": PRINTED}
     help = "The authors' test files as npz; set FEDKIN_DATA to the folder that has synthetic/ in it"
@@ -115,7 +115,7 @@ def published(row: Row) -> Measures:
 
 
 def measures_of_sizes(row: Row, seed: int) -> Measures:
-    """What can be said of a draw without making it."""
+    """The properties of a draw that are known without making it."""
     sizes = client_sizes(seed, row.clients)
     return (
         size_measures(sizes - (0.9 * sizes).astype(int))
@@ -125,7 +125,7 @@ def measures_of_sizes(row: Row, seed: int) -> Measures:
 
 
 def measures_of_labels(row: Row, seed: int) -> Measures:
-    """Purity of a draw's test part; nothing where the paper publishes no labels."""
+    """Purity of a draw's test part; empty if the paper publishes no labels."""
     if not row.file:
         return {}
     data = synthetic(clients=row.clients, seed=seed, **row.options)
@@ -170,7 +170,8 @@ def _label_counts(
 
 
 def search(row: Row) -> dict[str, Any]:
-    """The first seeds whose draws match the published one, and the first whose draws do not."""
+    """The first seeds with draws that match the published one, and the first with draws that do
+    not."""
     target = published(row)
     sizes_fit = []
     chosen = []
@@ -200,8 +201,8 @@ def search(row: Row) -> dict[str, Any]:
 
 
 def markdown_table() -> str:
-    """How the draws were chosen: the target of each row, the margins, the seeds tried, and what the
-    draws have."""
+    """The choice of the draws: the target of each row, the margins, the seeds tried, and the
+    properties of the draws."""
     head = ["row", "measure", "published", "margin", "matched draws", "unmatched draws"]
     return markdown(head, [line for entry in _store() for line in _lines(entry)])
 

@@ -25,7 +25,7 @@ class TableRequest:
     store: Path
     jobs: tuple[Job, ...]
     paper: Paper
-    seeds: int | None = None  # how many, from 0 on; None: what the recipe says
+    seeds: int | None = None  # number of seeds, from 0 on; None: the recipe's
 
     def missing(self) -> JobList:
         """The runs that the store lacks."""
@@ -41,7 +41,7 @@ class TableRequest:
         return [line for line in runs if self.seeds is None or line["seed"] < self.seeds]
 
     def stored(self) -> Stored:
-        """What the store holds of the paper, and what is left out."""
+        """The stored runs of the paper, and the lines that are left out."""
         return read(self.store, self.paper.jobs(), any_seed=True)
 
     def seconds(self) -> dict[str, float]:
@@ -50,7 +50,7 @@ class TableRequest:
         return {row: time.seconds for row, time in seconds_of_rows(self.table.jobs, timed).items()}
 
     def numbers(self) -> list[ComparedNumber]:
-        """The numbers of these cells, ours beside the paper's."""
+        """The numbers of these cells, ours and the paper's."""
         rows, columns = ({getattr(job, name) for job in self.jobs} for name in ("row", "column"))
         other = [job for job in self.table.jobs if job not in self.jobs]
         no_rows = {job.row for job in other} - rows
@@ -63,8 +63,8 @@ class TableRequest:
         ]
 
     def findings(self) -> list[str]:
-        """What was learned from these cells, in sentences of Markdown; of some seeds alone nothing
-        is learned."""
+        """The findings from these cells, in sentences of Markdown; none if only some seeds are
+        asked for."""
         if self.seeds is not None:
             return []
         other = [job for job in self.table.jobs if job not in self.jobs]
@@ -165,7 +165,7 @@ def default_folder() -> Path:
 @dataclass(frozen=True)
 class TableSummary:
     """A table in the list: its number of cells, how many have a run, and the seconds of all runs
-    and of those that are not stored yet; ``guessed``: no run of some row says how long it is."""
+    and of missing runs. ``guessed``: the time of some row is an estimate, because it has no run."""
 
     table: Table
     cells: int
@@ -176,7 +176,7 @@ class TableSummary:
 
 
 def summaries(folder: Path | None = None) -> list[TableSummary]:
-    """All tables, with what a store holds of each."""
+    """All tables, with their stored runs."""
     results_folder = folder or default_folder()
     summaries = []
     for paper in PAPERS.values():

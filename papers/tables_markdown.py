@@ -16,7 +16,7 @@ LAST_STORED = (
 
 
 def share(results: Results, cells: Sequence[Cell]) -> str:
-    """How many of the published cells came out within a margin of percentage points."""
+    """A sentence: how many of the published cells are within the margin, in percentage points."""
     numbers = [
         n for n in accuracy_numbers.best_accuracies(results, cells) if n.mark != Mark.NO_NUMBER
     ]
@@ -30,7 +30,7 @@ def share(results: Results, cells: Sequence[Cell]) -> str:
 
 
 def seeds(results: Results, cells: Sequence[Cell]) -> str:
-    """How many seeds each of the cells of a row has."""
+    """The number of seeds of each cell of a row."""
     counts = {len(figures_of(results, cell, "best")) for cell in cells}
     return " or ".join(str(n) for n in sorted(counts))
 
@@ -79,7 +79,7 @@ def accuracies(
     if lines:
         parts.append(markdown(["", *columns, "seeds"], lines))
     if no_run and with_paper:
-        parts.append(f"Not run yet: {'; '.join(no_run)}.")
+        parts.append("\n".join(["Not run yet:", "", *(f"* {row}" for row in no_run)]))
     return "\n\n".join(parts)
 
 
@@ -88,7 +88,7 @@ def _not_run(setting: Setting, cells: int) -> str:
     are missing."""
     hours = setting.seconds * len(setting.seeds) * cells / 3600
     time = f"about {hours:.0f} h" if hours >= 1 else "less than an hour"
-    needs = f"; needs {setting.needs}, which cannot be handed on" if setting.needs else ""
+    needs = f"; needs {setting.needs}, which cannot be distributed" if setting.needs else ""
     return f"{setting.row} ({cells} cells, {time}{needs})"
 
 
@@ -145,7 +145,7 @@ def global_models(results: Results, cells: Sequence[Cell]) -> str:
 
     Args:
         results: stored runs.
-        cells: whose runs keep curves; those of a method without clusters have no line.
+        cells: their runs store curves; cells of a method without clusters have no line.
     """
     lines = []
     for cell in cells:
@@ -181,8 +181,8 @@ def percent(values: list) -> str:
 
 
 def mean_and_range(values: list) -> str:
-    """Mean and range; runs that never reached it (None) are in no mean, and it is said of how many
-    others it is."""
+    """Mean and range. Runs that never reached the target (None) are not in the mean; the text then
+    says how many runs are."""
     numbers = [v for v in values if v is not None]
     if not numbers:
         return "not run" if not values else "**never**"

@@ -1,5 +1,5 @@
 """``fedkin reproduce`` on a terminal: the list of tables, progress while runs are made, our numbers
-beside the paper's."""
+and the paper's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def overview(summaries: Sequence[TableSummary]) -> Grid:
 
 
 def _content(summary: TableSummary) -> str:
-    """The title, and what else shows the same runs."""
+    """The title, and other tables that show the same runs."""
     table = summary.table
     same = [f"the runs of {table.same_runs}"] if table.same_runs else []
     also = [*same, *(f"also {name}" for name in table.also)]
@@ -123,14 +123,14 @@ class Progress:
             )
 
     def left(self) -> str:
-        """Time left: what is expected, corrected by the pace so far."""
+        """Time left: the expected time, corrected by the pace so far."""
         elapsed = time.monotonic() - self._start
         pace = elapsed / self._expected if self._expected else 1.0
         return f"{duration(max(0.0, self._left) * pace)} left"
 
 
 def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid:
-    """Our numbers beside the paper's."""
+    """Our numbers and the paper's."""
     grid = Grid(title=request.table.title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     grid.add_column("row", overflow="fold")
     grid.add_column("column", overflow="fold")
@@ -154,15 +154,15 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     return grid
 
 
-def what_was_learned(sentences: Sequence[str]) -> Markdown:
+def findings_below(sentences: Sequence[str]) -> Markdown:
     """The findings that rest on the table, below it."""
     return Markdown(
-        "\n".join(["What was learned from this table:", "", *(f"* {text}" for text in sentences)])
+        "\n".join(["Findings from this table:", "", *(f"* {text}" for text in sentences)])
     )
 
 
 def _mark(number: ComparedNumber) -> str:
-    """Whether it was reproduced; else why not, and what shows it."""
+    """Whether a number was reproduced; else the cause, and the runs that show it."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
     if number.cause is not None:
         return f"{SYMBOLS[number.mark]} {number.cause_words}" + (
@@ -172,7 +172,7 @@ def _mark(number: ComparedNumber) -> str:
 
 
 def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[str]:
-    """What the numbers are, when one is reproduced, and how many are."""
+    """The meaning of the numbers, the rule for a reproduced one, and how many are reproduced."""
     counts = Counter(str(number.mark) for number in numbers if not number.deviation)
     lines = [f"ours: {request.table.statistic}"]
     rule = request.table.rule
@@ -187,12 +187,12 @@ def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[st
 def numbers_as_json(
     request: TableRequest, numbers: Sequence[ComparedNumber], runs: int
 ) -> dict[str, Any]:
-    """Our numbers beside the paper's, for machines.
+    """Our numbers and the paper's, for machines.
 
     Args:
-        request: which table.
+        request: the table.
         numbers: its numbers.
-        runs: how many runs were made for them now.
+        runs: number of runs that were made for them now.
     """
     texts = {name: getattr(request.table, name) for name in ("name", "title", "statistic", "rule")}
     left_out = request.stored().left_out()

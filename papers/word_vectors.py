@@ -1,6 +1,6 @@
-"""Recipes on text with GloVe's vectors (Pennington, Socher, Manning 2014), a file that nobody but
-its authors hands on. A setting does not hold its path, so that one setting means the same on every
-machine."""
+"""Recipes on text with GloVe's vectors (Pennington, Socher, Manning 2014), a file that only its
+authors distribute. A setting does not contain the path of the file, so a setting means the same on
+every machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GLOVE = Source(
 
 
 def with_glove(cell: Cell) -> Cell:
-    """A cell whose data are read with the word vectors of GloVe 6B, 300 numbers a word.
+    """A cell with data that are read with the word vectors of GloVe 6B, 300 numbers a word.
 
     Args:
         cell: on ``sent140``, or on ``goodreads`` as text.
 
     Raises:
-        DataError: the file is not there.
+        DataError: the file is missing.
     """
     path = fetch(GLOVE) / FILE
     setting = cell.setting

@@ -1,2 +1,1 @@
-"""Acceptance runs of the field's newer methods: each prints its figures beside the bar that it is
-to reach."""
+"""Acceptance runs of the field's newer methods: each prints its figures and the bar to reach."""

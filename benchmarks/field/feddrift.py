@@ -1,6 +1,6 @@
 """FedDrift on SINE: matrix A, ten clients, 100 samples a step, a network 2-16-2, 40 rounds a step
 of five steps of Adam each, delta 0.2, five seeds. Bars: prequential accuracy within half a point of
-an oracle that knows all concepts, two models from step 2 on, one global model below 60 %.
+an oracle that knows all concepts; two models from step 2 on; one global model below 60 %.
 
     python -m benchmarks.field.feddrift
 """
@@ -61,7 +61,7 @@ def prequential(method: Any, data: Any, seed: int) -> tuple[float, list[int]]:
 
 
 def main() -> None:
-    """Figures of five seeds beside the bars."""
+    """Print figures of five seeds with the bars."""
     methods = {
         "oracle": Concepts(every=EVERY, models=2, delta=1.0, delta_merge=0.0),
         "FedDrift": FedDrift(every=EVERY, models=10, delta=0.2),

@@ -1,23 +1,25 @@
 """FedRC on MNIST with three permutations of labels and Dirichlet(0.1) labels: 300 clients, 100 of
-each permutation, 80 rounds of logistic regression, from three random starts, of which the one that
-ends with the lowest training loss counts (of the method itself; the permutations are not read).
-Bar: clusters are the permutations (ARI at least 0.9) where FedEM's follow the labels, too; three
-seeds.
+each permutation, 80 rounds of logistic regression, three seeds. Each seed has three random starts.
+The start with the lowest training loss at the end counts (the method's own loss; the permutations
+are not read). Bar: the clusters are the permutations (ARI at least 0.9), where FedEM's clusters
+also follow the labels.
 
-ARI with the permutations (seeds 1, 2, 3): FedRC 0.99, 0.98, 1.00, FedEM 0.61, 0.32, 0.80. With the
-clients' most frequent labels, of which three clusters can have 0.35 at most: FedRC at most 0.02,
+ARI with the permutations (seeds 1, 2, 3): FedRC 0.99, 0.98, 1.00, FedEM 0.61, 0.32, 0.80. ARI with
+the clients' most frequent labels, which is at most 0.35 for three clusters: FedRC at most 0.02,
 FedEM 0.08 to 0.17 after 40 rounds of all nine starts and 0.03, 0.10, 0.03 after 80. FedEM follows
-labels first, and leaves them slowly.
+the labels first, and leaves them slowly.
 
-One start is not enough: the first alone gives FedRC 0.35, 0.52, 1.00. It stays where one component
-serves two permutations, also in smaller steps (batches of 128, lr 0.1, 200 rounds: 0.51 and 0.33,
-seeds 1 and 2), and so does a network of 64 units (60 rounds, seed 1: 0.55). Rounds and model were
-chosen on seeds 10 and 11 (first start: FedRC 0.98 and 0.95, FedEM 0.40 and 0.84), the number of
-starts after the first start of seeds 1 to 3 was seen. Given time FedEM finds the permutations, too:
-0.96 after 120 rounds (seed 11), and 0.77 with the network after 100, where FedRC has 0.96 (seed
-10). From three other starts (``fk.simulate`` with seeds 1, 2 and 3) and after 200 rounds both have
-found them all: FedRC 0.99, 0.99, 1.00, FedEM 0.98, 0.97, 1.00. So it is the time that it takes, and
-the start, that differ.
+One start is not enough: the first alone gives FedRC 0.35, 0.52, 1.00. FedRC stays in a state where
+one component serves two permutations. It does so also in smaller steps (batches of 128, lr 0.1, 200
+rounds: 0.51 and 0.33, seeds 1 and 2), and with a network of 64 units (60 rounds, seed 1: 0.55).
+
+Rounds and model were chosen on seeds 10 and 11 (first start: FedRC 0.98 and 0.95, FedEM 0.40 and
+0.84). The number of starts was chosen after the first starts of seeds 1 to 3 were seen.
+
+With more time FedEM finds the permutations, too: 0.96 after 120 rounds (seed 11), and 0.77 with the
+network after 100, where FedRC has 0.96 (seed 10). From three other starts (``fk.simulate`` with
+seeds 1, 2 and 3) and after 200 rounds both have found all of them: FedRC 0.99, 0.99, 1.00, FedEM
+0.98, 0.97, 1.00. So the methods differ in the time that they need and in the starts that succeed.
 
     python -m benchmarks.field.fedrc [rounds] [--starts 3] [--seeds 1,2,3] [--hidden UNITS]
 """
@@ -79,8 +81,8 @@ def permuted(seed: int) -> FederatedData:
 
 
 def main() -> None:
-    """What clusters follow, of each method, seed and start along the rounds, and of the start of
-    lowest loss."""
+    """Print the ARI with permutations and labels, of each method, seed and start along the rounds,
+    and of the start with the lowest loss."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.field.fedrc", description=__doc__)
     parser.add_argument("rounds", type=int, nargs="?", default=80)
     parser.add_argument("--seeds", default="1,2,3")
@@ -108,8 +110,8 @@ def main() -> None:
 def run(
     method: Any, world: fk.SimulatedWorld, rounds: int, seed: int, start: int
 ) -> tuple[float, float, str]:
-    """Training loss, test accuracy and what the clusters follow, after rounds in which all clients
-    take part."""
+    """Training loss, test accuracy and the ARI with permutations and labels, after rounds in which
+    all clients take part."""
     name = "init" if start == 0 else f"init/{start}"
     everyone = np.arange(CLIENTS)
     state = method.init(world, Stream(seed, 0, name))

@@ -1,23 +1,28 @@
-"""FedSoft on MNIST and its 90-degree rotation: 100 clients of 100 to 200 images, of which client i
-has the share (i + 0.5) / 100 as they are, and the others rotated.
+"""FedSoft on MNIST and its 90-degree rotation: 100 clients of 100 to 200 images. Client i has the
+share (i + 0.5) / 100 of its images upright, and the others rotated.
 
 Bar: each centre, on test images of one kind, within 2 points of an oracle that trains a model by
-FedAvg on the images of that kind alone, from the same clients. It is not reached. Points below,
-logistic regression by SGD: 7.7 to 8.8 after 20 rounds and 8.1, 9.0, 9.3 after 60 (three seeds).
-With the local training of the authors' code (Adam at 1e-4, 10 epochs, batches of 10, lambda 0.1)
-and their 200 rounds: 7.8 (``200 --adam``, one seed); with a network of 64 units 6.3 after 60 rounds
-and 4.5 after 200 (``200 --adam --hidden 64``, one seed). Drawn clients for each centre, as the
-authors have them, are not nearer: 7.4 after 60 rounds with 30 (``--selected 30``), and 7.6 with 15
-and u measured in every second round (``--selected 15 --every 2``), where all clients with weights v
-have 6.3. A larger network is: 200 units have 4.5 after 60 rounds (``60 --adam --hidden 200``, one
-seed). By SGD 6.6 with as many units (20 rounds), and 10.3 with 64 and lambda 1: a stronger pull
-brings the centres nearer to each other. The authors' CNN was not tried.
+FedAvg on the images of that kind alone, from the same clients. The bar is not reached. Points below
+the oracle:
 
-A centre is a mean over the models of clients of both kinds, whose weights v fall with their share
-only: where shares are spread evenly over 0 .. 1, a third of the images behind a centre are of the
-other kind, E[p^2] / E[p] = 2/3, even if u were exact. Each centre is best on a kind of its own, but
-for the 200 rounds of the network: there a centre serves both kinds alike (88.9% and 87.5%, 88.1%
-and 88.2%).
+* logistic regression by SGD: 7.7 to 8.8 after 20 rounds and 8.1, 9.0, 9.3 after 60 (three seeds);
+* the local training of the authors' code (Adam at 1e-4, 10 epochs, batches of 10, lambda 0.1) and
+  their 200 rounds: 7.8 (``200 --adam``, one seed);
+* a network of 64 units: 6.3 after 60 rounds and 4.5 after 200 (``200 --adam --hidden 64``, one
+  seed). Clients drawn for each centre, as in the authors' code, are not nearer than all clients
+  with weights v: 7.4 after 60 rounds with 30 (``--selected 30``), and 7.6 with 15 and u measured in
+  every second round (``--selected 15 --every 2``);
+* a network of 200 units is nearer: 4.5 after 60 rounds (``60 --adam --hidden 200``, one seed);
+* by SGD: 6.6 with 200 units (20 rounds), and 10.3 with 64 and lambda 1, because a stronger pull
+  brings the centres nearer to each other.
+
+The authors' CNN was not tried.
+
+A centre is a mean over the models of clients of both kinds. A client's weight v falls only with its
+share. If shares are spread evenly over 0 .. 1, a third of the images behind a centre are of the
+other kind, E[p^2] / E[p] = 2/3, even with exact u. Each centre is best on its own kind, except
+after the 200 rounds of the network: there a centre is equally good on both kinds (88.9% and 87.5%,
+88.1% and 88.2%).
 
     python -m benchmarks.field.fedsoft [rounds] [--adam] [--hidden UNITS] [--selected S] [--every
     TAU] [--seeds 1,2,3]
@@ -41,8 +46,8 @@ ADAM = fk.Adam(epochs=10, batch_size=10, lr=1e-4)
 
 
 def federation(seed: int) -> tuple[FederatedData, FederatedData, FederatedData]:
-    """The clients, and the same with images of one kind alone: as they are, and rotated. Test
-    images of all are alike: half of each kind, and those of one kind."""
+    """The clients, and the same clients with images of one kind alone: upright, and rotated. The
+    test images have the same form for all: half of each kind, and one kind alone."""
     images = IMAGES["mnist"]()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(images.y))

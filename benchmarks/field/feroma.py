@@ -1,6 +1,6 @@
-"""What FEROMA's mixing costs beside FedAvg's round: the least that a round of n clients with M
-solutions can take, by the product of n x M weights with M x P solutions alone. No bar: it shows
-from which M on 1.3 times FedAvg's time of a pass cannot be had.
+"""The cost of FEROMA's mixing relative to FedAvg's round: a lower bound for a round of n clients
+with M solutions, from the product of n x M weights with M x P solutions alone. There is no bar. The
+figures show from which M on 1.3 times FedAvg's time of a pass is out of reach.
 
     python -m benchmarks.field.feroma [--solutions 400,1000] [--clients 1000] [--cohort 20]
 """
@@ -28,11 +28,11 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=20)
     options = parser.parse_args()
     data, model = federation(options.clients, "mlp")
-    feroma, beside = (
+    feroma, fedavg = (
         passes(method=method, data=data, model=model, rounds=FIRST + 3, cohort=options.cohort)
         for method in ("feroma", "fedavg")
     )
-    factor = feroma.mean() / beside.mean()
+    factor = feroma.mean() / fedavg.mean()
     trained = factor * statistics.median(
         speed(method="fedavg", data=data, model=model, rounds=ROUNDS, cohort=options.cohort).round
         for _ in range(3)

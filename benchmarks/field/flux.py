@@ -1,9 +1,9 @@
 """FLUX on MNIST in four rotations: 20 clients of 1000 images, and 20 newcomers without labels.
 
 Bars: at least 0.9 of the unlabelled newcomers in the cluster of their rotation; K found in at least
-4 of 5 seeds. The published rule for eps and noise is run beside ``eps="gap"``, on the same
-descriptors: all clients whose nearest other is farther than the knee are clusters of one, however
-far apart the kinds are.
+4 of 5 seeds. The published rule for eps and noise and ``eps="gap"`` both run on the same
+descriptors. With the published rule, every client with a nearest neighbour beyond the knee is a
+cluster of one, however far apart the kinds are.
 
     python -m benchmarks.field.flux
 """

@@ -4,9 +4,9 @@ as FLamby's, and a personalised recipe that leaves no hospital worse off than al
 
     python -m benchmarks.field.heart
 
-FLamby's pooled accuracy is that of the model on all tests scaled by the pooled training patients,
-and so no mean over the hospitals' tests: both are printed. Numbers of epochs of fine-tuning are all
-shown, none is chosen.
+FLamby's pooled accuracy is measured on all tests, scaled by the pooled training patients. So it is
+not a mean over the hospitals' tests: both are printed. All numbers of epochs of fine-tuning are
+shown, and none is chosen.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ MODEL = fk.as_model(OneScore, name="logistic")
 def federated(
     data: Any, pooled: Any, seed: int, lr: float, epochs: int | None = None, **options: Any
 ) -> np.ndarray:
-    """FLamby's pooled accuracy, that of all clients' own tests, and each client's; with ``epochs``
-    the latter after so many of fine-tuning."""
+    """FLamby's pooled accuracy, the accuracy on all clients' own tests, and each client's accuracy;
+    with ``epochs`` the last two after this many epochs of fine-tuning."""
     local = fk.LocalTraining(steps=100, batch_size=4, lr=lr)
     run = fk.simulate(
         fk.FedAvg(),
@@ -102,7 +102,7 @@ def show(name: str, results: list[np.ndarray], bar: str) -> None:
 
 
 def main() -> None:
-    """Figures of every recipe beside its bar."""
+    """Print the figures of every recipe with its bar."""
     hospital, pooled = (
         fk.data.heart_disease(scaling=scaling) for scaling in ("hospital", "pooled")
     )

@@ -1,5 +1,5 @@
 """PACFL on MNIST in four rotations: 128 clients, p = 3 per label, pixels 0 .. 1. Bar: ARI 1.0 with
-beta 20 by the code's rule; and what true principal angles need.
+beta 20 by the code's rule. It also prints the beta that true principal angles need.
 
     python -m benchmarks.field.pacfl
 """
@@ -23,7 +23,7 @@ RULES = {
     "sum": (1100.0,),
     "same_rank": (2000.0,),
 }
-LINKAGES = ("weighted", "average")  # the first is what the code calls average
+LINKAGES = ("weighted", "average")  # the code calls the first one "average"
 
 
 def main() -> None:

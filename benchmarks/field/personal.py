@@ -1,5 +1,5 @@
 """Methods for clients that differ, on FedEM's synthetic mixture: accuracy, and time of a trained
-step beside FedAvg's.
+step relative to FedAvg's.
 
 Bar: no method takes more than 1.3 times FedAvg's time of a trained step. A step is the gradient of
 one mini-batch, of whichever model; the full gradient of SCAFFOLD's option I counts as a pass. Time
@@ -23,7 +23,7 @@ from fedkin.data.synthetic_mixture import synthetic_mixture
 EPOCHS = 1
 HEAD = 10
 WORK = fk.SGD(epochs=EPOCHS, batch_size=32, lr=0.1)
-# And how often it goes through a client's samples in a round.
+# And the number of passes through a client's samples in a round.
 METHODS: dict[str, tuple[Any, int]] = {
     "FedAvg": (fk.FedAvg(), EPOCHS),
     "Ditto, lambda 0.1": (fk.Ditto(0.1), 2 * EPOCHS),

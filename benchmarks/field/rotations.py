@@ -1,5 +1,5 @@
-"""All MNIST images, divided among clients whose images are rotated: the setting of PACFL's and
-CFL-GP's runs here."""
+"""All MNIST images, divided among clients with rotated images: the setting of PACFL's and CFL-GP's
+runs here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rotated_mnist(
     clients: int, angles: tuple[float, ...], seed: int, train: float = 0.7
 ) -> FederatedData:
     """Every image once, pixels 0 .. 1; client i has rotation i modulo their number. True clusters
-    are multiples of 90 degrees, and what is within 15 degrees above one.
+    are the multiples of 90 degrees, each with the rotations up to 15 degrees above it.
 
     Args:
         clients: N.

@@ -1,6 +1,6 @@
 """TCGA-BRCA in six regions by FLamby's recipe: a linear Cox model, five rounds of 100 steps with 8
-patients, five seeds; C-index over the pairs within regions, beside FLamby's over all pairs. No bar:
-what docs/data-sets.md says of it.
+patients, five seeds; C-index over the pairs within regions, and FLamby's over all pairs. There is
+no bar: docs/data-sets.md quotes the figures.
 
     python -m benchmarks.field.tcga
 """

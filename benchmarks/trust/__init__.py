@@ -1,1 +1,1 @@
-"""What privacy and robustness cost, and what they give."""
+"""The costs and the gains of privacy and robustness."""

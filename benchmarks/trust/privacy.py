@@ -1,4 +1,4 @@
-"""Clusters under client-level differential privacy: accuracy beside epsilon, for noise and clips.
+"""Clusters under client-level differential privacy: accuracy and epsilon, by noise and clip.
 
     python -m benchmarks.trust.privacy [--seeds 3] [--noise 0,1] [--clip 0.2]
 

@@ -1,15 +1,15 @@
-"""Clusters found under client-level differential privacy, everything charged: accuracy, agreement
-and epsilon.
+"""Clusters found under client-level differential privacy, with all costs charged: accuracy,
+agreement and epsilon.
 
     python -m benchmarks.trust.private_cold_start [--seeds 3] [--first-seed 0] [--noise 1] [--start
     4,8,16]
 
 Data, work and rounds are those of ``benchmarks.trust.privacy``. The true clusters are not known to
-any of these methods: ``PrivateClusters`` finds them by three noisy sums of all clients, whose noise
-multiplier is ``--start`` times that of the rounds, and IFCA begins from random models, which cost
-nothing. Agreement (ARI) is that of the clusters after the last round. Noise is the system's, so no
-two runs are equal. The claim: accuracy 0.82 or more at epsilon <= 3 (delta 0.001), with an ARI of
-0.95 or more.
+any of these methods: ``PrivateClusters`` finds them by three noisy sums of all clients, with
+``--start`` times the noise multiplier of the rounds. IFCA begins from random models, which cost no
+privacy. The agreement (ARI) is measured after the last round. Noise comes from the system's
+generator, so no two runs are equal. The claim: accuracy 0.82 or more at epsilon <= 3 (delta 0.001),
+with an ARI of 0.95 or more.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What secret sums cost, and whether they are exact.
+"""The cost of secret sums, and a check that they are exact.
 
     python -m benchmarks.trust.secret_sums [--parameters 3000000] [--clients 100] [--dropout 0.3]
 
-First, one client among 20 with a model of P = 3e6: its CPU seconds in the four exchanges, and the
-bytes that it sends beside those of a plain update. Then 100 clients, of which 30% drop out, a third
-of them before each of the last three exchanges: is the sum, as integers, the plain sum of the
-vectors that came? And a simulated run with that many drop-outs beside the run without secret sums.
+First, one client among 20 with a model of P = 3e6: its CPU seconds in the four exchanges, and its
+bytes against the bytes of a plain update. Then 100 clients, and 30% of them drop out, a third of
+these before each of the last three exchanges: is the sum, as integers, the plain sum of the vectors
+that arrived? Last, a simulated run with as many drop-outs, and the same run without secret sums.
 The claims: CPU <= 1 s, upload <= 1.1 times a plain one, exact.
 """
 
@@ -155,7 +155,7 @@ def many_clients(clients: int, dropout: float, numbers: int = 10_000) -> None:
 
 
 def simulated(clients: int, dropout: float) -> None:
-    """A run with as many drop-outs as the scenario has, beside the run without secret sums."""
+    """Compare a run with the scenario's drop-outs with the same run without secret sums."""
     data = fk.data.digits(clients=clients)
     cap = int(data.train.sizes.max())
     runs = [

@@ -1,5 +1,5 @@
-"""Attackers that are honest while clusters are found: what it is worth to split clusters when they
-wake.
+"""Attackers that are honest while clusters are found: the gain from splitting clusters when they
+start to attack.
 
     python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3] [--first-seed
     0]
@@ -9,10 +9,11 @@ Data and training as in ``papers.trust``: MNIST in four rotations (kinds) of 25 
 samples each, softmax regression, five local epochs of SGD (batch 10, lr 0.05), 30 rounds; attackers
 know the honest updates of their model. A sleeper (``ipm@2``) attacks from round 2 on, after all
 clusters here are found. FL+HC cut by the silhouette in round 1, and ``majority+`` in front of the
-geometric median. *Evenly*: 30% of each kind attack, and all clients are in each round; *at random*:
-30% of all, and 40 of 100 clients are. Printed, by attack: the mean accuracy of honest clients after
-the last round, the lowest agreement of their clusters with the kinds (ARI) where it is below 1, and
-the share of attackers in clusters without honest clients.
+geometric median. *Evenly*: 30% of each kind attack, and all clients are in each round. *At random*:
+30% of all clients attack, and 40 of 100 clients are in each round. The benchmark prints, by attack:
+the mean accuracy of honest clients after the last round, the lowest agreement of their clusters
+with the kinds (ARI) if it is below 1, and the share of attackers in clusters without honest
+clients.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ATTACKS = "none,sign_flip@2,own_sign_flip@2,label_flip@2,ipm@2,alie@2,stretch@2"
 
 
 class Setting(NamedTuple):
-    """Where attackers are, and what the server does."""
+    """The spread of the attackers, and the rule of the server."""
 
     spread: Literal["evenly", "random"]
     cohort: int

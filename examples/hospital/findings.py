@@ -13,26 +13,23 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 CLUSTERS = (0, 0, 1, 1, 1)  # of each hospital; the last one joins late
-SHARE, IMAGES = (
-    0.95,
-    160,
-)  # of a hospital's images with its cluster's findings, and images of a hospital
+SHARE = 0.95  # of a hospital's images with its cluster's findings
+IMAGES = 160  # of a hospital
 
 
 def findings(seed: int = 0) -> pd.DataFrame:
     """All hospitals' images in one table: columns p0 .. p63, y and client_id."""
     x, y = load_digits(return_X_y=True)
-    order, taken, tables = (
-        np.random.default_rng(seed).permutation(len(y)),
-        np.zeros(len(y), bool),
-        [],
-    )
+    order = np.random.default_rng(seed).permutation(len(y))
+    taken = np.zeros(len(y), bool)
+    count = round(SHARE * IMAGES)
+    tables = []
     for hospital, cluster in enumerate(CLUSTERS):
-        count = round(SHARE * IMAGES)
-        typical, others = (y >= 5) == cluster, (y >= 5) != cluster
-        own = [*_next(order, taken, typical, count), *_next(order, taken, others, IMAGES - count)]
-        table = pd.DataFrame(x[own] / 16, columns=[f"p{i}" for i in range(64)])
-        tables.append(table.assign(y=y[own], client_id=hospital))
+        typical = (y >= 5) == cluster
+        images = _next(order, taken, typical, count)
+        images += _next(order, taken, ~typical, IMAGES - count)
+        table = pd.DataFrame(x[images] / 16, columns=[f"p{i}" for i in range(64)])
+        tables.append(table.assign(y=y[images], client_id=hospital))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -44,7 +41,7 @@ def write(folder: Path, hospital: int) -> None:
 
 
 def _next(order: np.ndarray, taken: np.ndarray, eligible: np.ndarray, count: int) -> list[int]:
-    """The next eligible images in a random order that no hospital has; marks them as taken."""
+    """The next eligible images, in random order, that no hospital has. Marks them as taken."""
     images = [int(i) for i in order if eligible[i] and not taken[i]][:count]
     taken[images] = True
     return images

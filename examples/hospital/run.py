@@ -87,9 +87,17 @@ def prepare(folder: Path, rounds: int, port: int) -> None:
     """Write the data of four hospitals, and the files of the federation."""
     for hospital in range(HOSPITALS - 1):
         findings.write(folder / f"site-{hospital}", hospital)
-    clients = str(HOSPITALS - 1)
-    settings = (*SETTINGS, f"run.rounds={rounds}")
-    fedkin("deploy", "init", folder, "--clients", clients, "--port", str(port), *settings)
+    fedkin(
+        "deploy",
+        "init",
+        folder,
+        "--clients",
+        str(HOSPITALS - 1),
+        "--port",
+        str(port),
+        *SETTINGS,
+        f"run.rounds={rounds}",
+    )
     # The files in app/ are sent to the hospitals with each run.
     shutil.copy(HERE / "hospital.py", folder / "app")
 

@@ -39,7 +39,7 @@ def main() -> None:
     folder = options.folder
     if folder.exists():
         sys.exit(f"error: {folder} exists: remove it, or name another folder")
-    # One more than begin: the last one joins late.
+    # One peer more than the number that begins: the last one joins late.
     configs = init_federation(folder, options.peers + 1, port=options.port, settings=SETTINGS)
     running: Peers = {}
     try:
@@ -72,11 +72,11 @@ def run_scenario(configs: list[Path], running: Peers, options: argparse.Namespac
     """Start the peers, kill one, let one join, and wait until it has found similar peers."""
     deadline = time.monotonic() + 60 * options.minutes
     late = options.peers
-    print(f"starting {options.peers} peers, which takes each of them a while", flush=True)
+    print(f"starting {options.peers} peers, which takes a while", flush=True)
     for k in range(options.peers):
         running[k] = start(configs[k])
     wait(configs, running, options.rounds, deadline)
-    print(f"peer-0, whose address the others were given, is killed; peer-{late} joins", flush=True)
+    print(f"peer-0, the entry point of the others, is killed; peer-{late} joins", flush=True)
     running[0].kill()
     running.pop(0).wait()
     running[late] = start(configs[late])
@@ -97,7 +97,7 @@ def output_of(config: Path) -> Path:
 
 
 def wait(configs: list[Path], peers: Peers, rounds: int, deadline: float) -> None:
-    """Wait until these peers have done so many rounds. Exit if one ends, or after the deadline."""
+    """Wait until these peers have done ``rounds`` rounds. Exit if one ends, or at the deadline."""
     while min(len(records(configs[k])) for k in peers) < rounds:
         for k, process in peers.items():
             if process.poll() is not None:

@@ -150,4 +150,4 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
         console.print(terminal_tables.comparison(request, numbers))
         if sentences:
             console.print()
-            console.print(terminal_tables.what_was_learned(sentences))
+            console.print(terminal_tables.findings_below(sentences))

@@ -15,24 +15,26 @@ NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels", "
 
 
 def section(results: Results) -> str:
-    """How often the number of clusters is right; the verdict where the true number is unknown."""
+    """Counts of right numbers of clusters; the verdict if the true number is unknown."""
     cases = [(case, runs_of(results, case)) for case in PLANTED]
     cases = [(case, runs) for case, runs in cases if runs]
     outcomes = [outcome for _, runs in cases if (outcome := is_promise_kept(runs)) is not None]
     return "\n\n".join(
         [
-            "`fedkin advise` on clients whose clusters are known, MCLR, batches of 10, lr 0.03. "
-            "Each cell says from how many seeds the number was right. *Split-half stability* "
-            f"decides: the largest number of clusters in each of which {THRESHOLD:.0%} of the "
-            "clients stay when the other half of their data is used, and more than in IID splits "
-            f"of the same data; pilots train until the loss is at most {LOSS_RATIO:.0%} of what it "
-            f"was. One cluster means: do not cluster. {sum(outcomes)} of the {len(outcomes)} cases "
-            f"that were run from all {len(SEEDS)} seeds are right in at least {PROMISED} of "
+            "`fedkin advise` on clients with known clusters, MCLR, batches of 10, lr 0.03. Each "
+            "cell says from how many seeds the number was right.\n\n"
+            "*Split-half stability* decides. It is the largest number of clusters that are all "
+            f"stable: {THRESHOLD:.0%} of the clients of each cluster stay if the other half of "
+            "their data is used, and more than in IID splits of the same data. Pilots train until "
+            f"the loss is at most {LOSS_RATIO:.0%} of the initial loss. One cluster means: do not "
+            f"cluster.\n\n{sum(outcomes)} of the {len(outcomes)} cases that were run from all "
+            f"{len(SEEDS)} seeds are right in at least {PROMISED} of "
             f"them.{_fewer(len(cases) - len(outcomes))}",
             _planted(cases),
-            "Where the true number is unknown (three seeds each): the number found, and the gain "
-            "of the best clustered method over FedAvg (with two clusters where one is found), in "
-            "percentage points with a 95% interval over five trials:",
+            "The next table has data with an unknown true number (three seeds each). It shows the "
+            "number found, and the gain of the best clustered method over FedAvg, in percentage "
+            "points with a 95% interval over five trials. If one cluster is found, the method has "
+            "two:",
             _others(results),
         ]
     )
@@ -47,7 +49,7 @@ def runs_of(results: Results, case: Case) -> list[dict]:
 
 
 def correct(runs: Results, criterion: str) -> int:
-    """From how many seeds a criterion named the true number."""
+    """Number of seeds in which a criterion named the true number."""
     return sum(run["estimates"][criterion] == run["clusters"] for run in runs)
 
 

@@ -1,5 +1,5 @@
-"""What ``fedkin advise`` promises: the true number of clusters, and "do not cluster" where there is
-one.
+"""The promise of ``fedkin advise``: the true number of clusters, and "do not cluster" if there is
+only one.
 
 Planted clusters of MNIST and of scikit-learn's digits, with rotated images or permuted labels, and
 plain IID data; ten seeds each.
@@ -141,5 +141,5 @@ def jobs() -> tuple[Job, ...]:
 
 
 def row_and_column(case: Case) -> tuple[str, str]:
-    """Where a case stands in its table."""
+    """Row and column of a case in its table."""
     return f"{case.base}, {case.kind.replace('_', ' ')}", f"{case.clusters or 'unknown'} clusters"

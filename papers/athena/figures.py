@@ -44,7 +44,7 @@ def draw(results: Results, docs: Path) -> None:
 
 
 def _figure(panels: int, columns: int, height: float) -> tuple[Any, Any]:
-    """So many panels, in rows of ``columns``; places that are left over stay empty."""
+    """The given number of panels, in rows of ``columns``; remaining places stay empty."""
     from matplotlib.figure import Figure
 
     rows = -(-panels // columns)

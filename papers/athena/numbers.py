@@ -1,4 +1,4 @@
-"""The published numbers of hierarchical clustering and ATHENA-FL, beside ours."""
+"""The published numbers of hierarchical clustering and ATHENA-FL, and ours."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def by_cluster(results: Results) -> list[ComparedNumber]:
 
 
 def combined_detectors(results: Results) -> list[ComparedNumber]:
-    """Figures 2 to 4: accuracy of the combined detectors; with 5 classes, what they gain over one
+    """Figures 2 to 4: accuracy of the combined detectors; with 5 classes, their gain over one
     model."""
     numbers = []
     for key, setting in COMBINED.items():
@@ -216,7 +216,7 @@ def _as_printed(data: str, split: str) -> float:
 
 
 def until_convergence(run: Run) -> tuple[float | None, float | None]:
-    """E[e], and the paper's TDT until then in MiB; None where nothing converges."""
+    """E[e], and the paper's TDT until then in MiB; None without convergence."""
     detects = "detectors" in run
     accuracy = (
         np.array(run["detectors"], np.float64)[1:].T

@@ -43,11 +43,11 @@ def eps(results: Results) -> str:
     """Clusterings: ranges of eps, and the clusters found."""
     return "\n\n".join(
         [
-            "### Which eps finds the clusters: ten clients, CIFAR-10, after 5, 10 and 20 local "
-            "epochs",
+            "### Ranges of eps that find the clusters: ten clients, CIFAR-10, after 5, 10 and 20 "
+            "local epochs",
             ranges(results),
-            f"### What is found with the authors' eps = {EPS}, after ten local epochs: clusters "
-            "(adjusted Rand index)",
+            f"### Clusters found with the authors' eps = {EPS}, after ten local epochs (adjusted "
+            "Rand index)",
             clusters_found(results),
             "![which eps makes how many clusters](images/athena-eps.svg)",
         ]
@@ -83,9 +83,10 @@ def table_1(results: Results) -> str:
     return "\n\n".join(
         [
             "### Table 1 as it is printed, from its own inputs (arithmetic: nothing was trained)",
-            "E[e] is the epoch of convergence, TDT all data that are transmitted until then. The "
-            "epochs are the paper's, the sizes those of the authors' files. That the printed "
-            "shares follow from them confirms the formula of the table, not the methods.",
+            "E[e] is the epoch of convergence, and TDT all data that are transmitted until then. "
+            "The epochs are the paper's, and the sizes are the sizes of the authors' files. The "
+            "printed shares follow from them. This confirms the formula of the table, not the "
+            "methods.",
             published_table_1(),
             "### Table 1 from our runs",
             transmissions(results),
@@ -94,26 +95,32 @@ def table_1(results: Results) -> str:
 
 
 ABOUT = """\
-One seed. *Paper* numbers in italics. For two cores the recipes are smaller than the paper's: \
-40 rounds of Figure 1,
-with 500 training images for each of ten clients, and 40 rounds of Figures 2 to 4 with 200 for \
-each of twenty (12 for
-IID clients of MNIST); the papers name 400 and 200 rounds. \
-`fedkin reproduce` says how long each takes. FedAvg trains
-the convolutional network (312,010 parameters in colour), not MobileNet (3,239,114), \
-so that Table 1 from our runs shows
-the same accounting of other models. No image is augmented. Clusters of Figures 2 to 4 are given, \
-as in the authors'
-code; whether DBSCAN finds them is measured in the first table, on ten clients of 1,000 images. \
-Behind ± stands 1.96
-s/√20, over the clients of the one run. Labels are right here: \
-the authors' script of Figure 1 mislabels a sixth of the
-images, and augments before it splits."""
+All runs have one seed. The *paper's* numbers are in italics. \
+The recipes are smaller than the paper's, so that two cores can
+run them:
+
+| | ours | papers |
+| --- | --- | --- |
+| Figure 1 | 40 rounds, ten clients with 500 training images each | 400 rounds |
+| Figures 2 to 4 | 40 rounds (12 for IID clients of MNIST), twenty clients with 200 images each \
+| 200 rounds |
+
+`fedkin reproduce` says how long each takes. Other differences and conventions:
+
+* FedAvg trains the convolutional network (312,010 parameters in colour), \
+not MobileNet (3,239,114). So Table 1 from our
+  runs shows the same accounting with other models.
+* No image is augmented. Labels are right here: \
+the authors' script of Figure 1 mislabels a sixth of the images, and
+  augments before it splits.
+* The clusters of Figures 2 to 4 are given, as in the authors' code. \
+The first table measures whether DBSCAN finds them, on
+  ten clients of 1,000 images.
+* The value after ± is 1.96 s/√20, over the clients of the one run."""
 
 
 def ranges(results: Results) -> str:
-    """The eps that finds all clusters of 2-class clients and of 5-class clients, and that does
-    both."""
+    """The eps values that find all clusters of 2-class clients, of 5-class clients, and of both."""
     lines = []
     for model, name in (("cnn", "CNN"), ("mobilenet_v2", "MobileNetV2")):
         for epochs in PRETRAINING:

@@ -1,8 +1,8 @@
-"""ATHENA-FL and the clustering it stands on (SBRC 2022, CoUrb 2023, and the thesis): which eps
-finds which clusters, Figures 1 to 4 and Tables 1 and 4, at the paper's settings (Adam 1e-3, batches
-of 32, 5 local epochs, half of a cluster's clients a round) but with fewer images and rounds, for
-two cores. Two of the five training batches of CIFAR-10 are used, so that the recipe runs where no
-more are there."""
+"""ATHENA-FL and the clustering that it uses (SBRC 2022, CoUrb 2023, and the thesis): the clusters
+for each eps, Figures 1 to 4 and Tables 1 and 4. The settings are the paper's (Adam 1e-3, batches of
+32, 5 local epochs, half of a cluster's clients a round), with fewer images and rounds, for two
+cores. Two of the five training batches of CIFAR-10 are used, so that the recipe runs without the
+others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.methods import Athena, FedAvg, Hierarchical
 from fedkin.models import MODELS
 from papers.recipe import Cell, Options, Setting, load, run
 
-# The authors': the middle of what works for 2 and for 5 classes after ten local epochs.
+# The authors' eps: the middle of the range that works for 2 and 5 classes after ten local epochs.
 EPS = 0.0279
 PRETRAINING = (5, 10, 20)  # local epochs of the clustering round
 WORK = Adam(epochs=5, batch_size=32, lr=1e-3)
@@ -64,7 +64,7 @@ def _setting(
 
 
 def _shortened(rounds: int, images: int) -> str:
-    """What is smaller than in the papers, which have 400 (Figure 1) and 200 rounds."""
+    """The differences to the papers, which have 400 (Figure 1) and 200 rounds."""
     return f"{rounds} rounds, {images} images a client"
 
 
@@ -233,7 +233,7 @@ FIGURE_1 = [
 FIGURE_2 = [cell for setting in COMBINED.values() for cell in _combined(setting)]
 CELLS = [*CELLS_EPS, *FIGURE_1, *FIGURE_2]
 
-# --- what the papers print
+# --- the papers' numbers
 
 # Least and largest eps that find 5 clusters (2 classes) and 2 clusters (5 classes), by local
 # epochs.
@@ -243,7 +243,7 @@ EPS_PUBLISHED = {
     20: ((0.0024, 0.0568), (0.0067, 0.0939)),
 }
 FOUND_PUBLISHED = {"IID": (1, 5), "2 classes": (5, 5), "5 classes": (2, 2)}  # DBSCAN, OPTICS
-PER_CLUSTER_PUBLISHED = {  # accuracy by cluster, and what is gained over one model
+PER_CLUSTER_PUBLISHED = {  # accuracy by cluster, and gain over one model
     "2 classes": ("81.05, 71.0, 75.3, 81.5, 80.4", "about 16 for clusters 1 and 4"),
     "5 classes": ("56, 63", "-"),
     "Dirichlet(0.5)": ("-", "more than 14"),
@@ -282,7 +282,7 @@ MOBILENET_FILE = 13_215_768
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """What a cell asks for, from one seed."""
+    """The run of a cell, from one seed."""
     figures = clustering(cell, seed) if cell.table == "eps" else curves(cell, seed)
     return {
         "table": cell.table,
@@ -294,8 +294,8 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def clustering(cell: Cell, seed: int) -> dict[str, Any]:
-    """The last layers' biases after the clustering round, and what the three algorithms make of
-    them."""
+    """The last layers' biases after the clustering round, and the clusters of the three
+    algorithms."""
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
     study = study_eps(
@@ -321,8 +321,8 @@ def clustering(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def curves(cell: Cell, seed: int) -> dict[str, Any]:
-    """Accuracy after each of the rounds 0 to T, by cluster at the end, of detectors (their mean),
-    and bytes so far."""
+    """Accuracy after each of the rounds 0 to T, by cluster at the end, and of detectors (their
+    mean), and the bytes so far."""
     completed = run(cell, seed)
     records = completed.records
     detectors = [record.get("accuracy_by_detector") for record in records]

@@ -1,8 +1,8 @@
-"""``python -m papers.benchmark``: write docs/benchmark-field.md, and what ``fedkin advise`` says of
-it, from the stored runs; run nothing.
+"""``python -m papers.benchmark``: write docs/benchmark-field.md, its tables and the findings that
+``fedkin advise`` quotes, from the stored runs, without running anything.
 
-``python -m papers.benchmark --hours 1`` first runs what the store lacks, the most informative runs
-first, one after another. Interrupt it at any time: the same command goes on. Delete a line of
+``python -m papers.benchmark --hours 1`` first makes missing runs one after another, the most
+informative ones first. Interrupt it at any time: the same command goes on. Delete a line of
 papers/benchmark/results.jsonl to run it again.
 """
 
@@ -19,7 +19,7 @@ from papers.run_queue import claimed
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing for so long, and write the page."""
+    """Make missing runs for the given time, and write the pages."""
     options = command_line.parser("python -m papers.benchmark", __doc__).parse_args(arguments)
     with command_line.ends_in_one_line():
         if options.hours is not None:
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
 
 
 def run_missing(hours: float) -> None:
-    """Run what is missing, and say what was done and what is left."""
+    """Make missing runs, and print how many were made and how many are left."""
     with claimed(STORE.parent), command_line.sigterm_as_ctrl_c():
         runs = missing(STORE)
         done = command_line.print_runs(carry_out(runs, STORE, hours), _in_a_line, STORE)
@@ -36,7 +36,7 @@ def run_missing(hours: float) -> None:
 
 
 def _in_a_line(line: Line) -> str:
-    """Which run, and its accuracy or why it was refused."""
+    """A line for a run: its place, and its accuracy or the reason why it was refused."""
     places = [
         line["row"],
         line["column"],
@@ -48,5 +48,5 @@ def _in_a_line(line: Line) -> str:
 
 
 if __name__ == "__main__":
-    logging.getLogger("fedkin").setLevel(logging.ERROR)  # hundreds of runs, each with its remarks
+    logging.getLogger("fedkin").setLevel(logging.ERROR)  # hundreds of runs, each with messages
     main(sys.argv[1:])

@@ -33,14 +33,14 @@ class Contender:
     """A method of the benchmark.
 
     Attributes:
-        name: as the page has it.
-        family: what kind of method it is.
-        method: of a setting.
-        other: the method of the third candidate, in words and as a function; None: the third one
-            has another rate.
+        name: on the page.
+        family: kind of method.
+        method: from a setting to the method.
+        other: the method of the third candidate, in words and as a function; None: the third
+            candidate has another rate.
         options: of the method's runs, such as a server optimizer.
-        passes: models that a client trains in a round, which share its steps; by setting.
-        tuned: whether each client's model is trained by its client once more, after the last round.
+        passes: number of models that a client trains in a round, by setting; they share its steps.
+        tuned: whether each client trains its model once more after the last round.
     """
 
     name: str

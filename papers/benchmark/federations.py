@@ -1,5 +1,5 @@
-"""The benchmark's federations: a kind of heterogeneity each, small enough that a run takes a second
-or two."""
+"""The benchmark's federations. Each has one kind of heterogeneity, and is so small that a run takes
+a second or two."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ class Setting:
     """A federation, its model, and how long it is trained.
 
     Attributes:
-        name: as the page has it.
+        name: on the page.
         regime: kind of heterogeneity.
-        about: what it is, in a line.
+        about: description in a line.
         make: the data of a seed.
         model: of the data.
         rounds: T.
-        clusters: K of methods that are told how many; the true number where there is one.
-        newcomers: clients, the last ones, that take no part in training.
+        clusters: K for methods that need it; the true number if there is one.
+        newcomers: number of clients, the last ones, that take no part in training.
         rates: three learning rates of the grid, ascending.
         shift: how data shift.
-        every: rounds of a step, of a stream in steps; 0: no stream.
-        revision: raised where code behind the setting was corrected, so that older runs do not
-            count.
+        every: rounds of a step in a stream of steps; 0: no stream.
+        revision: raised when code behind the setting is corrected, so that older runs do not count.
     """
 
     name: str
@@ -60,8 +59,8 @@ class Setting:
     revision: int = 0
 
     def data(self, seed: int, validated: bool) -> FederatedData:
-        """The federation of a seed; in a trial with a validation split, but for a stream, whose
-        next step is one."""
+        """The federation of a seed. A trial has a validation split, except in a stream, where the
+        next step is the validation data."""
         made = _made(self, seed)
         return (
             made.with_validation(VALIDATION)
@@ -106,7 +105,7 @@ def _permuted(seed: int) -> FederatedData:
 
 
 def _unequal(seed: int) -> FederatedData:
-    """Rotated digits of which clients have 4 to 48, most of them few."""
+    """Rotated digits; clients have 4 to 48 samples, and most have few."""
     data = _planted("rotation", seed)
     share = np.random.default_rng(seed).uniform(size=data.clients) ** 2
     sizes = 4 + np.round(44 * share).astype(int)
@@ -137,7 +136,7 @@ REGIMES = {
     LABELS: "Labels differ",
     CONCEPTS: "Planted clusters: inputs or labels are changed by cluster",
     DRIFT: "Data that drift",
-    MIXTURE: "Each client a mixture",
+    MIXTURE: "Each client has a mixture of distributions",
     NATURAL: "Natural federations",
 }
 
@@ -156,7 +155,7 @@ def _survival(seed: int) -> FederatedData:
 
 SLOW = (0.01, 0.03, 0.1)
 TURNED = partial(_planted, "rotation")
-SETTINGS = (  # in the order in which they are run: one of each kind first
+SETTINGS = (  # in the order of their runs: one setting of each kind first
     Setting("rotations", CONCEPTS, "digits rotated by 0, 90, 180, 270 degrees", TURNED),
     Setting(
         "Dirichlet 0.1",
@@ -187,7 +186,7 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
     Setting(
         "mixture",
         MIXTURE,
-        "FedEM's: shares of three logistic models, 20 features",
+        "FedEM's data: shares of three logistic models, 20 features",
         _mixture,
         clusters=3,
     ),
@@ -226,7 +225,7 @@ SETTINGS = (  # in the order in which they are run: one of each kind first
         "digits, Dirichlet(0.5) labels, permuted by cluster",
         _permuted,
     ),
-    Setting("IID", NONE, "digits, dealt at random", partial(_digits, "iid")),
+    Setting("IID", NONE, "digits, divided at random", partial(_digits, "iid")),
     Setting("unequal sizes", CONCEPTS, "rotations; 4 to 48 samples a client", _unequal),
     Setting(
         "Dirichlet 1",

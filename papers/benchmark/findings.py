@@ -1,4 +1,4 @@
-"""What ``fedkin advise`` takes from the benchmark as a prior: average ranks by kind of
+"""The findings of the benchmark that ``fedkin advise`` uses as a prior: average ranks by kind of
 heterogeneity."""
 
 from __future__ import annotations

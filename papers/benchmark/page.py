@@ -1,4 +1,5 @@
-"""docs/benchmark-field.md and its pictures: a function of the store."""
+"""docs/benchmark-field.md with its pictures, and docs/benchmark-field-tables.md, written from the
+store."""
 
 from __future__ import annotations
 
@@ -36,8 +37,7 @@ NAMES = [contender.name for contender in CONTENDERS]
 
 
 def write(store: Path, docs: Path) -> dict[str, Ranks]:
-    """Write the page and its pictures; what the store holds of other settings is named on standard
-    error.
+    """Write both pages and the pictures. Stored runs of other settings are named on standard error.
 
     Args:
         store: of the runs.
@@ -60,6 +60,7 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
                     draw(ranks, "settings" if name == "all" else "draws"), picture(docs, name)
                 )
     write_atomic(docs / "benchmark-field.md", page(runs, rankings))
+    write_atomic(docs / "benchmark-field-tables.md", tables_page(runs))
     return rankings
 
 
@@ -85,7 +86,7 @@ def picture(docs: Path, name: str) -> Path:
 
 
 def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
-    """The page as Markdown."""
+    """The page of winners and ranks as Markdown."""
     parts = [HEAD, status(runs)]
     if len(runs):
         parts += [
@@ -94,9 +95,18 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
             "## All settings",
             ranking("all", rankings["all"], "settings"),
             accuracies(runs),
+            refusals(runs),
         ]
         for regime, title in REGIMES.items():
             parts += [f"## {title}", ranking(regime, rankings[regime], "draws")]
+    parts.append(NEXT)
+    return "\n\n".join(parts) + "\n"
+
+
+def tables_page(runs: pd.DataFrame) -> str:
+    """The page of newcomers, costs, failures, grids and settings as Markdown."""
+    parts = [TABLES_HEAD]
+    if len(runs):
         parts += [
             "## Newcomers",
             NEWCOMERS,
@@ -104,46 +114,43 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
             "## What each costs",
             COSTS,
             costs(runs),
-        ]
-        parts += [
             "## Where each breaks",
             BREAKS,
             breaks(runs),
-            refusals(runs),
             "## Grids",
             GRIDS,
             choices(runs),
+            shares(runs),
         ]
-        parts += [shares(runs)]
-    parts += ["## Settings", SETTINGS_TABLE]
+    parts += ["## Settings", SETTINGS_TABLE, TABLES_NEXT]
     return "\n\n".join(parts) + "\n"
 
 
 def status(runs: pd.DataFrame) -> str:
-    """How much of it was run."""
+    """A sentence: the number of cells with enough seeds."""
     counts = list(_sizes(runs).values())
     total = len(cells())
     whole, ranked = (sum(count >= least for count in counts) for least in (len(SEEDS), LEAST))
     return (
         f"**{ranked} of {total} cells have {LEAST} seeds or more, {whole} all {len(SEEDS)}.** A "
-        f"cell below {LEAST} seeds has no rank, and shows how many it has; a setting that a method "
-        "refuses counts as run."
+        f"cell below {LEAST} seeds has no rank, and shows how many seeds it has. A setting that a "
+        "method refuses counts as run."
     )
 
 
 def _sizes(runs: pd.DataFrame) -> Counter[tuple[str, str]]:
-    """How many runs each cell has."""
+    """Number of runs of each cell."""
     return Counter(zip(runs["row"], runs["column"], strict=True))
 
 
 def ranking(name: str, ranks: Ranks, blocks: str) -> str:
-    """Average ranks: picture where there are enough, table, and how they were tested."""
+    """Average ranks: the picture if they were tested, how they were tested, and the table."""
     if not len(ranks.scores):
         return (
-            f"No {'setting has' if blocks == 'settings' else 'draw of one has'} all its methods "
-            "yet."
+            f"No {'setting' if blocks == 'settings' else 'draw of a setting'} has runs of all "
+            "methods yet."
         )
-    # Which the page does not show.
+    # The page does not show pairwise tests.
     notes = " ".join(note for note in ranks.notes() if "Wilcoxon" not in note)
     if blocks == "draws":
         notes = notes.replace(
@@ -151,13 +158,13 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
         )
     rows = [[str(row["method"]), f"{row['average_rank']:.2f}"] for row in rows_of(ranks.table())]
     if left := [name for name in NAMES if name not in ranks.average]:
-        notes += f" Without {', '.join(left)}, which cannot be run at one of them."
+        notes += f" Left out, because they cannot run at one of the settings: {', '.join(left)}."
     shown = [f"![average ranks: {name}](images/benchmark-{name}.svg)"] if ranks.tested else []
     return "\n\n".join([*shown, notes, markdown(["method", "average rank"], rows)])
 
 
 def accuracies(runs: pd.DataFrame) -> str:
-    """Mean accuracy of every cell; those with too few seeds say how many."""
+    """Mean accuracy of every cell; a cell with too few seeds says how many it has."""
     mean = means(runs, 1)
     counts = _sizes(runs.dropna(subset=["accuracy"]))
     refused = _sizes(runs.dropna(subset=["refused"]))
@@ -180,74 +187,105 @@ def accuracies(runs: pd.DataFrame) -> str:
 
 HEAD = f"""# Which method wins where
 
-{len(CONTENDERS)} methods at {len(SETTINGS)} settings, from {len(SEEDS)} seeds: \
-small federations on a CPU, each of one
-kind of heterogeneity, so that differences between kinds show, not a state of the art on large data.
-`python -m papers.benchmark --hours 1` runs what is missing, the most informative runs first, \
-and writes this page.
+This benchmark runs {len(CONTENDERS)} methods at {len(SETTINGS)} settings, with {len(SEEDS)} seeds \
+each. The settings are small federations on a CPU. Each
+has one kind of heterogeneity, so the differences between kinds are visible. \
+They do not show the state of the art on large data.
+[More tables](benchmark-field-tables.md) have newcomers, costs, failures, grids and settings.
 
-* **Equal budget of local steps**: in each round a client takes {STEPS} gradient steps of batches \
-of 10, of all models
-  that it trains together (a mixture of K components: {STEPS} / K each; Ditto, APFL and FedRep: \
-half for each part;
-  pFedMe: {INNER} of them to a step). Beyond it are what clients compute to find clusters or \
-weights, and one gradient
-  a round over all samples of a client by which APFL learns its share: \
-at 48 samples as much as five more batches; and
-  the {STEPS} steps more, once, of fine-tuned FedAvg. Bytes
-  are not equal; they are [reported](#what-each-costs). All clients take part in every round.
-* **Hyper-parameters** are chosen on validation samples (a quarter of the training samples; \
-of a stream, its next step)
-  of a draw of another seed, from {TRIALS} candidates for [each method](#grids): \
-the same number of trials for each.
-* **Newcomers**: the last clients take no part in training. \
-After it each is placed by the method's own rule.
-* **Ranks** are of mean accuracies over seeds, with Friedman's test and Nemenyi's critical \
-difference (Demsar 2006).
-  Within a kind the blocks are draws, a setting from a seed: \
-they say what holds for these settings, not beyond them.
-  Draws of natural federations share their patients and writers.
-* Clustered methods are told the number of clusters that the setting has, where they do not find it.
-* Of TCGA-BRCA validation samples are other draws of the same deaths, \
-so that its trials say little, and the newcomer
-  has three pairs to be tested on.
-* An equal budget is hard on mixtures: with K components they take a K-th of the steps with each; \
-and on pFedMe, whose
-  lambda is 1.5 divided by the highest rate (the product must be below 2; \
-the authors have 15 and 0.005), and the rate
-  of the inner steps the middle one.
-* APFL learns its shares at a rate of 0.001: at the run's rates they end at 1, \
-which is local training. Where they
-  [end](#grids) is below.
-* FEROMA's mean travels twice in a round until the mixing begins, \
-for the accuracy that decides it."""
+`python -m papers.benchmark --hours 1` runs missing cells, the most informative ones first, \
+and writes both pages.
+
+**Budget.** In each round a client takes {STEPS} gradient steps with batches of 10, \
+in total over all models that it trains:
+
+| method | steps |
+|---|---|
+| a mixture of K components | {STEPS} / K for each |
+| Ditto, APFL, FedRep | half for each part |
+| pFedMe | {STEPS // INNER} steps of {INNER} gradient steps each |
+
+Some work is not in the budget. Clients also compute values that find clusters or weights. \
+APFL learns its share from one
+gradient a round over all samples of a client: at 48 samples, as much work as five more batches. \
+Fine-tuned FedAvg takes
+{STEPS} more steps, once. Bytes are not equal: [they are reported]\
+(benchmark-field-tables.md#what-each-costs). All clients take part in
+every round.
+
+**Hyper-parameters.** Each method has {TRIALS} candidates \
+([the grids](benchmark-field-tables.md#grids)), so all have the same number of
+trials. The choice uses validation samples of a draw with another seed: \
+a quarter of the training samples, or the next
+step of a stream.
+
+**Newcomers.** The last clients take no part in training. \
+After training, each is placed by the method's own rule.
+
+**Ranks.** Ranks are computed from mean accuracies over seeds, with Friedman's test and Nemenyi's \
+critical difference
+(Demsar 2006). Within a kind the blocks are draws: a setting with a seed. \
+Such ranks apply to these settings, not beyond
+them. Draws of natural federations share their patients and writers.
+
+Some choices favour or limit a method:
+
+* Clustered methods get the number of clusters of the setting, unless they find it themselves.
+* In TCGA-BRCA, validation samples are other draws of the same deaths. \
+So its trials say little. The newcomer has three
+  pairs to be tested on.
+* An equal budget is hard on mixtures, which take a K-th of the steps with each of K components.
+* It is also hard on pFedMe. Its lambda is 1.5 divided by the highest rate, \
+because the product must be below 2; the
+  authors use 15 and 0.005. The rate of its inner steps is the middle rate.
+* APFL learns its shares at a rate of 0.001. \
+At the run's rates they end at 1, which is local training. The tables say
+  [where they end](benchmark-field-tables.md#grids).
+* FEROMA sends its mean twice in a round until the mixing begins: \
+the accuracy of the mean decides when it begins."""
+NEXT = """## Next
+
+* [More tables of this benchmark](benchmark-field-tables.md): newcomers, costs, failures, settings.
+* [Choose a method](choose-a-method.md) for your data.
+* [Compare methods](compare.md) on your data."""
+TABLES_HEAD = """# Which method wins where: more tables
+
+These tables belong to [the benchmark of the field](benchmark-field.md), \
+which describes the budget and the choice of
+hyper-parameters. `python -m papers.benchmark` writes both pages."""
+TABLES_NEXT = """## Next
+
+* [The winners and the ranks](benchmark-field.md) of this benchmark.
+* [What each method costs](benchmarks-methods.md): seconds a round."""
 NEWCOMERS = (
-    "Accuracy on the test samples of clients that took no part, percent, placed after the last "
-    "round by the method's rule; where it has none, on the model of lowest loss. A newcomer of a "
-    "personalised method has what a client has that never trained: the shared model, and of "
-    "methods with heads of their own a head that is as good as random; of FEROMA it has the model "
-    "of the client with the nearest profile. Nothing is trained or tuned for a newcomer here, "
-    "though `run.fine_tune(cluster=..., x=..., y=...)` does it: fine-tuned FedAvg has plain "
-    "FedAvg's model, and FedPer's and FedRep's heads are not trained on its labels."
+    "The table has the accuracy, in percent, on the test samples of clients that took no part in "
+    "training. After the last round each is placed by the method's rule. Without a rule it gets "
+    "the model of lowest loss.\n\n"
+    "A newcomer of a personalised method has the same model as a client that never trained: the "
+    "shared model. With FedPer, FedRep and FL+HC with FedRep's heads, its head is as good as "
+    "random, because the heads are not trained on its labels. With FEROMA it has the model of the "
+    "client with the nearest profile. Nothing is trained or tuned for a newcomer here, so "
+    "fine-tuned FedAvg has plain FedAvg's model. `run.fine_tune(cluster=..., x=..., y=...)` would "
+    "train it."
 )
 COSTS = (
-    "Bytes of all clients over a whole run, and seconds of a run, each as a factor of FedAvg's at "
-    "the same setting: the median over the settings. Seconds are with compilation where a program "
-    "was new, and so a rough guide. What is kept from round to round is counted after the last "
-    "round, in models of the setting: the arrays of the method's state on the server, and what "
-    "the client that keeps most has stored. The samples of earlier steps, which clients of a "
-    "stream keep for every method, are not counted."
+    "Bytes of all clients over a whole run and seconds of a run are factors: a value of 2 means "
+    "twice FedAvg's at the same setting. The table has the median over the settings. Seconds "
+    "include the compilation of new programs, so they are a rough guide.\n\n"
+    "Memory is counted after the last round, in models of the setting. It is the arrays of the "
+    "method's state on the server, and the arrays of the client that stores most. The samples of "
+    "earlier steps, which clients of a stream keep for every method, are not counted."
 )
 BREAKS = (
-    "Settings at which the mean over seeds is more than two points below FedAvg's, which does not "
-    "cluster, or below Local's, which does not federate."
+    "Settings at which the mean over seeds is more than two points below FedAvg, which does not "
+    "cluster, or below Local, which does not federate."
 )
 GRIDS = (
     f"The {TRIALS} candidates of each method, and how often each was chosen over the settings, in "
-    "their order."
+    "the order of the candidates."
 )
 SETTINGS_TABLE = markdown(
-    ["setting", "what it is", "rounds", "K", "newcomers", "rates"],
+    ["setting", "data", "rounds", "K", "newcomers", "rates"],
     [
         [
             s.name,

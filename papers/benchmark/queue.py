@@ -1,8 +1,8 @@
-"""What the benchmark runs, in which order, and its store: one JSON object a line, a line a run.
+"""The runs of the benchmark, their order, and their store: one JSON object a line, a line a run.
 
-Of every cell (a method at a setting) three trials, one for each candidate of the grid, come before
-its runs: on data of another seed, scored on validation samples. The best one is what its five runs
-are of.
+Every cell (a method at a setting) has three trials before its runs, one for each candidate of the
+grid. Trials have data of another seed and are scored on validation samples. The five runs of the
+cell use the best candidate.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Cell:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where it stands in tables."""
+        """Its row and column in tables."""
         return self.setting.name, self.contender.name
 
     def digest(self, trial: int | None) -> str:
         """The digest of all settings that determine a run.
 
         Args:
-            trial: number of a candidate, whose trial it is; None: of a run, with all candidates.
+            trial: number of the candidate of a trial; None: a run, with all candidates.
         """
         s = self.setting
         grid = self.contender.grid(s)
@@ -133,9 +133,9 @@ def _run(cell: Cell, store: Path, seed: int) -> Line:
 
 
 def missing(store: Path) -> list[tuple[Job, int]]:
-    """What the store lacks, the most informative first: a cell counts from its third seed on, and a
-    setting tells most once it has all methods; so settings follow each other to three seeds, and
-    the rest comes after all of them."""
+    """Runs that the store lacks, the most informative first. A cell counts from its third seed on,
+    and a setting is most informative when it has all methods. So settings follow each other to
+    three seeds, and the other seeds come after all of them."""
     every = jobs(store)
     left = pending([(job, job.seeds) for job in every], read(store, every).runs)
     place = {id(job): number for number, job in enumerate(every)}
@@ -143,8 +143,8 @@ def missing(store: Path) -> list[tuple[Job, int]]:
 
 
 def carry_out(runs: Sequence[tuple[Job, int]], store: Path, hours: float) -> Iterator[Line]:
-    """Run one after another until the time is up; each is in the store as soon as it is done. One
-    that fails by a fault of the code is named on standard error; what a method refuses is a line of
+    """Make runs one after another until the time is up. Each is stored as soon as it is done. A run
+    that fails because of the code is named on standard error. A refusal of a method is a line of
     the store.
 
     Args:

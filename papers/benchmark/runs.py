@@ -37,8 +37,8 @@ def measure(setting: Setting, contender: Contender, trial: int, seed: int, valid
     """Run a candidate; a method that refuses the setting says so under ``refused``.
 
     Args:
-        setting, contender: what is run.
-        trial: which candidate of the grid.
+        setting, contender: the cell.
+        trial: number of a candidate of the grid.
         seed: of data and run.
         validated: whether validation samples score, as in a trial.
     """
@@ -134,8 +134,8 @@ def _of_clients(scores: Scores) -> Line:
 
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     """The memory after the last round, in bytes: of the server's state, of the client that stores
-    most, and of one model, for comparison. With APFL also the clients' mean share of their own
-    model in the mix that they use."""
+    most, and of one model, for comparison. With APFL also the mean over clients of
+    the personal model's share in the mix."""
     memory = ClientMemory(clients)
     everybody = np.arange(clients)
     memory.restore(outcome.memory)

@@ -1,4 +1,4 @@
-"""Tables of the benchmark's page, from a table of its runs."""
+"""Tables of the benchmark's pages, from a table of its runs."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:
 
 
 def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
-    """For each kind the best by average rank, with those that Nemenyi's test does not tell from the
-    best."""
+    """For each kind the best methods by average rank, and the methods that Nemenyi's test does not
+    distinguish from the best."""
     rows = []
     for regime, title in REGIMES.items():
         ranks = rankings[regime]
@@ -71,9 +71,9 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
     kinds = markdown(
         [
             "kind",
-            "settings that all can be run at",
+            "settings that all methods can run",
             "best average ranks",
-            "not told from the first",
+            "not significantly worse",
         ],
         rows,
     )
@@ -81,14 +81,14 @@ def winners(runs: pd.DataFrame, rankings: Mapping[str, Ranks]) -> str:
 
 
 def _not_told_apart(ranks: Ranks, ordered: Sequence[tuple[str, float]]) -> str:
-    """The methods that Nemenyi's test does not tell from the best, or why none is named.
+    """The methods that Nemenyi's test does not distinguish from the best, or why none is named.
 
     Args:
         ranks: of the methods, with the test.
         ordered: methods and their average ranks, the best first.
     """
     if not ranks.differ:
-        return "no difference is shown" if ranks.tested else "too few draws for a test"
+        return "no significant difference" if ranks.tested else "too few draws for a test"
     best = ordered[0][1]
     near = [name for name, rank in ordered[1:] if rank - best <= ranks.critical_difference]
     if not near:
@@ -98,7 +98,7 @@ def _not_told_apart(ranks: Ranks, ordered: Sequence[tuple[str, float]]) -> str:
 
 
 def by_setting(runs: pd.DataFrame) -> str:
-    """Of each setting the best method of each family, and FedAvg."""
+    """The best method of each family at each setting, and FedAvg."""
     mean = means(runs)
     families = list(dict.fromkeys(contender.family for contender in CONTENDERS))
     rows = []
@@ -127,7 +127,7 @@ def newcomers(runs: pd.DataFrame) -> str:
 
 
 def costs(runs: pd.DataFrame) -> str:
-    """Bytes and seconds beside FedAvg's, and what is kept, in models."""
+    """Bytes and seconds relative to FedAvg's, and stored arrays, in models."""
     sent = [_of_cells(runs, name) for name in SENT]
     model = _of_cells(runs, "model_bytes")
     kept = [_of_cells(runs, name) / model for name in KEPT]
@@ -142,8 +142,11 @@ def costs(runs: pd.DataFrame) -> str:
     return markdown(["method", *SENT.values(), *KEPT.values()], rows)
 
 
-SENT = {"bytes_down": "down", "bytes_up": "up", "seconds": "seconds"}
-KEPT = {"server_memory": "kept by the server", "client_memory": "kept by a client"}
+SENT = {"bytes_down": "download", "bytes_up": "upload", "seconds": "seconds"}
+KEPT = {
+    "server_memory": "server memory (models)",
+    "client_memory": "client memory (models)",
+}
 
 
 def _of_cells(runs: pd.DataFrame, figure: str) -> Any:
@@ -160,7 +163,7 @@ def _median(of_settings: Any) -> str:
 
 
 def breaks(runs: pd.DataFrame) -> str:
-    """Where a method is worse than one that does not cluster, or does not federate."""
+    """Settings at which a method is worse than FedAvg, or worse than Local."""
     mean = means(runs)
     rows = []
     for name in NAMES:
@@ -176,16 +179,16 @@ def breaks(runs: pd.DataFrame) -> str:
 
 
 def refusals(runs: pd.DataFrame) -> str:
-    """Which settings a method refuses, and why."""
+    """The settings that a method refuses, and why."""
     refused: Any = runs.dropna(subset=["refused"]).drop_duplicates(["row", "column"])
     if not len(refused):
         return "No method refuses a setting."
-    lines = [f"* {row['column']} at {row['row']}: {row['refused']}" for row in rows_of(refused)]
-    return "\n".join(["What cannot be run, with the method's own words:", "", *lines])
+    lines = [f"* {row['column']} at {row['row']}: `{row['refused']}`" for row in rows_of(refused)]
+    return "\n".join(["Refused runs, with the method's message:", "", *lines])
 
 
 def choices(runs: pd.DataFrame) -> str:
-    """The grid of each method, and which candidate was chosen how often."""
+    """The grid of each method, and how often each candidate was chosen."""
     chosen: Any = runs.dropna(subset=["chosen"]).drop_duplicates(["row", "column"])
     rows = []
     at_the_end = []
@@ -200,21 +203,21 @@ def choices(runs: pd.DataFrame) -> str:
         return table
     return (
         f"{table}\n\nThe grid ends too early for {', '.join(at_the_end)}: "
-        f"the highest rate was chosen at most settings."
+        f"most settings chose the highest rate."
     )
 
 
 def shares(runs: pd.DataFrame) -> str:
-    """Where APFL's shares end."""
+    """A table of APFL's shares at the end."""
     apfl_runs: Any = runs.dropna(subset=["own_share"])
     if not len(apfl_runs):
-        return "No run of APFL is there yet."
+        return "There are no runs of APFL yet."
     mean = apfl_runs.groupby("row")["own_share"].mean()
-    ends = ", ".join(f"{name} {mean[name]:.2f}" for name in ORDER if name in mean.index)
+    rows = [[name, f"{mean[name]:.2f}"] for name in ORDER if name in mean.index]
     return (
-        "APFL begins with a share of 1/2 of each client's own model. Its mean over clients and "
-        "seeds after the last round, of the candidate that was chosen (1/2 where that does not "
-        f"learn it): {ends}."
+        "APFL begins with a share of 1/2 of each client's own model. The table has the mean over "
+        "clients and seeds after the last round, for the chosen candidate. It is 1/2 if that "
+        f"candidate does not learn the share.\n\n{markdown(['setting', 'share'], rows)}"
     )
 
 

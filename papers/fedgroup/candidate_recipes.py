@@ -1,4 +1,4 @@
-"""FedGroup's FEMNIST-MCLR row on candidates for the authors' file, beside the row's published
+"""FedGroup's FEMNIST-MCLR row on candidates for the authors' file, with the row's published
 numbers: with which sharing of images do all six cells fit?"""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The runs behind FedGroup's Fig. 1, at the settings of its Table I, and Figs. 3 to 5, at those of
-its Table III: the logistic models, whose runs take less than a minute each. Fig. 4's other data
-set, Sent140, trains an LSTM for 800 rounds, and is left out."""
+"""The runs behind FedGroup's Fig. 1, at the settings of its Table I, and Figs. 3 to 5, at the
+settings of its Table III. They train the logistic models, in less than a minute each. Fig. 4's
+other data set, Sent140, trains an LSTM for 800 rounds, and is left out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from papers.recipe import Cell, Setting, load
 
 SEEDS = (0, 1, 2)
 ALPHA = 20  # alpha m clients are pre-trained
-PAIRS = 200  # of clients; so many are stored of a scatter plot
+PAIRS = 200  # of clients that are stored for a scatter plot
 
 SHOWN = ("FedAvg", "FedProx", "FedGroup", "FedGrouProx")
 SETTINGS_3 = [replace(setting, seeds=SEEDS) for setting in (MNIST, FEMNIST)]
@@ -66,8 +66,8 @@ def measure_pairs(cell: Cell, seed: int) -> dict[str, Any]:
     pairs by two measures.
 
     Returns:
-        ``pairs``: some pairs' distances in M' and M; ``correlation``, ``slope``, ``offset``: of all
-        pairs, those of the line that gives the distance in M from that in M'.
+        ``pairs``: some pairs' distances in M' and M; ``correlation``, ``slope``, ``offset``: of the
+        line through all pairs that gives the distance in M from the distance in M'.
     """
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))

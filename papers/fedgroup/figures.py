@@ -1,5 +1,6 @@
-"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and what the paper describes and does not show:
-the auxiliary global model, training losses, and the distances of the groups to the global model."""
+"""FedGroup's Figs. 1 and 3 to 5 from stored runs, and curves that the paper describes without
+showing them: the auxiliary global model, training losses, and the distances of the groups to the
+global model."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ def section(results: Results) -> str:
             "![Training loss, and distance of the groups to the global "
             "model](images/fedgroup-global.svg)",
             "### Fig. 5: distances of clients by all cosines and by three",
-            f"Correlation over all pairs, lowest and highest: {'; '.join(lines) or 'not run'}. "
-            "The figure is of the first.",
+            "Correlation over all pairs, lowest and highest. The figure shows the first row.",
+            "\n".join(f"* {line}" for line in lines) or "not run",
             "![Fig. 5: pairs of clients, distance in M over distance in "
             "M'](images/fedgroup-figure5.svg)",
         ]

@@ -12,11 +12,11 @@ PUBLISHED_I = {str(classes): numbers for classes, numbers in TABLE_I_PUBLISHED.i
 
 
 def table_iii(results: Results) -> str:
-    """Best accuracies beside the paper's, and the last ones."""
+    """Best accuracies and the paper's, and the last ones."""
     printed = [cell for cell in CELLS_III if not cell.setting.deviation and not cell.setting.needs]
     return "\n\n".join(
         [
-            f"Of Table III's rows but Sent140-LSTM, {share(results, printed)}",
+            f"Of Table III's rows except Sent140-LSTM, {share(results, printed)}",
             "### Table III: best accuracy (%)",
             accuracies(results, CELLS_III, "best"),
             "### The same runs: accuracy in the last round (%)",
@@ -37,35 +37,37 @@ def candidates(results: Results) -> str:
         [
             "### Table III's row FEMNIST-MCLR on candidates for the authors' file (best accuracy, "
             "%)",
-            "First tried before it was known that the file has three labels a client: all of them "
-            "have five. Which images it shares is not known. Each row gives the clients their "
-            "images in another way, all shuffled class by class.",
+            "These candidates were tried before it was known that the file has three labels a "
+            "client, so all have five. Which images the file shares is not known. Each row gives "
+            "the clients their images in another way, always shuffled class by class.",
             accuracies(results, candidate_recipes.CELLS, "best"),
             "#### Which draws of the partition resemble the papers' files",
-            "Chosen before any training, by the number of samples, and of each label where it is "
-            "known. " + file_has_three_labels_a_client(),
+            "The draws were chosen before any training, by the number of samples, and by the "
+            "number of each label if it is known. " + file_has_three_labels_a_client(),
             femnist_draws.markdown_table(),
         ]
     )
 
 
 def file_has_three_labels_a_client() -> str:
-    """What is known of the file's labels, against the papers' text."""
+    """The evidence on the file's labels, against the papers' text."""
     swaps = femnist_label_swaps.swaps()
     own_labels = femnist_label_swaps.own_labels(swaps)
     all_three = sum(len(labels) == 3 for labels in own_labels.values())
     images = femnist_draws.images_by_first_label(femnist_draws.FEDGROUP_FILE.labels, 3)
     return (
-        "FedSim's text says five labels a client, where labels c and c + 5 together always have a "
-        "fifth of all samples, so that no draw has the file's; FedGroup's and FlexCFL's say "
-        "nothing of it. The file of these two has *three*: in the log of a run under swap part "
-        f"that FlexCFL's authors published with their code ({femnist_label_swaps.LOG}; "
-        f"{len(swaps):,} swaps, kept in papers/femnist_label_swaps.json) "
+        "FedSim's text says five labels a client. Then labels c and c + 5 together always have a "
+        "fifth of all samples, and no draw has the file's numbers. FedGroup's and FlexCFL's texts "
+        "say nothing about it. The file of these two has *three*. The evidence is the log of a run "
+        f"under swap part that FlexCFL's authors published with their code "
+        f"({femnist_label_swaps.LOG}; {len(swaps):,} swaps, stored in "
+        "papers/femnist_label_swaps.json). In this log "
         f"{femnist_label_swaps.in_a_row(own_labels, 3)} of {len(own_labels)} clients give away no "
-        f"label of their own besides u, u + 1 and u + 2, and {all_three} give away all three. The "
-        "file's numbers of labels agree with three in a row and as many images of each, by a "
+        f"original label other than u, u + 1 and u + 2, and {all_three} give away all three. The "
+        "file's numbers of labels agree with three in a row and as many images of each: by a "
         f"client's first label {', '.join(map(str, images or []))} images. That alone is weak "
-        f"evidence: every total that is a multiple of three allows it. {femnist_draws.OF_MNIST} "
-        "The rows of shared images have three; those of five labels, of own images and in the "
-        "order of the writers, and the candidates above, have five."
+        f"evidence, because every total that is a multiple of three allows it. "
+        f"{femnist_draws.OF_MNIST} The rows of shared images have three labels. The rows of five "
+        "labels, of own images and in the order of the writers, and the candidates above, have "
+        "five."
     )

@@ -1,5 +1,5 @@
 """FedGroup (arXiv 2010.06870), Tables I and III, at the paper's settings: K = 20, E = 20, B = 10, T
-= 200, mu = 1, eta_g = 0.01, alpha = 20. The numbers beside the settings are the paper's, in
+= 200, mu = 1, eta_g = 0.01, alpha = 20. The numbers next to the settings are the paper's, in
 percent."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FIVE_LABELS = "five labels a client, as FedSim's text says, where the authors' f
 
 
 def five_labels(setting: Setting, options: Options) -> Setting:
-    """FEMNIST's row of shared images with five labels a client, in draws of their own."""
+    """FEMNIST's row of shared images with five labels a client, in separate draws."""
     row = f"{setting.row}, five labels"
     return replace(
         setting,

@@ -1,11 +1,11 @@
 """FedGroup's Sent140-LSTM row of Table III: K = 20, E = 20, B = 10, T = 800, mu = 0.01, on LEAF's
-federation of tweets with GloVe's vectors. Neither file can be handed on; without them the row is
+federation of tweets with GloVe's vectors. Neither file can be distributed; without them the row is
 not run.
 
-The same network and training on other data shows that the recipe runs, and nothing about the
-paper's numbers: they stand beside the tweets only. Its data are Fed-Goodreads' sentences, which are
-LEAF-shaped too: users, short texts, two labels; but there are few a user, and nothing groups the
-users."""
+The same network and training on other data shows that the recipe runs. It says nothing about the
+paper's numbers, which are shown for the tweets only. Its data are Fed-Goodreads' sentences. They
+also have LEAF's form (users, short texts, two labels), but users have few of them, and no property
+groups the users."""
 
 from __future__ import annotations
 
@@ -78,6 +78,6 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
     """Run a cell from one seed, the tweets with GloVe's vectors.
 
     Raises:
-        DataError: the tweets or the vectors are not there.
+        DataError: the tweets or the vectors are missing.
     """
     return recipe.measure(with_glove(cell) if cell.setting == TWEETS else cell, seed)

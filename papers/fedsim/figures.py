@@ -1,4 +1,4 @@
-"""FedSim's Figures 3 and 5 to 10, from what was measured."""
+"""FedSim's Figures 3 and 5 to 10, from the stored runs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
 
 
 def _gains(results: Results, settings: Sequence[Setting]) -> Any:
-    """Figure 5: what FedSim gains, grey where it is not significant against both."""
+    """Figure 5: FedSim's gains, grey if they are not significant against both."""
     from papers.fedsim.gain_panel import differences
 
     figure, panels = _panels(2, 2)

@@ -1,5 +1,5 @@
-"""A panel as in FedSim's Figure 5: what a method gains, grey where that is not significant against
-all others."""
+"""A panel as in FedSim's Figure 5: the gain of a method, grey if it is not significant against all
+others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def differences(
     comparisons: Sequence[PairedComparison],
     heading: str | None = None,
 ) -> None:
-    """Draw the gain of a method over each of the others; grey where it is not significantly better
-    than all of them (FedSim, Fig. 5).
+    """Draw the gain of a method over each other method; grey if it is not significantly better than
+    all of them (FedSim, Fig. 5).
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
         comparisons: of one method with each of the others.
-        heading: of the panel; "Gain of METHOD" where nothing is said.
+        heading: of the panel; by default "Gain of METHOD".
     """
     names = list(curves)
     ours = comparisons[0].method
@@ -57,7 +57,7 @@ def differences(
         for k in np.flatnonzero(doubtful):
             axes.axvspan(edges[k], edges[k + 1], color="#E4E4E4", lw=0, zorder=0)
     low, high = axes.get_ylim()
-    if high - low < 1:  # of a point: nothing to make mountains of
+    if high - low < 1:  # of a point: smaller differences are not enlarged
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
     axes.set_xlabel("communication round")

@@ -1,7 +1,7 @@
 """FedSim's Table 6: other networks than logistic regression, with the training of Table 4. The
-networks of images are those of the authors' code, which are not those of the paper's Table 5. The
-code reads the words of Fed-Goodreads as GloVe's vectors, here those of 300 numbers; a second row
-trains vectors of that width, and needs no file."""
+networks for images follow the authors' code, which differs from the paper's Table 5. The code reads
+the words of Fed-Goodreads as GloVe's vectors, here with 300 numbers. A second row trains vectors of
+that width, and needs no file."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ CELLS = [
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """One run: how many test samples were right after each round; the row that needs GloVe's
-    vectors with them.
+    """One run: the number of right test samples after each round; with GloVe's vectors if the row
+    needs them.
 
     Raises:
-        DataError: the vectors, or the data, are not there.
+        DataError: the vectors or the data are missing.
     """
     return recipes.measure(with_glove(cell) if cell.setting == GOODREADS_RNN else cell, seed)
 

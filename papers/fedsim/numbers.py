@@ -1,4 +1,4 @@
-"""The published numbers of FedSim's tables and figures, beside ours."""
+"""The published numbers of FedSim's tables and figures, and ours."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def paired_curves(
 
 
 def sample_of(setting: Setting) -> str:
-    """What ``paired_curves`` counts."""
+    """The unit that ``paired_curves`` counts."""
     return "seed" if len(setting.draws) == 1 else "draw"
 
 
@@ -138,7 +138,7 @@ def _gain(curves: Curves, method: str, baseline: str) -> float | None:
 
 
 def _gains_by_draw(curves: Curves, setting: Setting, method: str, baseline: str) -> list[float]:
-    """Points gained on each draw of the data; a single draw says nothing about others, however many
+    """Points gained on each draw of the data. A single draw does not represent others, however many
     seeds it has."""
     if len(setting.draws) == 1 or len(curves) < len(THREE):
         return []
@@ -160,8 +160,7 @@ def _seeds(results: Results, setting: Setting, method: str = FEDSIM) -> list[int
 
 
 def counted(results: Results, setting: Setting) -> str:
-    """How many seeds there are, how many the recipe asks for where these are fewer, and on how many
-    draws."""
+    """The number of seeds, the recipe's number if it is larger, and the number of draws."""
     seeds = _seeds(results, setting)
     text = (
         str(len(seeds))
@@ -173,8 +172,8 @@ def counted(results: Results, setting: Setting) -> str:
 
 
 def components(results: Results) -> list[ComparedNumber]:
-    """Figure 8: how many principal components keep 95% of the gradients' variance; the paper: 4 to
-    15."""
+    """Figure 8: the number of principal components that keep 95% of the gradients' variance (paper:
+    4 to 15)."""
     numbers = []
     for cell in FIGURE_8:
         shares = values_of(

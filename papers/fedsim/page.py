@@ -55,7 +55,7 @@ def table_4(results: Results) -> str:
     """Real data: gains, rounds in which they are significant, and the curves."""
     return "\n\n".join(
         [
-            "### Table 4, real data: what FedSim gains, in percentage points",
+            "### Table 4, real data: gains of FedSim in percentage points",
             gains(results, TABLE_4),
             "### The same runs: mean accuracy in the last round (%)",
             finals(results, list(TABLE_4)),
@@ -63,7 +63,7 @@ def table_4(results: Results) -> str:
             "0.05, Holm for the two)",
             significance(results),
             "![accuracy over the rounds, real data](images/fedsim-real.svg)",
-            "![what FedSim gains over the rounds, real data](images/fedsim-gain.svg)",
+            "![gains of FedSim over the rounds, real data](images/fedsim-gain.svg)",
             "### Figure 4: all clients' gradients on two principal components, in ten clusters of "
             "K-means",
             "![all clients' gradients on two principal components](images/fedsim-plane.svg)",
@@ -76,7 +76,7 @@ def table_7(results: Results) -> str:
     Figure 7."""
     return "\n\n".join(
         [
-            "### Table 7, synthetic data: what FedSim gains, in percentage points",
+            "### Table 7, synthetic data: gains of FedSim in percentage points",
             gains(results, SEVEN),
             "### The same runs: mean accuracy in the last round (%)",
             finals(results, list(SEVEN)),
@@ -84,10 +84,11 @@ def table_7(results: Results) -> str:
             "### Table 7 again, on draws that were not chosen",
             gains(results, SEVEN_UNMATCHED),
             "### Which draws of Synthetic(alpha, beta) resemble the authors'",
-            "Chosen before any training, by what the papers print (FedGroup, FlexCFL) or by the "
-            "authors' test files: the first five seeds from 0 on that have all of it to the "
-            "margin, and the first five that do not. *Purity*: the share of the most frequent "
-            "label among a client's samples, here over all clients and in the largest.",
+            "The draws were chosen before any training, by the numbers that the papers print "
+            "(FedGroup, FlexCFL) or by the authors' test files. They are the first five seeds "
+            "from 0 on that match all numbers to the margin, and the first five that do not. "
+            "*Purity* is the share of the most frequent label among a client's samples, here over "
+            "all clients and in the largest.",
             synthetic_draws.markdown_table(),
             figure_7(results),
         ]
@@ -95,7 +96,7 @@ def table_7(results: Results) -> str:
 
 
 def table_6(results: Results) -> str:
-    """Other networks: what FedSim gains, and the curves."""
+    """Other networks: FedSim's gains, and the curves."""
     rows = [setting.row for setting in network_recipes.FIGURE_6]
     drawn = any(curves_of(results, network_recipes.TABLE, row, list(THREE)) for row in rows)
     lines = [
@@ -110,9 +111,9 @@ def table_6(results: Results) -> str:
     ]
     return "\n\n".join(
         [
-            "### Table 6: what FedSim gains with other networks, in percentage points",
+            "### Table 6: gains of FedSim with other networks, in percentage points",
             markdown(["", "", "improvement", "paper", "seeds"], lines),
-            f"{GLOVE_ROW.row} needs {GLOVE_ROW.needs}, which cannot be handed on.",
+            f"{GLOVE_ROW.row} needs {GLOVE_ROW.needs}, which cannot be distributed.",
             *(
                 ["![accuracy over the rounds, other networks](images/fedsim-networks.svg)"]
                 if drawn
@@ -126,13 +127,13 @@ def figure_7(results: Results) -> str:
     """Clusters by similarity against clusters without it, on the data of both tables."""
     return "\n\n".join(
         [
-            "### Figure 7: clusters by similarity, and clusters dealt in turn (round robin)",
-            "Points of accuracy gained over FedAvg, mean over the rounds and over the *n* samples "
-            "(seeds, or draws as above) that FedAvg, similarity and round robin all have (95% "
-            "interval); *as coded* over its own. The paper's figure is FEMNIST's; its text says "
-            "that on (0.75, 0.75) and (1, 1) round robin is ahead of similarity, where "
-            "*similarity less round robin* would be negative. *Share*: what round robin gains, "
-            "divided by what similarity gains, where both gain.",
+            "### Figure 7: clusters by similarity, and clusters assigned in turn (round robin)",
+            "The table has points of accuracy gained over FedAvg, with a 95% interval. They are "
+            "means over the rounds and over the *n* samples (seeds, or draws as above) that "
+            "FedAvg, similarity and round robin all have; *as coded* has its own samples. The "
+            "paper's figure shows FEMNIST. Its text says that on (0.75, 0.75) and (1, 1) round "
+            "robin is ahead of similarity. Then *similarity minus round robin* would be negative. "
+            "*Share* is round robin's gain divided by similarity's gain, if both gain.",
             variants(results, [*TABLE_4, *SEVEN]),
             round_robin_ahead(results),
             "![similarity against round robin](images/fedsim-random.svg)",
@@ -141,7 +142,7 @@ def figure_7(results: Results) -> str:
 
 
 def round_robin_ahead(results: Results) -> str:
-    """What became of the two rows where the paper's text has round robin ahead of similarity."""
+    """The results of the two rows where the paper's text has round robin ahead of similarity."""
     words = []
     for name in ("(0.75, 0.75)", "(1, 1)"):
         points = _points_over_fedavg(results, SYNTHETIC[name], "FedSim", ROUND_ROBIN)
@@ -149,16 +150,12 @@ def round_robin_ahead(results: Results) -> str:
             return "Round robin was not run on both rows that the text names."
         difference = points["FedSim"] - points[ROUND_ROBIN]
         low, high = _interval(difference)
-        sign = (
-            "as the text says"
-            if difference.mean() < 0
-            else "which the text has the other way round"
-        )
+        sign = "as the text says" if difference.mean() < 0 else "contrary to the text"
         words.append(
             f"{name} {spread(difference)}, {sign}"
             + (", and 0 is in the interval" if low <= 0 <= high else "")
         )
-    return f"Similarity less round robin is on {'; on '.join(words)}."
+    return f"Similarity minus round robin is on {'; on '.join(words)}."
 
 
 def figures(results: Results) -> str:
@@ -173,25 +170,25 @@ def figures(results: Results) -> str:
 
 
 ABOUT = """\
-*Improvement* is the paper's number, computed as its tables are: \
-the difference of the mean curves, summed over rounds
-0 to T and divided by T, with its deviation *over the rounds*. \
-Like theirs it is truncated to two digits; the tables
-of what differs round it. *Difference* is the mean of each run's mean over rounds 1 to T, \
-with a bootstrap interval
-(95%, not adjusted for several comparisons) and its range; \
-*ahead* is the number of samples in which it is above zero.
-*Verdict* is that of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all \
-comparisons of the table.
-*Sign* says whether a significant difference has the sign of the paper's. \
-In a row with one draw of the data, as in
-the paper, the samples are the seeds: they speak for other initial models, \
-cohorts and batches on that federation. In
-a row with several draws the samples are the draws (each the mean of its seeds): \
-they speak for the generator too. The
-paper does not say FedProx's mu: here it is 1 without stragglers, \
-a guess that the curves of MNIST and of the IID data
-bear out."""
+| column | meaning |
+| --- | --- |
+| improvement | the paper's number, computed as in its tables: the difference of the mean curves, \
+summed over rounds 0 to T and divided by T, with its deviation *over the rounds*. It is truncated \
+to two digits, as theirs is; the tables of numbers that differ round it |
+| difference | the mean of each run's mean over rounds 1 to T, with a bootstrap interval (95%, not \
+adjusted for several comparisons) and its range |
+| ahead | the number of samples with a difference above zero |
+| verdict | the result of two one-tailed paired t-tests, each at 0.05 and Holm-adjusted over all \
+comparisons of the table |
+| sign | whether a significant difference has the sign of the paper's |
+
+In a row with one draw of the data, as in the paper, the samples are the seeds. \
+They represent other initial models,
+cohorts and batches on that federation. \
+In a row with several draws the samples are the draws (each the mean of its
+seeds), which represent the generator too. The paper does not say FedProx's mu. \
+Here it is 1 without stragglers, a guess
+that the curves of MNIST and of the IID data support."""
 
 
 def gains(results: Results, rows: Mapping[Setting, Published]) -> str:
@@ -286,8 +283,7 @@ def _sign(setting: Setting, ours: float, printed: float) -> str:
 
 
 def significance(results: Results) -> str:
-    """In which rounds FedSim is better than both baselines at once, beside what the paper says of
-    it."""
+    """The rounds in which FedSim is better than both baselines at once, and the paper's claim."""
     lines = []
     for setting, printed in SIGNIFICANT_PUBLISHED.items():
         curves = paired_curves(results, setting, list(THREE))
@@ -322,7 +318,7 @@ def finals(results: Results, settings: Sequence[Setting]) -> str:
 
 
 def variants(results: Results, settings: Sequence[Setting]) -> str:
-    """Each variant of FedSim against FedAvg; similarity less round robin over the seeds that have
+    """Each variant of FedSim against FedAvg; similarity minus round robin over the seeds that have
     all three."""
     lines = []
     for setting in settings:
@@ -346,7 +342,7 @@ def variants(results: Results, settings: Sequence[Setting]) -> str:
         "by similarity",
         "by similarity, as coded",
         "round robin",
-        "similarity less round robin",
+        "similarity minus round robin",
         "share",
         "n",
     ]
@@ -361,7 +357,7 @@ def _points_over_fedavg(
     results: Results, setting: Setting, *columns: str
 ) -> dict[str, Float[np.ndarray, "S"]]:
     """Points gained over FedAvg by each of these columns, over the seeds that all of them have;
-    nothing where one was not run."""
+    empty if one was not run."""
     curves = paired_curves(results, setting, ["FedAvg", *columns])
     if len(curves) < 1 + len(columns):
         return {}
@@ -373,7 +369,7 @@ def _shown(points: Float[np.ndarray, "S"] | None) -> str:
 
 
 def components(results: Results) -> str:
-    """How many principal components keep 95% of the gradients' variance."""
+    """The number of principal components that keep 95% of the gradients' variance."""
     lines = []
     for cell in FIGURE_8:
         shares = values_of(

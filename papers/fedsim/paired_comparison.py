@@ -1,6 +1,6 @@
-"""How FedSim's paper compares a method with each of the others over seeds: mean improvement,
-one-tailed tests of the mean over rounds and of each round, and a verdict. fedkin's own comparisons
-are ``fedkin.analysis.pairwise_tests``.
+"""The comparison of FedSim's paper, of a method with each of the others over seeds: mean
+improvement, one-tailed tests of the mean over rounds and of each round, and a verdict. fedkin's own
+comparisons are in ``fedkin.analysis.pairwise_tests``.
 
 Curves are accuracies of S seeds at R scored rounds (0..T), from 0 to 1; differences are in
 percentage points.
@@ -43,13 +43,12 @@ _COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class PairedComparison:
-    """One method against another. Fewer than LEAST_SEEDS seeds claim nothing: interval and p are
-    NaN.
+    """One method against another. With fewer than LEAST_SEEDS seeds interval and p are NaN.
 
     Attributes:
-        seeds, rounds: S and R, how many were compared.
+        seeds, rounds: S and R, the numbers that were compared.
         scored: the numbers of these rounds (columns of the curves). The first counts as round 0,
-            whatever its number: it is in ``improvement`` and in nothing else.
+            whatever its number: only ``improvement`` includes it.
         improvement, improvement_deviation: see ``improvement``.
         difference: mean over seeds and rounds 1..T, percentage points.
         low, high: ``bootstrap`` over seeds of each seed's mean difference, percentage points.
@@ -60,8 +59,8 @@ class PairedComparison:
         significant, share_significant: p_rounds < LEVEL, and in which share of rounds 1..T it is.
         from_round: the number of the first round from which on all are significant; None if the
             last one is not.
-        verdict: "better" (p_t < LEVEL), "worse" (the same test the other way round: together they
-            err in up to 2 LEVEL of cases), "not significant", or "too few seeds".
+        verdict: "better" (p_t < LEVEL), "worse" (the opposite one-tailed test; together they err in
+            up to 2 LEVEL of cases), "not significant", or "too few seeds".
     """
 
     method: str
@@ -118,7 +117,7 @@ def compare(
     Args:
         curves: accuracies [S, R] by method, from 0 to 1. Rounds that are NaN in any of them are
             left out of all.
-        method: the one that is compared with the others.
+        method: this method is compared with the others.
         rng: draws the bootstrap's samples.
 
     Raises:

@@ -27,19 +27,19 @@ def paired_p(
     """p of the one-tailed paired test over seeds (axis 0) that ours is greater, for each of the
     other axes.
 
-    Fewer than LEAST_SEEDS: NaN. No difference in any seed: 1, for that is no evidence. Differences
-    are rounded to 12 decimals. Where all are equal and not zero, t is infinite, and p the sign
-    test's: 0.5**S if ours is greater, else 1.
+    With fewer than LEAST_SEEDS seeds, p is NaN. If no seed differs, p is 1, because that is no
+    evidence. Differences are rounded to 12 decimals. If all are equal and not zero, t is infinite,
+    and p is the sign test's: 0.5**S if ours is greater, else 1.
 
-    Wilcoxon's signed-rank test ranks seeds without a difference with the others (Pratt's
-    ``zero_method``): to drop them first would be to forget evidence that there is no difference,
-    and SciPy's normal approximation allows for them. Its p is exact up to 50 seeds without ties or
-    zeros and up to 13 with them, else that approximation. The least it can be is 0.5**S, so that
-    fewer than five seeds never get below 0.05.
+    Wilcoxon's signed-rank test ranks seeds without a difference together with the others (Pratt's
+    ``zero_method``). Dropping them first would lose evidence that there is no difference, and
+    SciPy's normal approximation allows for them. The test's p is exact up to 50 seeds without ties
+    or zeros and up to 13 with them, else it is that approximation. The smallest possible p is
+    0.5**S, so fewer than five seeds never reach 0.05.
 
     Args:
         ours: numbers of one method, a row per seed.
-        theirs: those of the other, from the same seeds.
+        theirs: numbers of the other method, from the same seeds.
         test: Student's t-test, or Wilcoxon's signed-rank test.
     """
     difference = np.round(np.subtract(ours, theirs, dtype=np.float64), DECIMALS)
@@ -65,17 +65,18 @@ def bootstrap(
 ) -> tuple[float, float]:
     """Bootstrap interval of the mean over seeds; NaN with fewer than LEAST_SEEDS.
 
-    The percentile interval, its tails widened as a t interval's are (the expanded percentile
-    interval, Hesterberg, Amer. Statist. 69, 2015): the plain one is too narrow for few seeds, and
-    BCa is no better there, because it estimates a skewness from as few. Of normal differences,
-    plain, BCa and expanded 95% intervals covered 84, 83 and 91% (5 seeds), 90, 89 and 94% (10). No
-    mean of drawn seeds lies outside them: 3 seeds cover 75% at best, 4 87.5%.
+    This is the percentile interval, with its tails widened like the tails of a t interval (the
+    expanded percentile interval, Hesterberg, Amer. Statist. 69, 2015). The plain interval is too
+    narrow for few seeds. BCa is no better there, because it estimates a skewness from as few. For
+    normal differences, plain, BCa and expanded 95% intervals covered 84, 83 and 91% (5 seeds), and
+    90, 89 and 94% (10). An interval never exceeds the range of the seeds: 3 seeds cover 75% at
+    best, and 4 cover 87.5%.
 
     Args:
         differences: one per seed.
         rng: draws the samples.
         confidence: the coverage of the interval.
-        draws: how many samples of seeds.
+        draws: number of samples of seeds.
 
     Raises:
         ConfigError: fewer than one draw, or a confidence that is not between 0 and 1.

@@ -1,9 +1,9 @@
 """FedSim (Neurocomputing 2022), Tables 4 and 7 and Figures 3, 5 and 7 to 10, at the paper's
-settings: logistic regression, E = 20, B = 10, and 35 seeds; fewer of variants, of other readings of
-the data and in Figures 4 and 8. The numbers beside the settings are the paper's: points of accuracy
-gained over FedAvg and over FedProx, averaged over the rounds, and their deviation over the rounds.
-Its FEMNIST has 19,923 samples where FedProx's has 18,345; its synthetic data are other draws of the
-generator, but for one file."""
+settings: logistic regression, E = 20, B = 10, and 35 seeds. Variants, other
+readings of the data and Figures 4 and 8 have fewer. The numbers next to the settings are the
+paper's: points of accuracy gained over FedAvg and over FedProx, averaged over the rounds, and their
+deviation over the rounds. Its FEMNIST has 19,923 samples, and FedProx's has 18,345. Its synthetic
+data are other draws of the generator, except one file."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ CELLS = [*CELLS_4, *CELLS_7, *FIGURE_4, *FIGURE_8, *FIGURE_10]
 
 
 def measure(cell: Cell, seed: int) -> dict[str, Any]:
-    """What a cell asks for, from one seed."""
+    """The run of a cell, from one seed."""
     figures = {"Fig. 4": plane, "Fig. 8": components, "Fig. 10": heterogeneity}.get(
         cell.table, curve
     )(cell, seed)
@@ -280,8 +280,8 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def curve(cell: Cell, seed: int) -> dict[str, Any]:
-    """One run: how many test samples were right after each of the rounds 0 to T, all clients
-    together."""
+    """One run: the number of right test samples after each of the rounds 0 to T, over all
+    clients."""
     completed = run(cell, seed)
     tested = int(completed.clients["test_samples"].to_numpy().sum())
     correct = [round(record["accuracy"] * tested) for record in completed.records]
@@ -309,8 +309,8 @@ def plane(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def _gradients(cell: Cell, seed: int, count: int | None = None) -> Float[np.ndarray, "n P"]:
-    """Gradients at the model of the last round: of so many clients, drawn; of all where no count is
-    given."""
+    """Gradients at the model of the last round, of a number of drawn clients; of all clients if no
+    number is given."""
     s = cell.setting
     completed = run(cell, seed)
     data = load(s.data, s.data_options, s.draw(seed))

@@ -1,4 +1,4 @@
-"""FlexCFL's communication (Fig. 6 and the text), beside ours."""
+"""FlexCFL's communication (Fig. 6 and the text), and ours."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _ratio(ours: float, base: float) -> float | None:
 
 
 def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
-    """Bytes between server and clients, and those between servers too; zero where nothing was run.
+    """Bytes between server and clients, and with the bytes between servers; zero without runs.
 
     Args:
         results: stored runs.

@@ -2,7 +2,7 @@
 and discrepancy without a shift; inter-group learning rates) and Fig. 5 (inter-group learning rates
 where a part of the labels is swapped). The legends of the paper's sweeps are not in its text, which
 names 0.1 (Fig. 3) and 5 (Fig. 5); the other rates are ours. Both sweeps of the paper train an MLP;
-logistic regression stands beside it. The MLP on FEMNIST takes minutes a run, and has one seed."""
+we added logistic regression. The MLP on FEMNIST takes minutes a run, and has one seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from papers.recipe import Cell, Setting
 
 SEEDS = (0, 1, 2)
 ETAS = (0.0, 0.01, 0.1, 1.0, 5.0)
-# Beside FlexCFL with eta_g = 0.1, which the sweep has.
+# In addition to FlexCFL with eta_g = 0.1, which the sweep has.
 METHODS_3 = (
     "FedAvg",
     "FedProx",

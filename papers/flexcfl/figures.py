@@ -113,7 +113,7 @@ def _curves(
 
 
 def _seeds(runs: Sequence[list]) -> str:
-    """How many seeds the curves of a panel are the mean of."""
+    """Number of seeds behind the mean curves of a panel."""
     counts = sorted({len(curves) for curves in runs if curves})
     if counts in ([], [1]):
         return "one seed" if counts else "not run"

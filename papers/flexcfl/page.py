@@ -34,13 +34,13 @@ CELLS_IV = [*TABLE_IV, *cnn_recipes.TABLE_IV]
 
 
 def table_iii(results: Results) -> str:
-    """No shift: best accuracies beside the paper's, and the last ones."""
+    """No shift: best accuracies and the paper's, and the last ones."""
     printed = [c for c in CELLS_III if not c.setting.deviation and not c.variant_of]
     return "\n\n".join(
         [
             "### Table III, no shift: best accuracy of a complete round (%)",
-            f"Without the shortened runs, {share(results, printed)} 300 rounds; rounds in which "
-            "some client has no cluster yet do not count.",
+            f"Without the shortened runs, {share(results, printed)} The runs have 300 rounds. "
+            "Rounds do not count while some client has no cluster.",
             accuracies(results, CELLS_III, "best"),
             "### The same runs: accuracy in the last round (%)",
             accuracies(results, CELLS_III, "final", with_paper=False),
@@ -62,11 +62,12 @@ def table_iv(results: Results) -> str:
             accuracies(results, CELLS_IV, "final", with_paper=False),
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
             "### Shifts detected (swap all)",
-            "*Data shifts detected*: detections of clients whose data had shifted, divided by all "
-            "shifts of clients that have a cluster. *Recall at the end*: the same, but several "
-            "shifts of a client before it is detected are one, so that a shift that is overlooked "
-            "counts as detected with the client's next one. *Precision*: the share of detections "
-            "with a shift behind them.",
+            "| column | meaning |\n| --- | --- |\n"
+            "| data shifts detected | detections of clients with shifted data, divided by all "
+            "shifts of clients that have a cluster |\n"
+            "| recall at the end | the same, but several shifts of a client before a detection "
+            "count as one: an overlooked shift counts as detected with the client's next one |\n"
+            "| precision | share of detections that were caused by a shift |",
             detected(results),
             "### Which mean gives the published numbers of IFCA and FeSEM",
             weightings.ABOUT,
@@ -124,8 +125,7 @@ def table_i(results: Results) -> str:
 
 
 def detected(results: Results) -> str:
-    """Of the clients whose data were swapped, how many detected it: blind to labels, and aware of
-    them."""
+    """The share of swaps that clients detected with the label-blind and the label-aware test."""
     lines = []
     for row in dict.fromkeys(c.setting.row for c in TABLE_IV if c.setting.row.endswith("swap all")):
         for column in ("FlexCFL", "FlexCFL, label-aware", "IFCA-MIG"):
@@ -158,8 +158,8 @@ def detected(results: Results) -> str:
 
 
 def communication(results: Results) -> str:
-    """Bytes of every method over FedAvg's: between server and clients, and with what servers would
-    exchange."""
+    """Bytes of every method over FedAvg's: between server and clients, and with the exchange
+    between servers."""
     marks = {(n.row, n.column): n.symbol for n in relative_bytes(results)}
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):

@@ -1,7 +1,7 @@
 """FlexCFL (arXiv 2108.09749), Tables I, III and IV and Fig. 6, at the paper's settings: K = 20, E =
 10 (Table I: 20), B = 10, T = 300, alpha = 20, L2 0.001 on dense kernels as in the authors' code.
-Everybody takes a turn before cohorts are drawn (FedAvg and FedProx: drawn from the start). The
-numbers beside the settings are the paper's, in percent."""
+Every client takes a turn before cohorts are drawn (FedAvg and FedProx: drawn from the start). The
+numbers next to the settings are the paper's, in percent."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ VARIANTS: dict[str, tuple[str, Callable[[int], Method]]] = {
     # and no other
     "IFCA, first client": ("IFCA", lambda m: IFCA(clusters=m, weighting="first_client")),
     "FeSEM, first client": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="first_client")),
-    # until two weeks before, all clients by their numbers of samples (papers/flexcfl/weightings.py)
+    # The code of two weeks earlier: all clients, by samples (papers/flexcfl/weightings.py).
     "IFCA, by samples": ("IFCA", lambda m: IFCA(clusters=m, weighting="examples")),
     "FeSEM, by samples": ("FeSEM", lambda m: FeSEM(clusters=m, weighting="examples")),
 }
@@ -223,8 +223,7 @@ SHIFTED = {
     "FlexCFL": lambda m: FlexCFL(clusters=m),
     "FlexCFL, eta_g 5": lambda m: FlexCFL(clusters=m, eta_g=5.0),
 }
-# Not in the paper's table: what migration is worth to IFCA, and what a test that sees labels is
-# worth.
+# Not in the paper's table: the gain of IFCA from migration, and of a test that sees labels.
 OURS = {
     "FlexCFL, label-aware": lambda m: FlexCFL(clusters=m, migration="label_aware"),
     "IFCA-MIG": lambda m: IFCAMig(clusters=m),
@@ -263,8 +262,8 @@ REVISIONS = {"incremental": 1}
 def _variant(
     table: str, setting: Setting, column: str, published: float | None, kind: str = ""
 ) -> Cell:
-    """A cell with what the authors' code does. Revision 2 of the first client: that of the drawn
-    order, which is the order of ids while clients take turns."""
+    """A cell that does what the authors' code does. In revision 2 the first client is the first of
+    the drawn order, which is the order of ids while clients take turns."""
     variant_of, method = VARIANTS[column]
     revision = 2 * ("first client" in column) + REVISIONS.get(kind, 0)
     return Cell(
@@ -335,7 +334,7 @@ TABLE_IV += [
     for index, kind in enumerate(SHIFTS)
     for column in VARIANTS
 ]
-# A quarter more every 50 rounds; the authors' code shrinks what is left.
+# A quarter more every 50 rounds; the authors' code shrinks the remaining data instead.
 AS_WRITTEN = "incremental, as written"
 TABLE_IV += [
     Cell(
@@ -394,8 +393,8 @@ TABLE_I = [
     for k, values in TABLE_I_PUBLISHED.items()
 ]
 
-# Fig. 6: messages of model size over 300 rounds. What is trained does not matter to them, so the
-# smallest model is.
+# Fig. 6: messages of model size over 300 rounds. They do not depend on the model, so the smallest
+# one is trained.
 _COUNTED = {
     "MNIST, swap all": replace(MNIST, row="MNIST, swap all", shift=SHIFTS["swap all"]),
     "FEMNIST, swap part": replace(FEMNIST, row="FEMNIST, swap part", shift=SHIFTS["swap part"]),

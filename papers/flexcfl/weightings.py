@@ -1,7 +1,7 @@
 """Which mean of a cluster's clients gives the numbers that FlexCFL prints of IFCA and FeSEM.
 
-The text has all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them
-by their samples, that of 16 August, six days before the paper, counts the first client of each
+In the text all clients of a cluster count alike. The code of 30 July and 2 August 2021 weighs them
+by their samples. The code of 16 August, six days before the paper, counts the first client of each
 cluster and no other (morningD/FlexCFL at 924be14, 8f3da94 and ecdf300).
 """
 
@@ -60,12 +60,12 @@ def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
 
 
 def fewest_seeds(results: Results, longest: float) -> int:
-    """The fewest seeds of which a printed number is, in all three columns of its method; 0 where
-    one has no run.
+    """The fewest seeds behind a printed number, in all three columns of its method; 0 if one has no
+    run.
 
     Args:
         results: stored runs.
-        longest: seconds; only rows whose runs take no longer by the recipe.
+        longest: seconds; only rows with runs that take at most this time by the recipe.
     """
     fewest: list[int] = []
     for method, table in product(METHODS, TABLES):
@@ -76,7 +76,7 @@ def fewest_seeds(results: Results, longest: float) -> int:
 
 
 def _printed(table: str, names: Sequence[str]) -> list[Cell]:
-    """The cells of these columns whose number is the paper's."""
+    """The cells of these columns that reproduce a number of the paper."""
     of_table = TABLE_III if table == "III" else TABLE_IV
     return [
         c
@@ -110,7 +110,7 @@ def _of_shared_seeds(results: Results) -> Results:
 
 
 def table(results: Results) -> str:
-    """All of it, in Markdown."""
+    """The whole table, in Markdown."""
     lines = []
     for method in METHODS:
         for name in TABLES:
@@ -126,5 +126,5 @@ def _near(of_column: Sequence[float]) -> str:
 
 
 def within(of_column: Sequence[float]) -> int:
-    """How many distances are within the margin."""
+    """Number of distances within the margin."""
     return sum(near(0.0, distance, MARGIN) for distance in of_column)

@@ -1,5 +1,5 @@
-"""What peers have in the end, from the stored runs: accuracy beside an oracle's, precision and
-recall."""
+"""Results of peers at the end, from the stored runs: accuracy relative to an oracle's, precision
+and recall."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def runs_of(results: Results, question: Question) -> list[Run]:
 
 
 def percent_of(runs: Sequence[Run], figure: str, round: int = -1) -> float:
-    """The mean over the runs after a round, the last one by default; NaN where nothing was run."""
+    """The mean over the runs after a round, the last one by default; NaN without runs."""
     return 100 * mean(run[figure][round] for run in runs) if runs else nan
 
 
@@ -50,8 +50,8 @@ def _panel_of_oracle(question: Question) -> str:
 
 
 class ByAlpha(NamedTuple):
-    """PANMGrad with one alpha on each federation of ``BY_ALPHA``: means over the seeds, NaN where
-    nothing was run."""
+    """PANMGrad with one alpha on each federation of ``BY_ALPHA``: means over the seeds, NaN without
+    runs."""
 
     behind: list[float]  # points of accuracy behind the oracle, in the last round
     precision: list[float]  # percent, after the round

@@ -43,14 +43,14 @@ BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-1
 
 
 ABOUT = (
-    "The poster has no numbers, so nothing can be reproduced here but the order of the methods. "
+    "The poster has no numbers, so only the order of the methods can be reproduced here. "
     f"MNIST, four clusters with rotated images; {PEERS} peers of 60 images, one epoch with batch "
     f"10 and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; "
-    f"{ROUNDS} rounds. PENS samples 10, selects 2, and has 50 rounds of stage one; IFCA is given "
-    "the number of clusters; all peers take part in each round. A peer is tested on its own model "
-    "after averaging. Precision is the share of a peer's neighbours that are of its cluster, "
-    "recall the share of its cluster among its neighbours; lowest precision is that of any round "
-    "from 10 on. Megabytes are what a peer uploads and downloads in a round."
+    f"{ROUNDS} rounds. PENS samples 10, selects 2, and has 50 rounds of stage one. IFCA is given "
+    "the number of clusters. All peers take part in each round. A peer is tested on its own model "
+    "after averaging. Precision is the share of a peer's neighbours that are in its cluster, and "
+    "recall the share of its cluster that is among its neighbours. Lowest precision is the minimum "
+    "over the rounds from 10 on. Megabytes are a peer's upload and download in a round."
 )
 
 
@@ -62,10 +62,10 @@ def side_by_side(results: Results) -> str:
 def others(results: Results) -> str:
     """Other federations."""
     about = (
-        "On CIFAR-10 the network is 3072-128-10, and the images are those of two of the five "
-        "training batches and the test batch. The second table is PANMGrad by alpha, the weight "
-        "of the cosine of the updates of a round; 1 - alpha is that of the cosine of all change "
-        "since the initial model."
+        "On CIFAR-10 the network is 3072-128-10, and the images come from two of the five training "
+        "batches and from the test batch. The second table is PANMGrad by alpha. Alpha is the "
+        "weight of the cosine of the updates of a round, and 1 - alpha is the weight of the cosine "
+        "of all change since the initial model."
     )
     return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
 
@@ -111,7 +111,7 @@ def methods_side_by_side(results: Results) -> str:
 
 
 def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
-    """Precision from round 10 on and at the end, recall at the end; nothing of methods without
+    """Precision from round 10 on and at the end, and recall at the end; empty for methods without
     neighbours."""
     if not runs or runs[0]["neighbour_precision"][-1] is None:
         return ["", "", ""]
@@ -227,8 +227,8 @@ def _curves(results: Results, name: str, axes: Any) -> None:
 
 
 def _breaks(results: Results, panel: str, axes: Any) -> None:
-    """Precision (strong) and recall (thin) at the end, mean over the seeds, by what makes the task
-    harder."""
+    """Precision (strong) and recall (thin) at the end, mean over the seeds, by the setting that
+    makes the task harder."""
     from fedkin.reporting.style import COLOURS, prepare
 
     heading, label = AXES[panel]

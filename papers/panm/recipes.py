@@ -71,7 +71,7 @@ METHODS: dict[str, Callable[[Question], Method]] = {
 }
 PANMS = ("PANMGrad", "PANMLoss")
 COMPARED = [Question("compared", method) for method in METHODS]
-Place = tuple[str, str, int]  # images, what differs between the clusters, K
+Place = tuple[str, str, int]  # images, the difference between the clusters, K
 FEDERATIONS: tuple[Place, ...] = (
     ("mnist", "label_swap", 2),
     ("mnist", "label_swap", 4),
@@ -90,7 +90,7 @@ OTHERS = [
 ]
 
 FIRST: Place = ("mnist", "rotation", 4)  # the federation on which the methods are compared
-# of these, PANMGrad by its alpha; those of CIFAR-10 take four times as long
+# PANMGrad by its alpha; federations of CIFAR-10 take four times as long
 BY_ALPHA: tuple[Place, ...] = (FIRST, *(place for place in FEDERATIONS if place[0] != "cifar10"))
 ALPHAS = (0.0, 0.25, 1.0)
 QUARTER = 0.25
@@ -158,12 +158,12 @@ def jobs(*panels: str) -> tuple[Job, ...]:
 
 
 def _seconds(question: Question) -> int:
-    """About what a run takes; an image of CIFAR-10 has four times the numbers."""
+    """Estimated seconds of a run; an image of CIFAR-10 has four times as many numbers."""
     return 220 if question.base == "cifar10" else 55
 
 
 def _fixed(question: Question) -> dict[str, Any]:
-    """What else a run is determined by."""
+    """Further settings that determine a run."""
     method = METHODS[question.method](question)
     population = ABSENT[question.absent]
     common = {
@@ -177,7 +177,7 @@ def _fixed(question: Question) -> dict[str, Any]:
 
 
 def _files(question: Question) -> dict[str, int]:
-    """How many files of the data set are used, where not all."""
+    """The number of files of the data set that are used, if not all."""
     return {"batches": BATCHES} if question.base == "cifar10" else {}
 
 
@@ -192,7 +192,7 @@ def _row(question: Question) -> str:
 
 
 def column_of(question: Question) -> str:
-    """The column of a question: its method, with what differs from the row's other columns."""
+    """The column of a question: its method, and its differences to the row's other columns."""
     other = question in OTHER_ALPHAS
     return f"{question.method}, alpha {question.alpha:g}" if other else question.method
 

@@ -65,8 +65,7 @@ def _range_text(rounds: Sequence[int]) -> str:
 
 
 def found_table(results: Results) -> str:
-    """Seeds that end with the true clusters and nothing else, and the round from which they have
-    them."""
+    """Seeds that end with exactly the true clusters, and the round from which they have them."""
     lines = []
     for question in (*RECOVERY, *GLOROT, *THRESHOLDS):
         runs = runs_of(results, question)
@@ -124,8 +123,8 @@ def detected_swaps(results: Results) -> str:
 
 
 def draw(results: Results, docs: Path) -> None:
-    """Agreement at the end, by what makes the task harder: a panel each, a line a method, all seeds
-    as dots."""
+    """Agreement at the end, a panel for each setting that makes the task harder, a line per method,
+    all seeds as dots."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,9 +1,9 @@
 """Planted clusters: which methods find them, how soon, and where each fails.
 
-MNIST with images rotated or labels permuted by cluster, 100 clients. Not a table of any paper:
-rotated images are IFCA's experiment, permuted labels Sattler's, and every method here is run on
-both, with IFCA's network (784-200-10, initial weights as in PyTorch) and its local training (10
-steps of lr 0.1 on all images of a client).
+MNIST with images rotated or labels permuted by cluster, 100 clients. This is not a table of any
+paper. Rotated images are IFCA's experiment, and permuted labels Sattler's. Every method runs on
+both here, with IFCA's network (784-200-10, initial weights as in PyTorch) and its local training
+(10 steps of lr 0.1 on all images of a client).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _harder() -> Iterator[Question]:
         base = Question("", "rotation", method, rounds=ROUNDS[method])
         yield from (replace(base, panel="images", images=n) for n in (5, 10, 20, 40, 60, 100))
         yield from (replace(base, panel="clusters", clusters=k) for k in (2, 4, 6, 8, 12, 16))
-        # Whose cold start takes alpha m clients whatever the cohort.
+        # The cold starts of these methods take alpha m clients, whatever the cohort.
         if not method.startswith("FlexCFL"):
             yield from (
                 replace(base, panel="participation", participation=n) for n in (5, 10, 20, 50, 100)
@@ -132,7 +132,7 @@ def jobs(*panels: str) -> tuple[Job, ...]:
 
 
 def _fixed(question: Question) -> dict[str, Any]:
-    """What else a run is determined by."""
+    """Further settings that determine a run."""
     return {"clients": CLIENTS, "epochs": EPOCHS, "lr": LR, "method": _method(question)}
 
 
@@ -141,7 +141,7 @@ def _method(question: Question) -> Method:
 
 
 def row_and_column(question: Question) -> tuple[str, str]:
-    """Where a question stands in its table."""
+    """Row and column of a question in its table."""
     kind = question.kind.replace("_", " ")
     value = getattr(question, question.panel, None)
     row = f"{kind}: {value} {question.panel}" if isinstance(value, int) else kind

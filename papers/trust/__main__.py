@@ -1,7 +1,8 @@
-"""``python -m papers.trust``: write docs/benchmark-attacks.md from the stored runs; run nothing.
+"""``python -m papers.trust``: write docs/benchmark-attacks.md and its grid from the stored runs,
+without running anything.
 
-``python -m papers.trust --hours 1`` first runs what the store lacks, the most informative runs
-first, on all cores. Interrupt it at any time: the same command goes on. Delete a line of
+``python -m papers.trust --hours 1`` first runs missing cells on all cores, the most informative
+ones first. Interrupt it at any time: the same command goes on. Delete a line of
 papers/results/trust.jsonl to run it again.
 """
 
@@ -17,7 +18,7 @@ from papers.trust.runs import STORE, jobs
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing for so long, and write the page."""
+    """Run missing cells for the given time, and write the pages."""
     parser = command_line.parser("python -m papers.trust", __doc__)
     command_line.add_workers(parser)
     options = parser.parse_args(arguments)
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> None:
 
 
 def run_missing(hours: float, workers: int) -> None:
-    """Run what is missing, and say what was done and what is left."""
+    """Run missing cells, and print how many runs were made and how many are left."""
     with run_queue.claimed(STORE.parent), command_line.sigterm_as_ctrl_c():
         runs = missing_runs()
         done = command_line.print_runs(
@@ -38,7 +39,7 @@ def run_missing(hours: float, workers: int) -> None:
 
 
 def _in_a_line(line: Line) -> str:
-    """Which run, and its accuracy or why it was refused."""
+    """A line for a run: its place, and its accuracy or the reason why it was refused."""
     places = ("federation", "method", "rule", "attack", "seed")
     return (
         " ".join(str(line[name]) for name in places)
@@ -47,7 +48,7 @@ def _in_a_line(line: Line) -> str:
 
 
 def missing_runs() -> list[run_queue.QueuedRun]:
-    """What the store lacks, in the order of the cells, each with all its seeds."""
+    """Runs that the store lacks, in the order of the cells, each with all its seeds."""
     every = jobs()
     stored = read(STORE, jobs()).runs
     times = seconds_of_rows(every, stored)
@@ -61,5 +62,5 @@ def missing_runs() -> list[run_queue.QueuedRun]:
 
 
 if __name__ == "__main__":
-    logging.getLogger("fedkin").setLevel(logging.ERROR)  # hundreds of runs, each with its remarks
+    logging.getLogger("fedkin").setLevel(logging.ERROR)  # hundreds of runs, each with messages
     main(sys.argv[1:])

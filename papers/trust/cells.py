@@ -1,10 +1,10 @@
-"""What is measured: federations, methods, rules and attacks, and in which order their runs are
-made.
+"""The measured federations, methods, rules and attacks, and the order of their runs.
 
 Data: MNIST, four rotations (kinds) of 25 clients with 60 samples each; 784-10 softmax regression,
 five local epochs of SGD (batch 10, lr 0.05), 30 rounds; 30% of the clients attack, and know the
 honest updates of their model. Names of attacks: ``ipm@2`` sleeps, and attacks from round 2 on,
-after the clusters are found; ``blob>ipm@2`` is disguised before; ``sizes:sign_flip`` lies besides.
+after the clusters are found; ``blob>ipm@2`` is disguised before that; ``sizes:sign_flip`` also
+lies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ METHODS: dict[str, Any] = {
 BEST = "flhc"
 CEILING = "true"
 RECIPE = "majority+geometric_median"
-SPLIT = f"{RECIPE}, split"  # the recipe, and who is left out twice in a row leaves the cluster
+SPLIT = f"{RECIPE}, split"  # a client that the recipe leaves out twice in a row leaves its cluster
 RULES: dict[str, fk.RobustAggregation | None] = {
     RECIPE: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10),
     **{
@@ -44,11 +44,11 @@ RULES: dict[str, fk.RobustAggregation | None] = {
     },
     "mean": None,
     SPLIT: fk.RobustAggregation(RECIPE, byzantine=0.45, least=3, memory=10, split_after=2),
-    # what each part of the recipe is worth, and what was tried in its place
+    # Parts of the recipe alone, and alternatives to them.
     "geometric_median, memory": fk.RobustAggregation("geometric_median", SHARE, memory=10),
     "majority, no memory": fk.RobustAggregation(RECIPE, byzantine=0.45, least=3),
     "geometric_median, least 10": fk.RobustAggregation("geometric_median", SHARE, least=10),
-    # what it costs to be told another share than that of the attackers
+    # Rules that are told another share of attackers than the true one.
     "majority+geometric_median, told 0.1": fk.RobustAggregation(
         RECIPE, byzantine=0.1, least=3, memory=10
     ),
@@ -65,7 +65,7 @@ TRIED = (
     *("majority+geometric_median, told 0.1", "nnm+trimmed_mean", "nnm+trimmed_mean, told 0.45"),
 )
 TRIED_AGAINST = ("sign_flip@2", "ipm@2", "stretch@2", "alie@2")
-# Those that the goal names.
+# Attacks that the claim is about.
 _OF_CLAIM = (
     "sign_flip",
     "own_sign_flip",
@@ -96,11 +96,11 @@ MINORITY_ATTACKS = (
 
 @dataclass(frozen=True)
 class Federation:
-    """Clients and who of them attacks.
+    """Clients, and the spread of the attackers among them.
 
     Attributes:
         name: in tables.
-        about: what it is.
+        about: description for the page.
         data: of a seed.
         spread: of attackers over the kinds.
         cohort: clients of a round, of 100.

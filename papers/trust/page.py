@@ -1,4 +1,4 @@
-"""docs/benchmark-attacks.md: a function of the store."""
+"""docs/benchmark-attacks.md and docs/benchmark-attacks-grid.md, written from the store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NAMES = {
 
 
 def write(store: Path, docs: Path) -> None:
-    """Write the page; what the store holds of other settings is named on standard error.
+    """Write both pages. Stored runs of other settings are named on standard error.
 
     Args:
         store: of the runs.
@@ -53,7 +53,9 @@ def write(store: Path, docs: Path) -> None:
     stored = read(store, jobs())
     for words in stored.left_out():
         print(f"left out: {words}", file=sys.stderr)
-    write_atomic(docs / "benchmark-attacks.md", page(by_cell(stored.runs)))
+    runs = by_cell(stored.runs)
+    write_atomic(docs / "benchmark-attacks.md", page(runs))
+    write_atomic(docs / "benchmark-attacks-grid.md", grid_page(runs))
 
 
 def by_cell(lines: Iterable[dict[str, Any]]) -> Runs:
@@ -68,33 +70,40 @@ def by_cell(lines: Iterable[dict[str, Any]]) -> Runs:
 
 
 def page(runs: Runs) -> str:
-    """The page as Markdown."""
+    """The page of the best recipe, of its parts and of attacks on the clustering, as Markdown."""
     parts = [HEAD, status(runs)]
     for name, federation in FEDERATIONS.items():
         attacks = MINORITY_ATTACKS if name == "minority" else SUITE
         parts += [f"## Best recipe: {federation.about}", recipe(runs, name, RECIPE, attacks)]
         parts += [SPLITTING, recipe(runs, name, SPLIT, attacks)]
-    parts += ["## What was tried against attackers at random", WAS_TRIED, tried(runs)]
-    parts += ["## Rule x attack x method", GRID]
-    for name in ("even", "random"):
-        parts += [f"{FEDERATIONS[name].about.capitalize()}:", grid(runs, name)]
+    parts += ["## What was tried against attackers at random?", WAS_TRIED, tried(runs)]
     parts += ["## Attacks on the clustering", ON_CLUSTERING, clustering(runs)]
+    parts.append(NEXT)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def grid_page(runs: Runs) -> str:
+    """The page of every rule under every attack with every method, as Markdown."""
+    parts = [GRID_HEAD]
+    for name in ("even", "random"):
+        parts += [f"## {FEDERATIONS[name].about.capitalize()}", grid(runs, name)]
+    parts.append(GRID_NEXT)
+    return "\n\n".join(parts) + "\n"
+
+
 def status(runs: Runs) -> str:
-    """How much of it was run."""
+    """A sentence: the number of cells with all seeds."""
     whole = sum(len(lines) == len(SEEDS) for lines in runs.values())
     total = len(jobs())
     return (
-        f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer says how "
-        "many (n)."
+        f"**{whole} of {total} cells have all {len(SEEDS)} seeds.** A cell with fewer seeds says "
+        "how many it has (n)."
     )
 
 
 def shown(lines: Sequence[dict[str, Any]], column: str = "accuracy", digits: int = 3) -> str:
-    """The mean over the seeds; with fewer seeds than planned how many; a dash where nothing is
-    known."""
+    """The mean over the seeds, with their number if it is lower than planned; a dash without
+    values."""
     values = [line[column] for line in lines if line.get(column) is not None]
     if not values:
         return "-"
@@ -108,7 +117,7 @@ def lowest(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> str:
-    """The best recipe, or what is near it, under each attack, and a line of what it comes to."""
+    """A line that sums up a recipe, and its figures under each attack."""
     rows = []
     attacks_run = [a for a in attacks if runs.get(Cell(federation, BEST, rule, a))]
     for attack in [NONE, *attacks]:
@@ -139,7 +148,7 @@ def recipe(runs: Runs, federation: str, rule: str, attacks: Sequence[str]) -> st
 
 
 def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequence[str]) -> str:
-    """The worst and the mean over attacks, and what the rule costs without one, in a line."""
+    """A line: the worst attack, the mean over attacks, and the price of the rule without one."""
     if not attacks:
         return ""
     cells = {a: runs[Cell(federation, method, rule, a)] for a in attacks}
@@ -156,8 +165,7 @@ def summary(runs: Runs, federation: str, method: str, rule: str, attacks: Sequen
 
 
 def tried(runs: Runs) -> str:
-    """Accuracy, and that of the worst seed, of the parts of the recipe and of what was tried in its
-    place."""
+    """Accuracy, and accuracy of the worst seed, of the recipe's parts and of the alternatives."""
     rows = []
     for rule in TRIED:
         cells = [runs.get(Cell("random", BEST, rule, a), []) for a in TRIED_AGAINST]
@@ -167,8 +175,8 @@ def tried(runs: Runs) -> str:
 
 
 def grid(runs: Runs, federation: str) -> str:
-    """Accuracy of honest clients of every method and rule under the attacks of the claim, their
-    worst and mean."""
+    """Accuracy of honest clients for every method and rule under each attack of the claim, with
+    the worst and the mean."""
     rows = []
     for rule in list(RULES)[:5]:
         for method in METHODS:
@@ -210,46 +218,78 @@ def clustering(runs: Runs) -> str:
 
 HEAD = f"""# Clients that attack, measured
 
-Written by `python -m papers.trust` from `papers/results/trust.jsonl`; \
-`python -m papers.trust --hours 1` runs what is
-missing first, the most informative runs before the others. What rules and attacks are is in
-[Clients that attack](robustness.md).
+How well do robust rules protect clustered methods? \
+[Clients that attack](robustness.md) describes the rules and the
+attacks. `python -m papers.trust` writes this page and [the grid of all rules, attacks and methods]\
+(benchmark-attacks-grid.md)
+from `papers/results/trust.jsonl`. `python -m papers.trust --hours 1` first runs missing cells, \
+the most informative ones
+first.
 
-MNIST in four rotations (kinds), 100 clients with 60 samples each; softmax regression, \
-five local epochs of SGD (batch
-10, lr 0.05), 30 rounds, {SHARE:.0%} Byzantine that know the honest updates of their model; \
-{len(SEEDS)} seeds. `@2`:
-sleepers, which attack from the round after the clustering on; `blob>ipm@2`: disguised before; \
-`sizes:ipm`: with a lie
-besides. Figures are of honest clients: the mean accuracy after the last round (*accuracy*; \
-*worst seed*: its lowest
-over the seeds; *worst kind*: of the kind served worst), \
-the agreement of their clusters with the kinds (ARI), the share
-of attackers in clusters without honest clients (*alone*), \
-and the share of honest clients whom the rule gave less than
-half of a mean's weight (*suspected*; nobody is shut out). The best recipe is FL+HC, \
-cut by the silhouette in round 1,
-with `rule = "{RECIPE}"`, `byzantine = 0.45`, `least = 3` and `memory = 10`; \
-all other rules are told 0.3, the
-share of attackers of all clients (rows that say otherwise are told what they say; \
-spread at random, up to 0.4 of a
-kind attack). Not measured: other shares of attackers, and kinds whose clients have unlike \
-labels."""
-GRID = (
-    "Accuracy of honest clients. `true clusters` is the ceiling: what a rule reaches where nobody "
-    "can spoil the clusters, and where attackers are never alone."
-)
+**Setting.** MNIST in four rotations (*kinds*), 100 clients with 60 samples each. \
+The model is softmax regression, trained
+with five local epochs of SGD (batch 10, lr 0.05) for 30 rounds, with {len(SEEDS)} seeds. \
+{SHARE:.0%} of the clients are
+Byzantine and know the honest updates of their model.
+
+| attack | meaning |
+|---|---|
+| `ipm@2` | sleepers: they attack from the round after the clustering on |
+| `blob>ipm@2` | sleepers that are disguised before they attack |
+| `sizes:ipm` | attackers that also lie, here about their sizes |
+
+**Figures.** All figures are of honest clients, after the last round:
+
+| column | meaning |
+|---|---|
+| accuracy | mean accuracy over the clients |
+| worst seed | the lowest accuracy over the seeds |
+| worst kind | accuracy of the kind with the lowest accuracy |
+| bottom 10% | accuracy of the bottom 10% of clients |
+| ARI | agreement of the clusters with the kinds |
+| attackers alone | share of attackers in clusters without honest clients |
+| suspected | share of honest clients with less than half of the weight that a mean gives; \
+no client is excluded |
+
+**Rules.** The best recipe is FL+HC, cut by the silhouette in round 1, \
+with `rule = "{RECIPE}"`,
+`byzantine = 0.45`, `least = 3` and `memory = 10`. \
+All other rules are told 0.3, the share of attackers of all clients.
+Rows with `told` name another share. \
+If attackers are spread at random, up to 0.4 of a kind attack.
+
+**Not measured:** other shares of attackers, and kinds with different labels at their clients."""
+NEXT = """## Next
+
+* [All rules, attacks and methods](benchmark-attacks-grid.md): the grid of this benchmark.
+* [Clients that attack](robustness.md): how to use the rules."""
+GRID_HEAD = f"""# Clients that attack: all rules, attacks and methods
+
+Mean accuracy of honest clients after the last round. \
+[Clients that attack, measured](benchmark-attacks.md) describes
+the setting, the attacks and the best recipe. `true clusters` is the ceiling: \
+the clusters cannot be attacked, and
+attackers are never alone. The last two columns are the worst and the mean over the attacks. \
+A cell with fewer than
+{len(SEEDS)} seeds says how many it has (n)."""
+GRID_NEXT = """## Next
+
+* [The best recipe, and attacks on the clustering](benchmark-attacks.md).
+* [Clients that attack](robustness.md): how to use the rules."""
 SPLITTING = (
-    "The same with `split_after = 2`: a client that the rule leaves out in two rounds of its own, "
-    "one after the other, leaves its cluster with those that leave it then."
+    "The same recipe with `split_after = 2`: a client leaves its cluster if the rule leaves it out "
+    "in two consecutive rounds of the client. It leaves together with the clients that leave at "
+    "that time."
 )
 WAS_TRIED = (
     "FL+HC, cut by the silhouette: accuracy of honest clients / worst seed. `memory`: the last "
-    "updates of ten rounds count; `majority`: groups that point away are left out; `least 10`: a "
+    "updates of ten rounds count. `majority`: groups that point away are left out. `least 10`: a "
     "cluster with fewer replies keeps its model."
 )
-ON_CLUSTERING = "Accuracy / ARI / share of attackers alone, attackers spread evenly."
+ON_CLUSTERING = (
+    "Accuracy / ARI / share of attackers alone. The attackers are spread evenly over the kinds."
+)
 BACKDOOR = (
-    "Backdoors: of images of other classes with the trigger, the share that honest clients' models "
-    "call 0."
+    "Backdoors: the share of images of other classes with the trigger that honest clients' models "
+    "classify as 0."
 )

@@ -1,4 +1,4 @@
-"""A run of a cell from a seed, and the figures that are kept of it; the jobs of all cells."""
+"""A run of a cell from a seed, and the figures that are stored; the jobs of all cells."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SECONDS = 3.0  # of a run, about
 
 
 def measure(cell: Cell, seed: int) -> Line:
-    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and who
-    is where; what a method refuses is said under ``refused``."""
+    """Run a cell: accuracy of honest clients, agreement of their clusters with the kinds, and
+    shares of attackers and suspects. A refusal of a method is stored under ``refused``."""
     federation = FEDERATIONS[cell.federation]
     began = time.monotonic()
     data = federation.data(seed)
@@ -65,9 +65,9 @@ def measure(cell: Cell, seed: int) -> Line:
 
 
 def figures(run: fk.Run, data: FederatedData) -> Line:
-    """Figures of a run; ``suspected`` is the share of honest clients to whom a robust rule gave
-    less than half of a mean's weight, ``worst_kind`` the accuracy of the kind of honest clients
-    that is served worst."""
+    """Figures of a run. ``suspected`` is the share of honest clients with less than half of the
+    weight that a mean gives, and ``worst_kind`` the accuracy of the kind with the lowest
+    accuracy."""
     assert data.true_clusters is not None
     summary = run.summary()
     attacks = np.zeros(data.clients, bool)
@@ -96,8 +96,8 @@ def figures(run: fk.Run, data: FederatedData) -> Line:
 
 
 def backdoor_share(run: fk.Run, data: FederatedData) -> float:
-    """Of images with the trigger that honest clients test, not of class 0, the share that is called
-    0."""
+    """The share of honest clients' test images with the trigger, and not of class 0, that are
+    classified as 0."""
     test = triggered_test(data)
     world = SimulatedWorld(test, fk.models.mclr(test), WORK)
     scored = score(world, run.state, ROUNDS)

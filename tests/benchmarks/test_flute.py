@@ -120,7 +120,7 @@ def test_clients_of_a_setting() -> None:
 
 def test_what_the_page_says() -> None:
     own = dict.fromkeys(map(str, gpu.LANES), 0.5) | {"50": 0.1, "PyTorch loop": 2.5}
-    assert gpu.beside_loop({gpu.MLP: own}) == (
+    assert gpu.speed_up({gpu.MLP: own}) == (
         "784-128-10, 50 at once: 25.0 times as fast as the PyTorch loop (aim: at least 20).\n"
     )
     lines = flute.table({"ResNet-18, CIFAR-100": 0.25}).splitlines()

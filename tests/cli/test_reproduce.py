@@ -211,12 +211,10 @@ def test_what_was_learned_from_a_table_stands_below_it(
         "FINDINGS",
         (lambda results: count(results) if results["toy"] else "", lambda _: of_another),
     )
-    assert "What was learned" not in reproduce("toy-table1", "--stored").stdout
+    assert "Findings" not in reproduce("toy-table1", "--stored").stdout
     shown = reproduce("toy-table1").stdout
     assert (
-        shown.index("runs: ")
-        < shown.index("What was learned from this table:")
-        < shown.index("Runs: 8.")
+        shown.index("runs: ") < shown.index("Findings from this table:") < shown.index("Runs: 8.")
     )
     assert (
         "Else" not in shown

@@ -1,4 +1,4 @@
-"""The table of all tasks in docs/write-a-task.md, from their declarations: ``python -m
+"""The table of all tasks in docs/all-tasks.md, from their declarations: ``python -m
 tests.docs.task_table``."""
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from fedkin.core.task_registry import all_tasks
 from tests.docs.code_blocks import ROOT
 
 PAGE = ROOT / "docs" / "write-a-task.md"
+TABLE = ROOT / "docs" / "all-tasks.md"
 BEGIN = "<!-- tasks -->\n"
 END = "<!-- /tasks -->\n"
 HEAD = "| task | what travels down | what comes up | memory | charged |\n|---|---|---|---|---|\n"
@@ -106,10 +107,10 @@ def _axes(axes: str) -> str:
 
 def stored() -> str:
     """The table that the page has."""
-    found = re.search(f"{BEGIN}(.*?){END}", PAGE.read_text(), re.DOTALL)
+    found = re.search(f"{BEGIN}(.*?){END}", TABLE.read_text(), re.DOTALL)
     return found[1] if found else ""
 
 
 if __name__ == "__main__":
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}")
+    before, _, rest = TABLE.read_text().partition(BEGIN)
+    TABLE.write_text(f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}")

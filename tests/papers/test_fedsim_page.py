@@ -134,8 +134,8 @@ def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
         for run in runs(row=SYNTHETIC[name].row, column=column, gain=gain, seeds=2, table="7")
     ]
     assert page.round_robin_ahead(results) == (
-        "Similarity less round robin is on (0.75, 0.75) +3.00, which the text has the other way "
-        "round; on (1, 1) -1.00, as the text says."
+        "Similarity minus round robin is on (0.75, 0.75) +3.00, contrary to the text; on (1, 1) "
+        "-1.00, as the text says."
     )
     assert page.round_robin_ahead(results[: len(results) // 2]) == (
         "Round robin was not run on both rows that the text names."

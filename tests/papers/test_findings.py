@@ -177,16 +177,16 @@ BORNE_OUT = {
     "a quarter": (
         "peers",
         matching(),
-        "With 0.5 accuracy is 2.0 to 4.0 points behind an oracle that knows the clusters on 2 of "
-        "7 federations of MNIST and Fashion-MNIST, with 0.25 at most 0.5 on any (means of 3 "
-        "seeds); the least recall is 50.0% and 96.0%, the least precision 75.0% and 98.0%. "
-        "Without these updates the least recall is 70.0%.",
+        "With 0.5 accuracy is 2.0 to 4.0 points behind an oracle that knows the clusters, on 2 of "
+        "7 federations of MNIST and Fashion-MNIST. With 0.25 it is at most 0.5 behind on any "
+        "(means of 3 seeds). The least recall is 50.0% and 96.0%, the least precision 75.0% and "
+        "98.0%. Without these updates the least recall is 70.0%.",
     ),
     "the slip": (
         "flexcfl",
         slipping(),
-        "with it 16 of 20 numbers of FeSEM are within 1.5 points, and all 0.8 points from the "
-        "paper in the mean, 7.6 where all clients count alike, 4.8 by samples",
+        "With it 16 of 20 numbers of FeSEM are within 1.5 points. Their mean distance from the "
+        "paper is 0.8 points; it is 7.6 where all clients count alike, and 4.8 by samples.",
     ),
     "Synthetic": (
         "flexcfl",
@@ -201,19 +201,20 @@ BORNE_OUT = {
     "IFCA ahead": (
         "flexcfl",
         leading(),
-        "96.0 and 95.0% (printed: 94.2 and 95.8), by 0.9 to 1.1 points in each of 3",
+        "IFCA has 96.0% and FlexCFL 95.0% (printed: 94.2 and 95.8). IFCA leads by 0.9 to 1.1 "
+        "points in each of 3",
     ),
     "its p": (
         "flexcfl",
         leading(),
-        "(paired t-test, p = 0.0033, not adjusted), at 2.00 times FedAvg's bytes",
+        "(paired t-test, p = 0.0033, not adjusted). IFCA needs 2.00 times FedAvg's bytes",
     ),  # t = sqrt(300), 2 degrees of freedom
     "by samples": ("flexcfl", leading(), "95.7 (against FlexCFL p = 0.0067)"),  # t = sqrt(147)
-    "and FlexCFL's bytes": ("flexcfl", leading(), "FlexCFL takes 1.13. With the slip"),
+    "and FlexCFL's bytes": ("flexcfl", leading(), "FlexCFL 1.13. With the slip"),
     "elsewhere": (
         "flexcfl",
         [*leading(), *in_other_rows()],
-        "95.5 in 150. IFCA less FlexCFL in the table's other counted rows: -1.0 on MNIST-MLP "
+        "95.5 in 150. IFCA minus FlexCFL in the table's other counted rows: -1.0 on MNIST-MLP "
         "(printed: -1.2), +1.0 on FEMNIST-MCLR (printed: -4.3), -1.0 on FEMNIST-MLP (printed: "
         "-5.0) and +1.0 on Synthetic(1,1)-MCLR (printed: +5.7) points.",
     ),
@@ -225,12 +226,12 @@ BORNE_OUT = {
     "the authors' log": (
         "flexcfl",
         slipping(),
-        "near the printed 63.4; ours has 64.4 by samples and 63.9 with the",
+        "near the printed 63.4. Ours has 64.4 by samples and 63.9 with the",
     ),
     "a fifth": (
         "flexcfl",
         detecting(),
-        "it detects 80% on MNIST-MCLR, a test that compares labels class by class 98%",
+        "On MNIST-MCLR it detects 80%, and a test that compares labels class by class detects 98%",
     ),
     "three labels": (
         "fedgroup",
@@ -241,13 +242,14 @@ BORNE_OUT = {
     "FedSim behind": (
         "fedsim",
         drawn(-5, 3),
-        "on each of 5 draws** with the sizes and label shares of the authors' file: it gains -5.0 "
-        "points (-5.0 to -5.0) over FedAvg and -6.0 points (-6.0 to -6.0) over FedProx; the paper",
+        "on each of 5 draws**. The draws have the sizes and label shares of the authors' file. It "
+        "gains -5.0 points (-5.0 to -5.0) over FedAvg and -6.0 points (-6.0 to -6.0) over FedProx. "
+        "The paper",
     ),
     "its chance": (
         "fedsim",
         drawn(-5, 3),
-        "t-tests of the draws have p = 0.031 and 0.031, not adjusted",
+        "t-tests of the draws have p = 0.031 and 0.031. They are not adjusted",
     ),  # 2 ** -5
     "a later swap": (
         "flexcfl",
@@ -267,7 +269,7 @@ def test_a_finding_has_the_numbers_of_its_runs_and_a_command(
     paper: str, runs: Lines, words: str
 ) -> None:
     title, where, found = findings.section({paper: runs}).split("\n\n")
-    assert title == "## What was learned" and where == findings.WHERE and found.startswith("1. **")
+    assert title == "## Findings" and where == findings.WHERE and found.startswith("1. **")
     assert words in found, found
     (command,) = re.findall(r"`fedkin reproduce (\S+)[^`]*`", found)
     assert command in tables()
@@ -336,11 +338,12 @@ def test_a_table_has_the_findings_that_rest_on_it() -> None:
 def test_the_page_opens_with_the_findings_and_then_the_share() -> None:
     text = page({"flexcfl": [*leading(), *detecting()]}, {})
     places = [
-        text.index(part)
-        for part in ("## What was learned", "1. **", "2. **", "## How much was reproduced")
+        text.index(part) for part in ("## Findings", "1. **", "2. **", "## How much was reproduced")
     ]
     assert (
-        places == sorted(places) and "3. **" not in text[: places[-1]] and "And besides" not in text
+        places == sorted(places)
+        and "3. **" not in text[: places[-1]]
+        and "Further findings" not in text
     )
 
 
@@ -352,7 +355,7 @@ def test_five_findings_are_numbered_and_the_others_follow(monkeypatch: pytest.Mo
     )
     *_, numbered, besides, others = findings.section({}).split("\n\n")
     assert numbered.splitlines() == ["1. one", "2. two", "3. three", "4. four", "5. five"]
-    assert besides == "And besides:" and others.splitlines() == ["* six", "* seven"]
+    assert besides == "Further findings:" and others.splitlines() == ["* six", "* seven"]
 
 
 # --- notes

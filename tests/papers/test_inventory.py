@@ -135,8 +135,8 @@ def test_the_sentence_names_each_without_a_recipe_and_counts_the_others() -> Non
     for entry in without():
         assert entry.number in said and entry.reason in said and entry.paper in said
     diagrams = (
-        f"; FedGroup Fig. 2, FlexCFL Fig. 2, FedSim Fig. 2, {SBRC} Fig. 1, Fig. 2 (a diagram, no "
-        "result); "
+        f"\n* FedGroup Fig. 2, FlexCFL Fig. 2, FedSim Fig. 2, {SBRC} Fig. 1, Fig. 2 (a diagram, no "
+        "result)\n"
     )
     assert diagrams in said
 

@@ -207,9 +207,9 @@ def test_a_row_whose_data_cannot_be_handed_on_is_not_cpu_sized() -> None:
 
 UNAVAILABLE = {
     "fedgroup-table3": (
-        "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be handed on)"
+        "Sent140-LSTM (6 cells, about 17 h; needs Sentiment140, GloVe, which cannot be distributed)"
     ),
-    "fedsim-table6": "Fed-Goodreads-RNN needs GloVe's vectors, which cannot be handed on.",
+    "fedsim-table6": "Fed-Goodreads-RNN needs GloVe's vectors, which cannot be distributed.",
 }
 
 
@@ -234,8 +234,8 @@ def test_numbers_that_were_run_beyond_the_count_are_stated() -> None:
         line("FedAvg", 0.5),
     ]
     words = (
-        " Besides, 2 that are not CPU-sized were run, 2 of them from a single seed: 1 within 1.5 "
-        "points, 1 unknown."
+        " In addition, 2 numbers that are not CPU-sized were run, 2 of them from a single seed: "
+        "1 within 1.5 points, 1 unknown."
     )
     assert not_cpu_sized({"flexcfl": runs}) == words
     assert words in reproduced_share.section({"flexcfl": runs})
@@ -249,11 +249,11 @@ def test_the_share_in_words() -> None:
     assert words.startswith("**1 of 39** published numbers")
     assert "11% of the 9 that were run" in words
     assert (
-        "Of 2 more a run shows why they differ (1 code, 0 data, 1 authors). For 2 more the "
+        "For 2 more, a run shows why they differ (1 code, 0 data, 1 authors). For 2 more, the "
         "paper's number" in words
     )
     assert "**4** differ for an unknown reason" in words
-    assert "5 of all that differ came out above the paper's and 3 below" in words
+    assert "Of all that differ, 5 are above the paper's number and 3 below" in words
     assert "were run" not in headline(Share(63, 39))
     top = reproduced_share.section({"flexcfl": [line("FedAvg", 0.894)]})
     assert "| flexcfl-table3 | 63 | 39 | 1 | 1 | 0 | 0 | 0 |" in top and "| **all** |" in top
@@ -315,8 +315,8 @@ def test_the_longest_runs_are_named() -> None:
     variant = {**line("FeSEM, first client", 0.9), "seconds": 700.0}
     words = duration({"flexcfl": [cnn, other, variant, *mlp, *short]})
     assert (
-        "flexcfl-table3, MNIST-MLP, took longest: 7 seconds in the median and at most 90, on a "
-        "core each" in words
+        "flexcfl-table3, MNIST-MLP: 7 seconds in the median and at most 90, each on one core"
+        in words
     )
     assert duration({"flexcfl": [cnn, other]}) == ""
 
@@ -331,7 +331,7 @@ def test_unknown_numbers_of_few_runs_are_named() -> None:
     runs += [line("RCC", 0.90), line("FedAvg", 0.973, flexcfl.MNIST_CNN.row)]
     assert (
         few_runs({"flexcfl": runs})
-        == " 2 of the unknown have fewer than the 5 runs that *spread* asks for."
+        == " 2 of the unknown have fewer than the 5 runs that *spread* needs."
     )
     assert few_runs({"flexcfl": [*runs, {**line("FedProx", 0.95), "seed": 4}]}).startswith(
         " 1 of the unknown has"
@@ -361,8 +361,8 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
     for ours in (narrow, wide, narrow[:4]):
         assert marks(*runs(*ours))["IFCA"].cause == Cause.SPREAD
     assert code_and_spread({"flexcfl": runs(*narrow)}) == (
-        " 1 of these intervals is not ours but of runs with what the authors' code does; for 1 of "
-        "these numbers the interval of ours does not hold the paper's number."
+        " 1 of these intervals is not from our runs but from runs that do what the authors' code "
+        "does. For 1 of these numbers our interval does not hold the paper's number."
     )
     (row,) = (
         words
@@ -371,9 +371,9 @@ def test_spread_of_what_the_authors_code_does_is_counted() -> None:
     )
     assert row.split(" | ")[5] == "spread, of the variant"
     # Ours may hold it as well.
-    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})
+    assert "For 0 of these numbers" in code_and_spread({"flexcfl": runs(*wide)})
     # Too few of ours to say.
-    assert "for 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})
+    assert "For 0 of these numbers" in code_and_spread({"flexcfl": runs(*narrow[:4])})
     ours = [
         {**line("FedProx", best), "seed": seed}
         for seed, best in enumerate((0.95, 0.9, 0.97, 0.935, 0.95))
