@@ -31,7 +31,7 @@ ORACLES = ROOT / "tests" / "oracles"
 SHARED = ROOT.parent / "shared"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a
-# mark of its own. ``make test`` runs the unit level, the arithmetic of every method and measure in
+# separate mark. ``make test`` runs the unit level, the arithmetic of every method and measure in
 # worlds of a few numbers, and the examples. Unit tests need no extra: other levels test what needs
 # cryptography, dp-accounting, PyTorch or Flower.
 LEVELS = {
@@ -109,7 +109,7 @@ def pytest_sessionstart() -> None:
 
 
 def level_of(path: Path) -> str:
-    """The level of a test file: that of its longest line in the table."""
+    """The level of a test file, from its longest line in the table."""
     name = path.relative_to(ROOT / "tests").as_posix()
     lines = [
         line for line in LEVELS if name == line or name.startswith((f"{line}/", f"test_{line}."))

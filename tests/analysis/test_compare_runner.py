@@ -63,7 +63,7 @@ def compare(
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[list[str]]:
-    """What was made of the configuration's choices, by name."""
+    """Names of everything that was made of the configuration's choices."""
     names: list[str] = []
     make = registry.Entry.make
 
@@ -80,7 +80,7 @@ def made() -> Iterator[list[str]]:
 def whole(
     tmp_path_factory: pytest.TempPathFactory, made: list[str]
 ) -> tuple[Path, Comparison, list[str]]:
-    """Two settings, two methods and two seeds that nobody stopped, and what was made for them."""
+    """Two settings, two methods, two seeds, not interrupted; and what was made for them."""
     out = tmp_path_factory.mktemp("whole") / "compared"
     made.clear()
     found = compare(out)
@@ -156,7 +156,7 @@ def test_more_seeds_compile_no_more(tmp_path: Path) -> None:
     assert compiled(3) == compiled(1) > 0
 
 
-def test_what_is_kept_is_read_again(whole: tuple[Path, Comparison, list[str]]) -> None:
+def test_a_kept_comparison_is_read_again(whole: tuple[Path, Comparison, list[str]]) -> None:
     out, found, _ = whole
     again = Comparison.load(out)
     assert again.summary() == found.summary() == json.loads((out / "summary.json").read_text())
@@ -164,7 +164,7 @@ def test_what_is_kept_is_read_again(whole: tuple[Path, Comparison, list[str]]) -
     assert [run.config.seed for run in again.runs("lr 0.1", "FedProx")] == [0, 1]
 
 
-def test_a_target_decides_what_is_reached(copy: Path) -> None:
+def test_a_target_decides_which_methods_reach_it(copy: Path) -> None:
     """The accuracies are those of the runs' own records."""
     found = Comparison.load(copy)
     row = found.table().iloc[1]
@@ -185,7 +185,7 @@ def test_a_target_decides_what_is_reached(copy: Path) -> None:
 def test_stopped_anywhere_it_goes_on_to_the_same_end(
     whole: tuple[Path, Comparison, list[str]], tmp_path: Path, number: int, round: int
 ) -> None:
-    """``number`` is that of the cell, in which it stops after a round."""
+    """It stops after a round, in the cell with this ``number``."""
     begun: list[int] = []
 
     def stop(record: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(
     assert again == [*range(last_kept + 1, 4), *[0, 1, 2, 3] * (8 - number)]
 
 
-def test_going_on_runs_only_what_is_missing(copy: Path, made: list[str]) -> None:
+def test_going_on_runs_only_the_missing_cells(copy: Path, made: list[str]) -> None:
     made.clear()
     compare(copy, resume=True, on_round=lambda _: pytest.fail("nothing was missing"))
     assert not {"digits", "mclr"} & set(made)
@@ -436,7 +436,7 @@ def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Faulty(fk.FedAvg):
-    """A user's own method with an error of its own."""
+    """A user's method that raises an error."""
 
     def round(self, world: Any, state: Any, cohort: Any, stream: Any) -> Any:
         """No round."""

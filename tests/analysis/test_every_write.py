@@ -16,7 +16,7 @@ from fedkin.analysis.repeated_runs import RepeatedRuns
 from tests.analysis.test_repeat import same, settings
 from tests.every_write import FAULTS, after_each_fault, operations
 
-OUTER = ("*.csv", "summary.json")  # of the folder itself, beside the folders of its runs
+OUTER = ("*.csv", "summary.json")  # of the folder itself, not of its runs' folders
 
 
 def seeds(folder: Path) -> None:

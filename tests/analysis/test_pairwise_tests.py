@@ -115,7 +115,7 @@ def test_the_same_difference_in_every_seed_is_a_sign_test(seeds: int, verdict: s
     assert row["p"] == pytest.approx(2 * 0.5**seeds)
 
 
-def test_one_method_against_the_others_is_a_family_of_its_own() -> None:
+def test_one_method_against_the_others_is_a_separate_family() -> None:
     table = pairs(VALUES, "c")
     assert table["method"].tolist() == ["c"] * 3 and table["against"].tolist() == ["a", "b", "d"]
     raw = {("c", name): float(stats.ttest_rel(VALUES["c"], VALUES[name]).pvalue) for name in "abd"}
@@ -152,7 +152,7 @@ def best(values: dict[str, np.ndarray]) -> set[str]:
     return not_worse_than_best(pairs(values).to_dict(orient="records"), means)
 
 
-def test_the_best_and_what_was_not_shown_to_differ_from_it() -> None:
+def test_the_best_and_methods_not_shown_to_differ_from_it() -> None:
     noise = np.array([0.01, -0.02, 0.03, -0.01, 0.0])
     assert best({"a": 0.5 + noise, "b": 0.8 + noise[::-1], "c": 0.81 + np.roll(noise, 1)}) == {
         "b",

@@ -55,7 +55,7 @@ def settings(seeds: int | None = 3, rounds: int = 3, **run: Any) -> RunConfig:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three seeds that nobody stopped."""
+    """Three seeds, not interrupted."""
     out = tmp_path_factory.mktemp("whole") / "run"
     execute_seeds(settings(), out=out)
     return out
@@ -253,7 +253,7 @@ def test_a_failure_after_a_checkpoint_can_be_gone_on_with(
     same(whole, tmp_path / "run")
 
 
-# --- what is refused
+# --- refused
 
 
 def test_a_folder_of_one_run_is_refused(tmp_path: Path) -> None:
@@ -314,10 +314,10 @@ def test_a_configuration_without_seeds(seeds: Any) -> None:
         with_options({"run": {"seeds": seeds}})
 
 
-# --- what is kept
+# --- files
 
 
-def test_what_was_kept_is_read_again(whole: Path) -> None:
+def test_kept_runs_are_read_again(whole: Path) -> None:
     again = RepeatedRuns.load(whole)
     assert again.seeds == [0, 1, 2] and again.methods == ["fedgroup", "fedavg"]
     assert again.summary() == json.loads(

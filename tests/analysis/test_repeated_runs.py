@@ -84,13 +84,12 @@ def test_no_seeds_are_told_without_a_type_checker() -> None:
 
 
 def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
-    plain = from_python(tiny)
-    beside = from_python(tiny, fk.FedAvg())
+    against_fedavg = from_python(tiny, fk.FedAvg())
     long = from_python(tiny, rounds=3)
     with pytest.raises(
         ConfigError, match=r"same methods and rounds; seed 0 has .*fedgroup.* seed 1 .*fedavg"
     ):
-        repeat(lambda seed: (beside if seed else plain)(seed), 2)
+        repeat(lambda seed: (against_fedavg if seed else plain)(seed), 2)
     with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
         repeat(lambda seed: (long if seed else plain)(seed), 2)
     # The seed was forgotten.
@@ -200,7 +199,7 @@ def test_several_comparisons_are_adjusted() -> None:
 def test_a_method_without_a_score_takes_no_other_comparison_away(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """FedProx was never tested: FedAvg is compared all the same, and adjusted for nothing."""
+    """FedProx was never tested. FedAvg is still compared, without adjustment."""
     nan = float("nan")
     repeated = by_hand({"fedgroup": OURS, "fedprox": [[nan] * 3] * 4, "fedavg": THEIRS})
     without, tested = repeated.comparisons().to_dict(orient="records")

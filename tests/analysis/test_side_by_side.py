@@ -1,5 +1,5 @@
-"""Runs in processes of their own: the same folders,
-and one that fails or dies takes no other away."""
+"""Runs in separate processes give the same folders.
+A run that fails or dies takes no other away."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Dies(FedAvg):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison, list[str]]:
-    """Four methods, two at a time: one cannot be run, and one ends its process; and what was told
-    of cells."""
+    """Four methods, two at a time: one cannot be run, and one ends its process. Also the messages
+    about cells."""
     folder = tmp_path_factory.mktemp("compared")
     (folder / "dying_method_module.py").write_text(DIES)
     methods: list[Any] = [
@@ -202,7 +202,7 @@ def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_stay_on_cores_of_their_own_only_where_all_are_used(
+def test_processes_are_pinned_to_cores_only_where_all_cores_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1, 7}, raising=False)

@@ -1,4 +1,4 @@
-"""The networks that ``benchmarks.gpu`` measures beside FLUTE's: sizes, the numbers of PyTorch, a
+"""The networks that ``benchmarks.gpu`` compares with FLUTE's: sizes, the numbers of PyTorch, a
 round in small."""
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def test_the_path_of_the_figure_is_checked_first(
     (elsewhere / "file").write_text("")
     (elsewhere / "folder").mkdir()
     monkeypatch.setattr(
-        "fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed all the same")
+        "fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed nevertheless")
     )
     result = fedkin("--out", out)
     refused(result, *words)

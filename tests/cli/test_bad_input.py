@@ -1,4 +1,4 @@
-"""Input that nobody would write by hand ends as one line, too."""
+"""Unusual input also ends as one line."""
 
 from __future__ import annotations
 

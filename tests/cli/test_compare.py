@@ -41,7 +41,7 @@ seeds = 3
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs in an empty folder of its own."""
+    """Every test runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -112,7 +112,7 @@ def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> No
         assert word in told
 
 
-def test_what_is_kept(compared: tuple[Path, Result]) -> None:
+def test_the_files_of_a_comparison(compared: tuple[Path, Result]) -> None:
     kept = {path.name for path in (compared[0] / "c").iterdir()}
     assert kept == {"comparison.toml", "cells", "differences.csv", "curves.csv", "summary.json"} | {
         *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
@@ -200,7 +200,7 @@ def test_a_finished_comparison_is_told_again_and_takes_more_seeds(
 @pytest.mark.parametrize(
     ("method", "missing", "seeds"), [("fedavg", 2, [0, 0]), ("ifca", 1, [1, 0])]
 )
-def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
+def test_ctrl_c_ends_with_130_and_says_how_far_it_got_and_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, method: str, missing: int, seeds: list[int]
 ) -> None:
     """In the first run, before anything is done, and in the second."""

@@ -1,4 +1,4 @@
-"""``fedkin deploy``: what it prints, its status, and how it refuses; what is checked is in
+"""``fedkin deploy``: output, status, and refusals. The checks themselves are tested in
 tests/server/deploy/test_check.py."""
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
             "notes.txt",
         ):
             (folder / name).write_bytes(encode({}, {}) if name.startswith("trial") else b"x")
-        (folder / "samples.safetensors").write_bytes(save({"x": np.ones(2)}))  # of somebody else
+        (folder / "samples.safetensors").write_bytes(save({"x": np.ones(2)}))  # not fedkin's
     result = fedkin("leave", "fed/site-0/client.toml")
     assert result.exit_code == 0 and "site-0: deleted 2 files" in result.stdout, result.output
     assert sorted(path.name for path in own.iterdir()) == ["notes.txt", "samples.safetensors"]

@@ -30,7 +30,7 @@ KEYS = {
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs in an empty folder of its own."""
+    """Every test runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -145,7 +145,7 @@ def test_resuming_a_finished_run_tells_the_same() -> None:
     assert json.loads(again.stdout) == first
 
 
-def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(
+def test_without_test_data_a_run_has_no_scores_but_ends_well(
     elsewhere: Path,
 ) -> None:
     result = fedkin(
@@ -412,7 +412,7 @@ def test_nothing_said_is_the_help(arguments: list[str]) -> None:
     assert "Usage" in result.stdout and "Commands" in result.stdout
 
 
-def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(
+def test_a_run_whose_clients_all_diverge_ends_early_with_a_distinct_status(
     elsewhere: Path,
 ) -> None:
     result = fedkin(
@@ -527,7 +527,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_begins_with_a_sentence_and_hides_no_default(command: str) -> None:
-    """The terminal's markup takes away what is in square brackets."""
+    """The terminal's markup removes text in square brackets."""
     import typer
 
     shown = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
@@ -556,7 +556,7 @@ def test_data_pni_shows_the_index_and_its_clients() -> None:
         assert word in result.stdout
 
 
-def test_data_pni_as_json_is_that_of_python() -> None:
+def test_data_pni_as_json_equals_python() -> None:
     import fedkin as fk
 
     result = fedkin(

@@ -20,7 +20,7 @@ def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
     now = np.array(case["accuracy_models_by_clients_now"]).T
     accuracy = np.full((len(now), len(models)), -np.inf)
     accuracy[:, : now.shape[1]] = now
-    nobody = np.zeros(len(now), bool)
+    no_client = np.zeros(len(now), bool)
     before = np.array(case["accuracy_before"])
     chosen = choose_models(
         models=models,
@@ -28,7 +28,7 @@ def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
         model=owner[:, 0],
         accuracy=accuracy,
         before=before,
-        alone=nobody,
+        alone=no_client,
         delta=case["delta"],
     )
     owner = np.hstack([chosen.owner, chosen.model[:, None]])
@@ -74,7 +74,7 @@ OUT = -np.inf
 def choose(
     accuracy: list[list[float]], before: list[float], owner: list[int], **options: Any
 ) -> Any:
-    nobody = options.pop("alone", np.zeros(len(before), bool))
+    no_client = options.pop("alone", np.zeros(len(before), bool))
     table = np.array(accuracy, float)
     return choose_models(
         models=MODELS,
@@ -82,7 +82,7 @@ def choose(
         model=np.array(owner),
         accuracy=table,
         before=np.array(before),
-        alone=nobody,
+        alone=no_client,
         delta=0.1,
         **options,
     )

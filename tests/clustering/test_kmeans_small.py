@@ -59,7 +59,7 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
     )
 
 
-def test_each_point_is_nearest_to_the_mean_of_its_own_cluster() -> None:
+def test_each_point_is_nearest_to_its_clusters_mean() -> None:
     """What Lloyd's algorithm ends in."""
     points = rng(3).uniform(size=(40, 2))
     labels = kmeans_small(points, 6, rng(1))

@@ -1,5 +1,5 @@
-"""The grid of a comparison: what a file, its [compare] and the arguments multiply to, and what is
-refused."""
+"""The grid of a comparison: a file, its [compare] and the arguments multiply to settings. Also
+the refusals."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ local = {epochs = 3}
         "clients": 10,
         "classes_per_client": 2,
     }
-    assert last["data"] == {"name": "synthetic", "clients": 12}  # named anew: replaced
+    assert last["data"] == {"name": "synthetic", "clients": 12}  # named again: replaced
     assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {
         "epochs": 3,
         "lr": 0.03,
@@ -260,7 +260,7 @@ def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
     ) == (2, 0.5, 2)
 
 
-# --- what is refused
+# --- refused
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own
     )
 
 
-def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_same_key(
+def test_a_grid_next_to_the_files_is_tried_with_it_and_replaces_values_of_the_same_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = '[compare]\ngrid = {"local.lr" = [0.1, 0.2], "local.epochs" = [1, 2]}\n'

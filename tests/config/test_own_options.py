@@ -1,5 +1,5 @@
-"""An option of the user's own: a section of a configuration that names its class, and what is said
-where it cannot."""
+"""A user's option: a section of a configuration names its class. Also the messages where that
+fails."""
 
 from __future__ import annotations
 

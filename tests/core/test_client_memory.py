@@ -41,7 +41,7 @@ def filled() -> ClientMemory:
     return kept
 
 
-# --- what is kept
+# --- kept rows
 
 
 def test_nothing_is_kept_at_first() -> None:
@@ -123,7 +123,7 @@ def test_a_checkpoint() -> None:
     assert other.arrays() == {}
 
 
-def test_nobody_keeps_nothing() -> None:
+def test_a_memory_without_clients_is_empty() -> None:
     kept = memory()
     write(kept, "vector", SOME[:0], np.zeros((0, 3), np.float32))
     assert kept.arrays() == {} and kept.changes == 0
@@ -267,7 +267,7 @@ def test_of_several_clients_the_one_above_the_limit_is_named_and_none_stores() -
     assert not kept.has("count", np.arange(5)).any()
 
 
-def test_what_is_forgotten_makes_room() -> None:
+def test_forgotten_rows_make_room() -> None:
     kept = memory(limit=24)
     mine = own(kept)
     mine["vector"] = np.zeros(5, np.float32)
@@ -277,7 +277,7 @@ def test_what_is_forgotten_makes_room() -> None:
 
 
 @pytest.mark.parametrize("lifetime", [None, "assignment"])
-def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(
+def test_a_memory_no_client_keeps_any_more_may_come_back_in_another_shape(
     lifetime: str | None,
 ) -> None:
     kept = memory()

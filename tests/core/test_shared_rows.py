@@ -83,7 +83,7 @@ def test_equal_rows_are_in_memory_once() -> None:
     assert all(again[i] is again[0] for i in range(50))
 
 
-def test_what_is_computed_of_a_shared_row_serves_all_that_share_it() -> None:
+def test_a_value_computed_of_a_shared_row_serves_all_that_share_it() -> None:
     row = np.zeros(2, np.float32)
     other = np.ones(2, np.float32)
     table = SharedRows([row, other, row, row, row.copy()])

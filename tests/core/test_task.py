@@ -74,7 +74,7 @@ class OfAny(Task):
 # --- names
 
 
-def test_a_name_is_that_of_the_class_unless_it_has_its_own() -> None:
+def test_a_task_is_named_after_its_class_unless_it_sets_a_name() -> None:
     assert (EveryWayDown.name, OfAny.name) == ("every_way_down", "of_any_model")
     assert find_task("every_way_down") is EveryWayDown and find_task("of_any_model") is OfAny
     assert find_task("nothing_of_the_kind") is None
@@ -107,7 +107,7 @@ def test_a_class_that_is_defined_again_takes_the_place_of_its_former_self() -> N
     assert first is not second and find_task("again") is second
 
 
-def test_a_subclass_has_a_name_of_its_own() -> None:
+def test_a_subclass_has_its_own_name() -> None:
     class OfAnyMore(OfAny):
         pass
 

@@ -185,7 +185,8 @@ def test_real_letters(real: Path) -> None:
         data = femnist(shared_images=shared)
         assert data.clients == 200 and ((data.label_counts() > 0).sum(axis=1) == 5).all()
     overlap = np.isin(data.test.rows, data.train.rows).mean()
-    assert overlap > 0.5  # the published federation tests mostly on images that somebody trains on
+    # The published federation tests mostly on images that some client trains on.
+    assert overlap > 0.5
 
 
 def test_real_writers(real: Path) -> None:

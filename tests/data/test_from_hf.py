@@ -145,10 +145,10 @@ def test_partitioners_of_flwr_datasets() -> None:
     natural.dataset = same
     assert from_hf(same, by=natural, features=["age"]).clients == 2
     with pytest.raises(
-        DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*nobody"
+        DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*absent"
     ):
         from_hf(
-            rows(), by=partitioners.NaturalIdPartitioner(partition_by="nobody"), features=["age"]
+            rows(), by=partitioners.NaturalIdPartitioner(partition_by="absent"), features=["age"]
         )
 
 
@@ -196,7 +196,7 @@ def test_columns_that_cannot_be(
         from_hf(rows(**change), **{"by": "who", **options})
 
 
-def test_what_is_no_data_set() -> None:
+def test_objects_that_are_no_data_set() -> None:
     with pytest.raises(
         DataError,
         match=r"expected one split, got a DatasetDict with train; choose one.*\['train'\]",

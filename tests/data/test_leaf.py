@@ -234,7 +234,7 @@ def test_users_who_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
         read_leaf(tmp_path)
 
 
-def test_other_folders_say_what_is_expected(tmp_path: Path) -> None:
+def test_other_folders_name_the_expected_files(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "notes.txt").touch()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The estimate of memory against that of a machine that is made up, and the control groups of
+"""The estimate of memory against a machine whose memory is made up, and the control groups of
 containers."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
 
 
 @pytest.mark.parametrize(("needed", "warnings"), [(7.4, 0), (7.6, 1), (12.4, 1)])
-def test_what_is_near_is_a_warning(
+def test_a_need_near_the_limit_is_a_warning(
     needed: float, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):

@@ -57,7 +57,7 @@ def steady(rate: int, seconds: float) -> list[float]:
 
 
 # Frames a window: 75 as they should be, 50 and 45 (even and odd to add), 100 (odd to cut), 80 with
-# an end of its own.
+# a different end.
 TIMES = {
     "exact": steady(15, 12),
     "few": steady(10, 12),
@@ -137,7 +137,7 @@ def mats(tmp_path: Path) -> Path:
     return tmp_path / "pm"
 
 
-def test_clients_have_one_or_two_exercises_of_their_own(mats: Path) -> None:
+def test_clients_have_one_or_two_different_exercises(mats: Path) -> None:
     drawn = []
     for seed in range(4):
         data = mex(path=mats, seed=seed)
@@ -285,7 +285,7 @@ def test_published_federation_comes_first(places: Path) -> None:
         data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
     )
     assert data.x.dtype == np.float32 and data.classes == 7 and data.client_names == ("f_30",)
-    # The files of the published names are taken, whatever lies beside.
+    # The files of the published names are taken, whatever else is in the folder.
     (places / "FedMEx" / "retrain.json").touch()
     assert mex().name == "mex"
     with pytest.raises(ConfigError, match="train_fraction does not apply to the published mex"):

@@ -167,7 +167,7 @@ def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(
         who="client 0",
         ties=ties,
     )
-    assert len(y) == 9  # ten events, and nobody else was at risk at the last one
+    assert len(y) == 9  # ten events; at the last one no other patient was at risk
 
     rows = np.arange(len(y))
     with np.errstate(divide="ignore"):
@@ -228,7 +228,7 @@ def test_unknown_ties_are_refused() -> None:
 
 
 @pytest.mark.parametrize("died", [[False, False], [False, True]])
-def test_nobody_to_compare_with(died: list[bool]) -> None:
+def test_no_patient_to_compare_with(died: list[bool]) -> None:
     x = np.zeros((2, 3))
     times = np.array([1.0, 2.0])
     with pytest.raises(
@@ -287,7 +287,7 @@ def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
 def test_flambys_split_and_deaths(real: Path) -> None:
     data = make(draws=1)
     assert data.client_names == REGIONS and data.x.shape[1:] == (8, 40)
-    # Deaths, but those nobody outlived.
+    # Deaths, except the last ones, which no other patient outlived.
     assert data.train.sizes.tolist() == [
         45,
         35,

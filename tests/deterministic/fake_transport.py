@@ -115,7 +115,7 @@ class FakeTransport:
     # --- nodes
 
     def start(self, site: str) -> Seat:
-        """A node comes online, under an id of its own."""
+        """A node comes online, under a new id."""
         self._ids += 1
         seat = Seat(100 - self._ids, site, 0.0)
         self.seats[seat.node_id] = seat
@@ -130,7 +130,7 @@ class FakeTransport:
             seat.running = False
 
     def cut_off(self, site: str, seconds: float) -> None:
-        """A site's nodes reach nobody for a while."""
+        """A site's nodes are disconnected for a while."""
         for seat in self.seats.values():
             if seat.site == site:
                 seat.unreachable_until = self.clock.now + seconds

@@ -58,8 +58,8 @@ class KnownClients:
 
 @dataclass
 class Trace:
-    """What has happened in the rounds that count: those of a server that died after its last
-    checkpoint do not.
+    """The events of the rounds that count. Rounds that a server ran after its last checkpoint,
+    and before it died, do not count.
 
     Attributes:
         entries: calls, sets of reachable clients, and (operation, bytes down, bytes up) of
@@ -107,7 +107,7 @@ class Trace:
         if number:
             self.done = max(self.done, *self.kept, -1)
         elif not self.entries:
-            assert self.done < 0, "a server has begun anew, and there was a checkpoint"
+            assert self.done < 0, "a server has begun again, and there was a checkpoint"
             self.kept = {}
 
     def end_round(self) -> None:

@@ -1,7 +1,7 @@
 """One run of a schedule of peers: the real peers and their folders, on a fake network, a fake clock
 and fake disks.
 
-A peer that waits lets the others go on: their rounds overlap as in processes of their own, in an
+A peer that waits lets the others go on: their rounds overlap as in separate processes, in an
 order that the seed decides.
 """
 
@@ -67,7 +67,7 @@ class Station:
         self.peer: Peer | None = None
         self.end: FakeEnd | None = None
         self.wanted = False  # whether it shall run
-        self.torn = False  # whether its power has failed, and nobody has started it since
+        self.torn = False  # whether its power has failed, and it was not started since
         self.told = 0  # rounds that are done when nothing happens any more
 
 
@@ -324,8 +324,8 @@ def registry_line(line: str) -> dict[str, Any]:
 
 
 def check_average(peer: Peer, trace: RoundTrace, record: dict[str, Any]) -> None:
-    """A round's model is the mean of the peer's own and those of its partners, each once, and of
-    nobody else."""
+    """A round's model is the mean of the peer's model and its partners' models, each once, and of
+    no other."""
     messages = [peer.client._cache._messages[record["round"]]]
     for name in record["partners"]:
         assert trace.sound.get(name), f"{name} is averaged with, and no valid reply of it came"
@@ -375,7 +375,7 @@ class _Script:
         )
         return replies
 
-    def serve(self, handler: Any) -> None:
+        """No peer asks."""
         """Nobody asks."""
 
     def close(self) -> None:

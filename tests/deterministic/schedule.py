@@ -25,11 +25,11 @@ HOSTILE = (
 
 # Faults, with what each does; {site}, {number}, {at} and {length} are a fault's own.
 STORIES = {
-    "lose_request": "request {number} to {site} is lost, and nobody hears of it",
+    "lose_request": "request {number} to {site} is lost without notice",
     "report_lost": "request {number} to {site} is lost, and the engine says so",
     "refuse": "the engine does not take request {number} to {site}",
     "delay_request": "request {number} to {site} arrives {length:.1f} s later",
-    "lose_reply": "the reply of {site} to request {number} is lost, and nobody hears of it",
+    "lose_reply": "the reply of {site} to request {number} is lost without notice",
     "delay_reply": "the reply of {site} to request {number} arrives {length:.1f} s later",
     "repeat_reply": "the reply of {site} to request {number} is delivered twice",
     "repeat_request": "{site} gets request {number} twice",

@@ -107,7 +107,7 @@ def test_a_peer_with_a_fault() -> None:
 
 
 def test_a_peer_that_counts_a_reply_twice() -> None:
-    """Its own model stands beside one reply in place of two."""
+    """Its own model is averaged with one reply in place of two."""
     from fedkin.p2p.peer import Peer
 
     in_order = Peer._in_order

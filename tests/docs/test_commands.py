@@ -98,7 +98,7 @@ def test_every_reason_is_of_a_command_that_a_page_has() -> None:
         ), (name, file)
 
 
-# --- what is installed
+# --- installed packages
 
 
 def installed_by(page: Path) -> set[str]:
@@ -160,7 +160,7 @@ def test_messages_name_extras_that_exist() -> None:
     assert {"flower", "p2p", "ray"} <= named <= extras_of().keys()
 
 
-# --- the checks find what is wrong
+# --- the checks find mistakes
 
 
 WRONG = {
@@ -178,7 +178,7 @@ WRONG = {
     "python examples/peer/run.py": "does not exist",
     "python examples/peers/run.py --round 2 --peer 3": "no option",
     "flwr supernode register key.pub fedkin --nam x": "no option --nam",
-    "rsync a b": "what is 'rsync'",
+    "rsync a b": "'rsync' is not a known program",
 }
 
 

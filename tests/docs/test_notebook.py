@@ -49,7 +49,7 @@ def test_it_shows_data_a_table_a_figure_and_a_comparison() -> None:
     assert any("fedavg" in text for _, _, text in shown(stored))
 
 
-def test_it_runs_and_shows_what_is_stored(kernel: str, tmp_path: Path) -> None:
+def test_it_runs_and_shows_the_stored_outputs(kernel: str, tmp_path: Path) -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     fresh = nbformat.read(NOTEBOOK, as_version=4)
     where = {"metadata": {"path": str(tmp_path)}}

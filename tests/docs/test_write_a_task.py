@@ -53,7 +53,7 @@ def test_a_running_tested_and_deployed_task_has_forty_lines() -> None:
     assert 25 < len(lines) <= 40
 
 
-def test_the_table_is_that_of_the_declarations() -> None:
+def test_the_table_equals_the_declarations() -> None:
     assert task_table.stored() == task_table.table(), (
         "write it again: python -m tests.docs.task_table"
     )

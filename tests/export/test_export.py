@@ -193,7 +193,7 @@ def test_the_card_says_what_the_files_are(images: FederatedData, tmp_path: Path)
     np.testing.assert_array_equal(arrays["layers.0.weight"].ravel(), run.models[1][:768])
 
 
-def test_clients_with_models_of_their_own_have_files_of_their_own(
+def test_clients_with_personal_models_have_separate_files(
     images: FederatedData, tmp_path: Path
 ) -> None:
     model = fk.models.mlp(images, hidden=4)

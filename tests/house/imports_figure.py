@@ -24,7 +24,7 @@ ABOUT = {  # what a package is for, in two words
     "clustering": "K-means, DBSCAN",
     "security": "certificates",
     "secret": "masks, shares",
-    "options": "go with any method",
+    "options": "for any method",
     "options.personal": "heads, Ditto",
     "options.robust": "robust rules",
     "options.attack": "Byzantine clients",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the files of each package may import, besides their own. A folder inside a folder is a
-# package of its own. Everything else is forbidden, imports inside functions and for type checkers
+# What the files of each package may import, in addition to their own. A folder inside a folder is
+# a separate package. Everything else is forbidden, imports inside functions and for type checkers
 # included.
 PACKAGES: dict[str, str] = {
     "aggregation": "",
@@ -108,8 +108,8 @@ TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 
 def package_of(module: str) -> str:
-    """The folder of a module below fedkin, as a dotted name; a file beside the folders is a package
-    of its own."""
+    """The folder of a module below fedkin, as a dotted name. A file next to the folders is a
+    separate package."""
     if module in ("fedkin", "fedkin.__main__"):
         return ""
     folder = FILES[module].relative_to(ROOT / "fedkin").parts[:-1]
@@ -330,8 +330,8 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
 
 
 def test_the_room_of_a_run_is_small() -> None:
-    """At most 20 files of its own, and at most 8 levels of imports among them and those of its
-    folders."""
+    """At most 20 files of its own level, and at most 8 levels of imports among them and the files
+    of its folders."""
     own = {module for module in FILES if module.startswith("fedkin.run.")}
     assert sum(package_of(module) == "run" for module in own) <= 20
 

@@ -23,7 +23,7 @@ def patients(inputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
-def test_the_loss_per_event_is_that_of_the_oracle(ties: str, oracle: Oracle) -> None:
+def test_the_loss_per_event_equals_the_oracle(ties: str, oracle: Oracle) -> None:
     known = survival_case(oracle, f"cox_{ties}")
     found = cox_loss(*patients(known["inputs"]), ties)
     assert found == pytest.approx(known["outputs"]["loss per event"], abs=1e-10)

@@ -1,4 +1,4 @@
-"""Measures: their words, how their values are written, and what is no measure."""
+"""Measures: their words, how their values are written, and refused measures."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_values_are_written_by_their_unit() -> None:
         ({"name": "gap", "direction": "up"}, "unknown direction 'up'"),
     ],
 )
-def test_what_is_no_measure_is_refused(options: dict, words: str) -> None:
+def test_invalid_measures_are_refused(options: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)) as refused:
         Measure(**options)
     assert "\n" not in str(refused.value)

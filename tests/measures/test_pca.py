@@ -74,7 +74,7 @@ def test_any_small_set(seed: int, n: int, parameters: int) -> None:
 
 
 @each_case
-def test_explained_variance_is_that_of_scikit_learn(rows: np.ndarray) -> None:
+def test_explained_variance_equals_scikit_learn(rows: np.ndarray) -> None:
     expected = PCA(svd_solver="full").fit(rows.astype(np.float64)).explained_variance_ratio_
     result = explained_variance(rows)
     assert result.shape == (len(rows),)

@@ -191,7 +191,7 @@ def test_a_newcomer_answers_all_queries() -> None:
     np.testing.assert_allclose(placed.profiles, state.profiles, rtol=1e-6)
 
 
-def test_a_client_that_missed_the_first_query_has_the_mean_of_its_own() -> None:
+def test_a_client_that_missed_the_first_query_uses_its_own_mean() -> None:
     method = CFLGP(clusters=2)
     state = rounds(method, world(silent=frozenset([3])), 2)
     assert state.assignment[3] == UNASSIGNED and state.answers.tolist() == [1, 1, 1, 0]

@@ -58,7 +58,7 @@ class Case:
     # It clusters by samples: quadratic clients then have their target for a sample.
     samples: bool = False
     hidden: bool = False  # its models must have more than a last layer
-    peers: bool = False  # every client has a model of its own, and asks others
+    peers: bool = False  # every client has its own model, and asks others
     soft: bool = False  # every client trains all models, of which it has shares
     # Arrays of its state that get a column in each step of a stream.
     by_step: frozenset[str] = frozenset()
@@ -874,7 +874,7 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
 @pytest.mark.parametrize(
     "name", [n for n, case in CASES.items() if n not in CLUSTERED and not (case.peers or case.soft)]
 )
-def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
+def test_with_one_cluster_no_client_is_unassigned(name: str) -> None:
     state = make(name).init(
         simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init")
     )

@@ -59,7 +59,7 @@ def test_noise_does_not_depend_on_who_else_draws_or_on_how_many_there_are() -> N
     )
 
 
-def test_noise_of_nobody() -> None:
+def test_noise_without_peers() -> None:
     assert draw_noise(STREAM, np.arange(0), 6).shape == (0, 6)
 
 
@@ -103,9 +103,9 @@ def test_ranks_by_hand() -> None:
 def test_who_is_not_under_the_mask_has_no_place() -> None:
     """None that is below any number of places, were it larger than the row."""
     values = np.array([[0.1, np.nan, 0.3]])
-    nobody = np.zeros((1, 3), bool)
+    empty_mask = np.zeros((1, 3), bool)
     for count in (-2, 0, 1, 3, 1000):
-        assert not (ranks(values, nobody) < count).any()
+        assert not (ranks(values, empty_mask) < count).any()
         assert (ranks(values, np.array([[False, False, True]])) < count).tolist() == [
             [False, False, count > 0]
         ]
@@ -246,7 +246,7 @@ def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
     )
 
 
-# --- what is asked and counted
+# --- queries and their count
 
 
 def test_query_by_hand() -> None:
@@ -269,7 +269,7 @@ def test_query_by_hand() -> None:
     assert w.ledger.total() == (7 * 3 * 4, 7 * 3 * 4)
 
 
-def test_nobody_asks() -> None:
+def test_no_peer_asks() -> None:
     w = world()
     before = initial_state()
     answered, state = query(
@@ -320,7 +320,7 @@ def test_communities_are_what_can_be_reached(seed: int, N: int) -> None:
 # --- states
 
 
-def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
+def test_all_begin_with_the_same_model_and_know_no_peer() -> None:
     stream = Stream(4, 0, "method/init")
     state = initial_state(5)
     start = world(5).initial(stream.child("model"))

@@ -1,5 +1,5 @@
-"""How the round of a peer goes, whatever its method: who is there, who answers, what is forgotten
-and what is sent."""
+"""The round of a peer, whatever its method: reachable peers, answers, forgotten peers and
+messages."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ ANSWERS = [("nothing", 0.5, 1), ("loss", 0.5, 1), ("gradient", 0.0, 1), ("gradie
 def test_an_answer_is_a_model_and_an_update_where_that_counts(
     similarity_of: str, alpha: float, vectors: int
 ) -> None:
-    """0 and 1 get one answer each; nobody else's is on the ledger or in messages, and nobody is
+    """0 and 1 get one answer each. No other answer is on the ledger or in messages, and no peer is
     asked twice."""
     method = Asking(similarity_of, alpha)
     w, before, after = a_round(method)

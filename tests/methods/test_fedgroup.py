@@ -144,7 +144,7 @@ def test_a_tie_goes_to_the_first_cluster() -> None:
     np.testing.assert_array_equal(after.assignment, [0])
 
 
-def test_a_newcomer_that_does_not_answer_harms_nobody() -> None:
+def test_a_newcomer_that_does_not_answer_harms_no_other() -> None:
     w = world(UPDATE[:3], silent=frozenset({1}))
     state = given(ONE + np.eye(3), np.eye(3), [-1, -1, -1])
     after = FedGroup(clusters=3).place(w, state, np.arange(3), STREAM)
@@ -153,7 +153,7 @@ def test_a_newcomer_that_does_not_answer_harms_nobody() -> None:
 
 
 def test_a_newcomer_whose_update_is_zero_stays_without_a_group() -> None:
-    """Its direction is none, and not that of group 0."""
+    """It has no direction. It must not be taken for group 0."""
     state = given(ONE + np.eye(3), np.eye(3), [-1, -1, -1])
     w = world(np.array([[0, 2, 0], [0, 0, 0], [0, 0, 1]], np.float32))
     after = FedGroup(clusters=3).place(w, state, np.arange(3), STREAM)
@@ -277,7 +277,7 @@ def test_the_proximal_variant_pulls_in_rounds() -> None:
 
 
 def test_the_proximal_variant_pulls_in_pretraining() -> None:
-    """One epoch is one step here, at the anchor, where the pull is zero: what was asked for has to
+    """One epoch is one step here, at the anchor, where the pull is zero: the requested work has to
     tell."""
     w = world()
     FedGrouProx(clusters=3).init(w, STREAM)

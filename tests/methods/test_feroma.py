@@ -95,7 +95,7 @@ def test_a_client_without_a_solution_is_in_no_mix(data: FederatedData) -> None:
 
 
 def test_who_has_not_changed_goes_on_from_its_own_solution(data: FederatedData) -> None:
-    """A round with next to no training, from profiles that are measured anew, leaves the solutions
+    """A round with next to no training, from profiles that are measured again, leaves the solutions
     where they were."""
     method = FEROMA(latest=0)
     state = rounds(method, world(data), [ALL, ALL])
@@ -144,8 +144,8 @@ def test_the_accuracy_ends_it(data: FederatedData, accuracy: float, mixing: bool
 
 
 def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
-    """Data of one rotation are nearer to each other than to the others': three clients that took no
-    part, by samples of their own and no labels, get a solution of their rotation."""
+    """Data of one rotation are nearer to each other than to the others. Three clients take no part
+    and have no labels. By their own samples they get a solution of their rotation."""
     whole = fk.planted(
         "digits", "rotation", clusters=3, clients=9, samples=100, test_samples=20, seed=0
     )

@@ -21,7 +21,7 @@ from tests.methods.fesem_clients import (
     LOCAL,
     MODELS,
     NEAREST,
-    NOBODY,
+    NO_CLIENTS,
     STREAM,
     TARGET,
     after,
@@ -117,7 +117,7 @@ def test_the_first_client_as_coded() -> None:
     np.testing.assert_allclose(results[0].local, after().local, rtol=1e-6)
 
 
-# --- what is measured
+# --- distances
 
 
 def layered(kernel: slice, bias: slice | None) -> FakeWorld:
@@ -195,7 +195,7 @@ def test_a_client_that_does_not_answer_keeps_its_solution(how: str) -> None:
 
 
 @pytest.mark.parametrize("weighting", ["simple", "examples", "first_client"])
-@pytest.mark.parametrize("cohort", [NOBODY, np.array([0, 1])])
+@pytest.mark.parametrize("cohort", [NO_CLIENTS, np.array([0, 1])])
 def test_without_any_answer_no_model_changes(cohort: np.ndarray, weighting: Any) -> None:
     result = after(cohort, world(silent=frozenset(range(5))), weighting=weighting)
     assert (

@@ -20,7 +20,7 @@ from tests.methods.fesem_clients import (
     EVERYBODY,
     LOCAL,
     MODELS,
-    NOBODY,
+    NO_CLIENTS,
     STREAM,
     after,
     given,
@@ -85,7 +85,7 @@ def shifting() -> FakeWorld:
 )
 def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves: bool) -> None:
     w = shifting()
-    result = after(NOBODY, w, given([2] * 5), migration=migration)
+    result = after(NO_CLIENTS, w, given([2] * 5), migration=migration)
     np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1] if moves else [2] * 5)
     assert bool(w.run(Shifted(), EVERYBODY).shifted.any()) != moves
 

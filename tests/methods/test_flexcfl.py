@@ -99,7 +99,7 @@ def test_alpha_m_clients_are_clustered_and_the_others_wait() -> None:
 
 
 def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
-    """Nobody keeps directions that it will never compare itself with."""
+    """No client keeps directions that it will never compare itself with."""
     cases = [("direction", "label_blind", 4 * 6 * 3 * 3), ("direction", "none", 0)]
     cases += [("loss", "label_blind", 0), ("random", "label_blind", 0)]
     for newcomers, migration, sent in cases:

@@ -102,7 +102,7 @@ def test_cold_and_absent_clients_are_not_tested() -> None:
     assert w.tested == [0, 2, 3, 4]
 
 
-def test_the_static_version_tests_nobody() -> None:
+def test_the_static_version_tests_no_client() -> None:
     w = world()
     swap(w, 0, 1)
     after = FlexCFL(migration="none").round(w, given(TRUE_CLUSTERS), np.arange(6), ROUND)

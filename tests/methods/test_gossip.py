@@ -1,4 +1,5 @@
-"""The baselines of peer methods: gossip with anybody, an oracle's cluster, nobody at all. Quadratic
+"""The baselines of peer methods: gossip with any peer, an oracle's cluster, no partner at all.
+Quadratic
 peers, by hand."""
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def test_gossip_asks_for_models_only() -> None:
     np.testing.assert_array_equal(state.vectors, state.messages)
 
 
-def test_gossip_trusts_nobody() -> None:
+def test_gossip_trusts_no_peer() -> None:
     w = world()
     for state in (run(Gossip(neighbours=2), w, rounds) for rounds in (0, 1, 5)):
         assert not state.trust.any() and not state.votes.any()
@@ -163,7 +164,7 @@ def drawn(t: int, peer: int, pool: np.ndarray, count: int) -> np.ndarray:
 
 def test_gossip_does_not_know_who_is_inactive() -> None:
     """2 drops out, 4 sends NaN, 5 is not in the cohort: they are drawn as all others are (k = 3 of
-    six), and give no answer. Nobody comes in their place: the mean is of those that are left."""
+    six), and give no answer. No other peer takes their place: the mean is over the others."""
     w = world(silent=frozenset({2}), garbage=frozenset({4}))
     state = run(Gossip(neighbours=3), w, 1, np.array([0, 1, 2, 3, 4, 6]))
     active = np.array([0, 1, 3, 6])

@@ -74,7 +74,7 @@ def shifting(relabelled: bool = False) -> RecordingWorld:
         ("label_aware", True, True),
     ],
 )
-def test_shifted_clients_choose_anew_selected_or_not(
+def test_shifted_clients_choose_again_selected_or_not(
     migration: Any, relabelled: bool, moves: bool
 ) -> None:
     result = after([0], shifting(relabelled), given([2] * 5), migration=migration)
@@ -112,7 +112,7 @@ def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_s
 
 
 def test_migration_goes_as_newcomers_do() -> None:
-    """At random, so that nobody's losses are asked for."""
+    """At random, so that no client is asked for losses."""
     w = shifting()
     result = IFCAMig(newcomers="random").round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     assert not any(w.asked) and not w.run(Shifted(), EVERYBODY).shifted.any()

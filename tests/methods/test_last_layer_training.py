@@ -1,4 +1,4 @@
-"""What Hierarchical and Athena ask of clients besides training: their last layers."""
+"""What Hierarchical and Athena ask of clients in addition to training: their last layers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EVERYONE = np.arange(4)
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world of whose vector the last number is the bias; it remembers what was trained, and
-    how."""
+    """A fake world: the last number of its vector is the bias. It remembers which clients were
+    trained, and how."""
 
     asked: Any = None
 

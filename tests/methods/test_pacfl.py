@@ -68,8 +68,8 @@ def test_the_codes_angles_by_block(form: str, oracle: Callable[[str], dict[str, 
 
 
 def test_weighted_is_not_average() -> None:
-    """{0, 1} and then 2 merge; to 3 the mean of the two parts is (6 + 9) / 2 = 7.5, and that of the
-    clients 7."""
+    """{0, 1} and then 2 merge. To 3 the mean of the two parts is (6 + 9) / 2 = 7.5, and the mean of
+    the clients is 7."""
     distances = np.array([[0, 1, 2, 6], [1, 0, 2, 6], [2, 2, 0, 9], [6, 6, 9, 0]], float)
     for linkage, height in (("weighted", 7.5), ("average", 7.0)):
         assert groups(merge_up_to(distances, height, linkage)) == [[0, 1, 2, 3]]
@@ -150,7 +150,7 @@ def world_of(directions: Any, **options: Any) -> SimulatedWorld:
     return SimulatedWorld(data, mclr(data), fk.SGD(epochs=1, batch_size=3, lr=0.1), **options)
 
 
-def test_what_is_in_common_makes_principal_angles_small() -> None:
+def test_a_common_axis_makes_principal_angles_small() -> None:
     """All clients share the third axis: the smallest angle is 0, and so is the smallest between two
     vectors; only sums see the difference."""
     w = world_of([0, 4, 60])
@@ -229,7 +229,7 @@ def test_subspaces_are_sent_once() -> None:
     )
 
 
-def test_nobody_to_cluster_is_refused() -> None:
+def test_no_client_to_cluster_is_refused() -> None:
     data = world_of([0, 4]).data
     with pytest.raises(MethodError, match="0 of 2 clients sent a direction"):
         METHOD.init(SimulatedWorld(replace(data, x=np.zeros_like(data.x)), mclr(data)), STREAM)

@@ -144,7 +144,7 @@ def test_with_few_others_it_asks_all() -> None:
 
 
 @pytest.mark.parametrize("age", [6, 7, 9, 10, 11, 13])
-def test_in_stage_two_it_asks_nobody_between_matchings(age: int) -> None:
+def test_in_stage_two_it_asks_no_peer_between_matchings(age: int) -> None:
     assert queried(one_peer(9, [4, 7], age), others(9), noise(9)) == []
 
 
@@ -177,12 +177,12 @@ def test_candidates_are_of_those_there() -> None:
 
 
 @pytest.mark.parametrize("age", [QUIET, 7, MATCHING, 400])
-def test_who_trusts_nobody_begins_anew(age: int) -> None:
+def test_a_peer_that_trusts_no_other_begins_again(age: int) -> None:
     """In any round, not only those of HNM: l = 3 candidates."""
     assert queried(one_peer(9, [], age), others(9, 4, 7), noise(9, 4, 7, 8, 6, 5)) == [5, 6, 8]
 
 
-def test_who_trusts_somebody_does_not() -> None:
+def test_a_peer_that_trusts_another_does_not_begin_again() -> None:
     """Whether its bag is active it cannot know."""
     assert queried(one_peer(9, [4], QUIET), others(9), noise(9)) == []
     assert queried(one_peer(9, [4], MATCHING), others(9), noise(9, 8, 4, 6, 5)) == [4, 5, 6, 8]
@@ -298,18 +298,18 @@ def test_similarities_that_tell_nothing_leave_the_bag_alone() -> None:
 
 
 @pytest.mark.parametrize("age", [QUIET, MATCHING])
-def test_beginning_anew_is_eq_5(age: int) -> None:
-    """Nobody was trusted, candidates answered: the k = 2 most similar are the new bag."""
+def test_beginning_again_is_eq_5(age: int) -> None:
+    """No peer was trusted, candidates answered: the k = 2 most similar are the new bag."""
     assert trusted(one_peer(9, [], age), row(9, 1, 2, 3), SPLIT) == [2, 3]
 
 
 @both
 @pytest.mark.parametrize("age", [MATCHING, 12, 400])
 @pytest.mark.parametrize("bag", [[7], [6, 7], [4, 5, 6, 7]])
-def test_where_nobody_of_the_bag_answers_it_stays(
+def test_where_no_peer_of_the_bag_answers_it_stays(
     kind: type[Matching], age: int, bag: list[int]
 ) -> None:
-    """H is empty, and no candidate comes in: there is nobody to compare it with."""
+    """H is empty, and no candidate comes in: there is no peer to compare it with."""
     m = kind(neighbours=2, candidates=3, stage_one=5, period=4)
     assert members(m.match_neighbours(one_peer(9, bag, age), row(9, 1, 2, 3), SPLIT).trust) == bag
 

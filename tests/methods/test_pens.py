@@ -87,12 +87,12 @@ def test_exactly_what_chance_gives_is_not_enough(N: int, top: int, rounds: int, 
     assert kept(PENS(sampled=10, top=top, stage_one=rounds), votes) == [3]
 
 
-def test_nobody_may_be_left() -> None:
+def test_no_neighbour_may_be_left() -> None:
     assert kept(PENS(sampled=3, top=1, stage_one=10), [0, 1, 2, 2, 1]) == []
 
 
 def test_neighbours_stay_what_they_were_chosen_to_be() -> None:
-    """The count of rounds is that of stage one, however many have passed since."""
+    """The vote threshold uses the rounds of stage one, however many have passed since."""
     method = PENS(sampled=3, top=2, stage_one=10)
     for age in (11, 12, 500):
         assert kept(method, [0, 3, 5, 6, 4], age) == [2, 3]
@@ -113,7 +113,7 @@ def test_in_stage_one_it_tries_random_peers(age: int) -> None:
     ]
 
 
-def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
+def test_in_stage_two_it_asks_no_peer_for_a_trial() -> None:
     assert (
         members(
             SMALL.select_queries(one_peer([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))
@@ -225,7 +225,7 @@ def test_messages_and_bytes() -> None:
     assert w.ledger.up.keys() == {"ask"}
 
 
-def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
+def test_a_peer_that_comes_late_has_its_own_stage_one() -> None:
     """5 comes in round 4, when the others begin stage two: it tries others in rounds 4 to 6, they
     do not."""
     method = PENS(sampled=2, top=1, stage_one=3)

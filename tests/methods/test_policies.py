@@ -320,7 +320,7 @@ def test_the_first_client_does_not_depend_on_the_order_of_rows() -> None:
         (3, [0, 1, 8, 9], 8),  # ten clients: the last turn begins with 8 and goes on with 0
     ],
 )
-def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(
+def test_the_first_client_of_a_turn_has_the_lowest_id(
     round: int, clients: list[int], first: int
 ) -> None:
     """The authors' rounds r < N / K take clients [rK, rK + K) in the order of ids (FACTS 2.4),
@@ -380,7 +380,7 @@ def test_sharing_nothing_does_nothing() -> None:
 def test_sharing_is_among_clusters_with_clients_and_between_servers(
     normalize: bool, divisor: Any
 ) -> None:
-    """eta 2 and lengths 5 and 10; the third cluster has nobody."""
+    """eta 2 and lengths 5 and 10; the third cluster has no clients."""
     w = world()
     before = state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
     after = policies.aggregate_between_clusters(w, before, 2.0, normalize)
@@ -391,7 +391,7 @@ def test_sharing_is_among_clusters_with_clients_and_between_servers(
     assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
 
 
-@pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "nobody"])
+@pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "none"])
 def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
     w = world()
     before = state(assignment, models=[[3, 4], [0.1, 0.7]])

@@ -116,7 +116,7 @@ def at(*degrees: float) -> np.ndarray:
     return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
 
 
-def test_the_cut_is_that_of_complete_linkage() -> None:
+def test_the_cut_equals_complete_linkage() -> None:
     """Merges: 0-20, 41-63, and 86 to these (45 apart); by single linkage 86 would be left alone."""
     assert cut_into(at(0, 20, 41, 63, 86)) == [0, 0, 1, 1, 1]
 
@@ -220,7 +220,7 @@ def test_whoever_was_absent_or_silent_is_cold_and_placed_later() -> None:
     np.testing.assert_array_equal(placed.models, state.models)
 
 
-def test_a_cluster_without_cut_loses_nobody() -> None:
+def test_a_cluster_without_cut_keeps_all_clients() -> None:
     state = one_round(SattlerCFL(), world(APART), cohort=[0, 1])
     np.testing.assert_array_equal(state.assignment, np.zeros(4))
 

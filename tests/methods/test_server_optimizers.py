@@ -186,7 +186,7 @@ def test_where_clusters_come_from(
 
 
 class Splits:
-    """In its round 1 the clients from 2 on leave for a cluster of their own, and so do those
+    """In its round 1 the clients from 2 on leave for a new cluster, and so do those
     without one."""
 
     def init(self, world: Any, stream: Stream) -> State:

@@ -88,8 +88,9 @@ def test_a_function_draws_weights_from_the_seed() -> None:
 
 
 def test_a_module_with_dropout() -> None:
-    """Random while training, every sample with numbers of its own; without a key it is the module
-    in inference."""
+    """Random while training, with different numbers for every sample. Without a key it is the
+    module
+        in inference."""
     model = as_model(with_dropout)
     w = model.initial(WORDS)
     assert model.random

@@ -71,8 +71,8 @@ def test_convolution_and_its_gradient(case: str) -> None:
 
 @pytest.mark.parametrize(("batch", "width"), [(1, 64), (32, 100), (33, 64), (10, 63)])
 def test_product_and_its_gradient(batch: int, width: int) -> None:
-    """Written out sample by sample (small batch, wide layer) or not,
-    the gradient is that of x w^T."""
+    """Written out sample by sample (small batch, wide layer) or not, the gradient equals
+    the gradient of x w^T."""
     x, w, g = (np.asarray(a) for a in (normal(batch, 5), normal(width, 5), normal(batch, width)))
     value, by_x, by_w = value_and_gradients(
         product, (jnp.asarray(x), jnp.asarray(w)), jnp.asarray(g)

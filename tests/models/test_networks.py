@@ -294,7 +294,7 @@ def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> No
 @pytest.mark.parametrize(
     "make", [mclr, mlp, cnn, rnn, lstm, mobilenet], ids=lambda make: make.__name__
 )
-def test_a_table_in_place_of_federated_data_is_refused_with_what_is_written_instead(
+def test_a_table_in_place_of_federated_data_is_refused_with_the_right_call(
     make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As users call it, without the types of tests.

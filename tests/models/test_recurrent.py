@@ -113,7 +113,7 @@ def tanh_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) 
 
 
 def lstm_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """One sequence through BasicLSTMCell: gates i, j, f, o, each with a kernel of its own here;
+    """One sequence through BasicLSTMCell: gates i, j, f, o, each with a separate kernel here;
     forget bias 1."""
     units = len(bias) // 4
     memory = np.zeros(units)
@@ -323,14 +323,15 @@ def test_equal_options_give_the_same_model() -> None:
         (lambda: cnn(text()), "rnn or lstm"),
     ],
 )
-def test_what_is_refused(make: Callable[[], Model], said: str) -> None:
+def test_refused_models(make: Callable[[], Model], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         make()
 
 
 def first_word(width: int | None) -> FederatedData:
-    """Six clients; a line's class is that of its first word, which is to be remembered over four
-    others."""
+    """Six clients. A line's class is the class of its first word, which is to be remembered over
+    four
+        others."""
     data = text(length=5, vocabulary=12, width=width, samples=240)
     lists = np.split(np.arange(240), 12)
     return replace(data, y=data.x[:, 0] // 6, train=Ragged.of(lists[:6]), test=Ragged.of(lists[6:]))

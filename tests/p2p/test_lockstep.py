@@ -33,7 +33,7 @@ def settings(client: int, name: str) -> PeerSettings:
 
 
 def together(everybody: list[Peer]) -> None:
-    """Run them all, each on a thread of its own."""
+    """Run them all, each on a separate thread."""
     threads = [threading.Thread(target=one.run, daemon=True) for one in everybody]
     for thread in threads:
         thread.start()
@@ -78,7 +78,7 @@ def test_four_peers_are_the_simulators_four(name: str) -> None:
         assert one.memory.age == ROUNDS
 
 
-def test_nobody_is_a_round_ahead() -> None:
+def test_no_peer_is_a_round_ahead() -> None:
     network = MemoryNetwork()
     names = ["p0", "p1", "p2"]
     world = two_clusters(3)

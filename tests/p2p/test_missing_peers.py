@@ -41,7 +41,7 @@ def waits(
     named: Callable[[int], str] = lambda t: "other",
 ) -> list[float]:
     """The seconds until a peer was missing, and from each time to the next, where each check finds
-    one named anew."""
+    another name."""
     begin = clock.now
     times = [clock.now]
     t = 0
@@ -156,7 +156,7 @@ def test_a_word_in_each_third_round_is_enough(missing: MissingPeers, clock: Cloc
 def test_who_left_and_comes_back_is_not_missing_at_once(
     missing: MissingPeers, clock: Clock, step: float
 ) -> None:
-    """What was still said of it when it left is too old to count when it comes back."""
+    """Reports about it from before it left are too old to count when it comes back."""
     for _ in range(100):
         missing.add(["other"] if clock.now == 1000 else [])
         assert missing.check() == []
@@ -173,7 +173,9 @@ def test_who_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) ->
     assert missing.check() == []
 
 
-def test_me_and_what_is_no_name_are_not_remembered(missing: MissingPeers, clock: Clock) -> None:
+def test_the_peer_itself_and_invalid_names_are_not_remembered(
+    missing: MissingPeers, clock: Clock
+) -> None:
     for _ in range(2):
         missing.add(["me", "", "no name/", "two\nlines", "\ufffd"])
         assert missing.check() == []

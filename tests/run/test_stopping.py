@@ -117,7 +117,7 @@ def replies(*rounds: tuple[float | None, int]) -> list[Record]:
 
 BAD = (None, 4)
 GOOD = (0.5, 1)
-NOBODY = (None, 0)
+NO_CLIENTS = (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ NOBODY = (None, 0)
         ((BAD, BAD, BAD), True),
         ((GOOD, BAD, BAD, BAD), True),
         ((BAD, BAD, GOOD, BAD, BAD), False),
-        ((BAD, BAD, NOBODY), False),  # everybody dropped out, which is no failure
-        ((NOBODY, NOBODY, NOBODY, NOBODY), False),
+        ((BAD, BAD, NO_CLIENTS), False),  # everybody dropped out, which is no failure
+        ((NO_CLIENTS, NO_CLIENTS, NO_CLIENTS, NO_CLIENTS), False),
         ((GOOD, GOOD, GOOD), False),
     ],
 )

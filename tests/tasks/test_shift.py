@@ -11,7 +11,7 @@ from fedkin.tasks.shift import Note, Shifted
 
 START = np.array([[50, 30, 20, 0], [40, 0, 0, 0], [10, 10, 10, 10]])  # 100, 40 and 40 samples
 ALL = np.arange(3)
-NOBODY = np.zeros(0, np.int64)
+NO_CLIENTS = np.zeros(0, np.int64)
 
 
 def federation(counts: np.ndarray = START) -> FakeWorld:
@@ -66,7 +66,7 @@ def test_only_those_who_note_forget() -> None:
     now = START // 2
     note(world, np.array([2, 0]), now)
     assert shifted(world, now) == [False, True, False]
-    note(world, NOBODY, now)
+    note(world, NO_CLIENTS, now)
     assert shifted(world, now) == [False, True, False]
 
 
@@ -107,7 +107,7 @@ def test_results_are_in_the_order_of_the_clients() -> None:
     now = less(1, 0, 30)
     assert shifted(world, now, np.array([2, 1, 0])) == [False, True, False]
     assert shifted(world, now, np.array([1, 2])) == [True, False]
-    assert shifted(world, now, NOBODY) == []
+    assert shifted(world, now, NO_CLIENTS) == []
 
 
 def test_the_counts_that_are_given_may_change_afterwards() -> None:

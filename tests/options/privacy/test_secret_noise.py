@@ -70,7 +70,7 @@ def test_without_noise_it_is_the_sum_that_a_trusted_server_has() -> None:
 @pytest.mark.parametrize("hide_choice", [False, True])
 @pytest.mark.parametrize("seeded", [False, True])
 def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded: bool) -> None:
-    """Each of the K sums, also of a model that nobody has chosen; more clients add more."""
+    """Each of the K sums, also of a model that no client has chosen; more clients add more."""
     rng = np.random.default_rng(0)
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
     numbers = 200_000
@@ -166,7 +166,7 @@ def test_rounding_is_in_the_noise() -> None:
         noise_share(mechanism=mechanism, least=4, members=2**20, numbers=3_000_000, seeded=True)
 
 
-def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> None:
+def test_updates_are_clipped_by_their_norm_and_values_not_finite_become_zero() -> None:
     share = NoiseShare(0.3, 0.0)
     np.testing.assert_allclose(share.clipped(np.array([3.0, 4.0], np.float32)), [0.18, 0.24])
     np.testing.assert_allclose(share.clipped(np.array([0.03, 0.04], np.float32)), [0.03, 0.04])
@@ -178,7 +178,7 @@ def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> N
     assert vector[0] / Grid(3, 1.0, 10).scale == pytest.approx(0.15, abs=1e-8)  # of half the weight
 
 
-def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_all_the_same() -> None:
+def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_nevertheless() -> None:
     own = world(secret=fk.SecretSums(least=5))
     assert not update(own).any()  # four in each cluster
     assert own._journal.rounds == 1 and own._journal.entries[-1]["lost"].keys() == {"0", "1"}

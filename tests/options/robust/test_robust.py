@@ -258,7 +258,7 @@ def test_the_summary_is_of_honest_clients_and_names_the_attackers(
     assert mixed["attackers_alone"] == 0 and "rule_weights" not in mixed
 
 
-def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_same(
+def test_without_attack_none_is_recorded_and_the_rule_still_suspects(
     data: FederatedData,
 ) -> None:
     run = go(data, robust=RobustAggregation("median"))

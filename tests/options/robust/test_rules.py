@@ -55,7 +55,7 @@ def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
     assert seen == set(OURS)
 
 
-def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
+def test_the_step_before_a_rule_equals_the_oracle(oracle: Oracle) -> None:
     cases = oracle("trust")
     ours = {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
     assert [sum(case["name"] == name for case in cases["preaggregators"]) for name in ours] == [

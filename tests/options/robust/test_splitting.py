@@ -29,7 +29,7 @@ ATTACKERS = SLEEPERS.attackers(20, DATA.true_clusters)
 
 
 class Splittable(TrueClusters):
-    """A method of one's own that says so."""
+    """A user's method that says so."""
 
     def requirements(self) -> Requirements:
         return Requirements(data=DataNeeds(true_clusters=True), keeps_clusters=True)
@@ -51,7 +51,7 @@ def go(method: Any = METHOD, robust: Any = RECIPE, **options: Any) -> fk.Run:
 
 
 def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> None:
-    """A client that sent nothing, or whom nobody judged, keeps its number."""
+    """A client that sent nothing, or that was not judged, keeps its number."""
     before = np.array([1, 1, 1, 0])
     judged = np.array([True, True, False, True])
     np.testing.assert_array_equal(
@@ -105,8 +105,8 @@ def test_rules_that_leave_out_honest_updates_split_nothing(rule: str) -> None:
 
 
 def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
-    """They attack in rounds 2 and 3, and are apart from then on; they stay suspects, though nobody
-    judges them."""
+    """They attack in rounds 2 and 3, and are apart from then on. They stay suspects, though they
+    are not judged."""
     assert DATA.true_clusters is not None
     run = go()
     before = go(robust=replace(RECIPE, split_after=0))

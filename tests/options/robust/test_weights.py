@@ -49,7 +49,7 @@ def test_a_minority_that_is_left_out_has_no_weight() -> None:
 
 
 @pytest.mark.parametrize("rule", ["median", "geometric_median", "mda"])
-def test_the_weight_of_a_bucket_is_that_of_its_rows(rule: str) -> None:
+def test_the_weight_of_a_bucket_comes_from_its_rows(rule: str) -> None:
     own = weights(ROWS[:, :1], f"bucketing+{rule}", 1)
     np.testing.assert_allclose(
         own @ ROWS[:, :1], aggregate(ROWS[:, :1], f"bucketing+{rule}", 1), rtol=1e-9
