@@ -22,7 +22,7 @@ def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_what_was_promised_is_asked() -> None:
+def test_the_promised_questions_are_asked() -> None:
     cases = {(case.base, case.clusters) for case in PLANTED}
     assert cases == {(base, clusters) for base in ("mnist", "digits") for clusters in (1, 2, 4, 8)}
     assert {case.kind for case in PLANTED} == {"label_permutation", "rotation", "iid"}

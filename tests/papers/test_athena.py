@@ -69,7 +69,7 @@ def test_the_page_of_nothing_says_so() -> None:
     assert "not run" in page and "90.05" in page and "None" not in page
 
 
-def test_ranges_and_clusters_beside_the_paper() -> None:
+def test_ranges_and_clusters_next_to_the_papers() -> None:
     results = [
         line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED),
         line(
@@ -95,7 +95,7 @@ def test_ranges_and_clusters_beside_the_paper() -> None:
     assert "**5** (1.00)<br>*5*" in numbers[0] and "**1** and 1 noise" in numbers[0]
 
 
-def test_gains_and_what_was_transmitted() -> None:
+def test_gains_and_transmitted_bytes() -> None:
     setting = PER_CLUSTER["2 classes"]
     results = [
         line(
@@ -258,7 +258,7 @@ def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> N
     }
     assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
     assert "arithmetic" in own[0].column and "nothing was trained" in athena_page.table_1([])
-    # Beside "9 of 9 hold".
+    # The page writes this rule next to "9 of 9 hold".
     (rule,) = [table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"]
     assert "arithmetic" in rule and "nothing was trained" in rule
     assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy

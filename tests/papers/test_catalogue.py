@@ -144,7 +144,7 @@ def test_every_printed_number_is_counted_once(name: str, printed: int) -> None:
 
 @pytest.fixture(scope="module")
 def paper() -> Callable[[str], list[str]]:
-    """The lines of a paper's text, from $FEDKIN_PAPERS or beside the checkout."""
+    """The lines of a paper's text, from $FEDKIN_PAPERS or the folder next to the checkout."""
     folder = Path(os.environ.get("FEDKIN_PAPERS", SHARED / "papers"))
 
     def read(name: str) -> list[str]:

@@ -106,7 +106,8 @@ def pinned() -> list[Callable[..., Any]]:
 
 
 def defaults(made: Callable[..., Any]) -> Defaults:
-    """The defaults of a dataclass or a function, as JSON has them; what has none is left out."""
+    """The defaults of a dataclass or a function, as JSON has them; values without a default are
+    left out."""
     return {name: plain(value) for name, value in _defaults(made)}
 
 
@@ -160,7 +161,7 @@ def test_defaults_are_those_of_the_stored_runs(made: Callable[..., Any]) -> None
     changed = changes(table[made.__name__], defaults(made))
     assert not changed, (
         f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it (of "
-        "a question, name it in what is fixed), so that no older run is shown; then write "
+        "a question, name it in its fixed values), so that no older run is shown; then write "
         "defaults.json again by the command at the top"
     )
 

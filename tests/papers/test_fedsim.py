@@ -171,7 +171,7 @@ def test_components_explain_all_of_the_variance_together() -> None:
     assert figures["explained"] == sorted(figures["explained"], reverse=True)
 
 
-def test_the_index_is_that_of_the_draw() -> None:
+def test_the_index_names_the_draw() -> None:
     setting = Setting(
         row="beta 0",
         data="synthetic",
@@ -188,7 +188,7 @@ def test_the_index_is_that_of_the_draw() -> None:
     assert measure(cell, 3)["pni"] > 0
 
 
-def test_the_paper_published_the_numbers_beside_ours() -> None:
+def test_the_paper_published_the_numbers_next_to_ours() -> None:
     """As printed in Tables 4 and 7."""
     assert TABLE_4[FEMNIST] == ((11.11, 2.88), (9.08, 3.63))
     assert TABLE_7["(0.5, 0.5)"] == ((3.61, 6.23), (-0.06, 2.47))

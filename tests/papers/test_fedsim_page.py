@@ -154,7 +154,7 @@ def test_every_row_of_figure_7_has_clusters_that_are_dealt() -> None:
         )
 
 
-def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
+def test_a_range_over_the_seeds_stands_next_to_the_mean() -> None:
     """The text quotes it of the draws: the least and the largest gain."""
     row = MNIST.row
     results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedProx", 0, 2), *runs(row, "FedSim", -3, 1)]

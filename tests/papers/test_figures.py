@@ -1,5 +1,5 @@
-"""FedGroup's and FlexCFL's figures: their recipes, what is stored of a run, and that they are
-drawn."""
+"""FedGroup's and FlexCFL's figures: their recipes, the stored values of a run, and the
+drawings."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_sections_name_their_figures() -> None:
     assert "The paper trains an MLP; logistic regression stands" in eta_figures.figure_5([])
 
 
-def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:
+def test_the_auxiliary_global_model_stands_next_to_the_clusters() -> None:
     """Of the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
     third seed; methods without clusters have no line."""
     two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]

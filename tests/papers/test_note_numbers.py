@@ -127,7 +127,7 @@ def test_rows_in_which_detectors_are_ahead_of_one_model_are_counted() -> None:
 
 
 def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
-    """Of a curve of every third round from the first on, value 33 is that of round 97; incomplete
+    """In a curve of every third round from the first on, value 33 belongs to round 97; incomplete
     rounds have none."""
     curves = [[None, *[0.8] * 31, best, 0.9, *[0.95] * 66] for best in (0.85, 0.87)]
     runs = [
@@ -139,7 +139,7 @@ def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
         "85.0 to 87.0",
         NOT_RUN,
     )
-    swapped = [*[0.8] * 41, 0.92, *[0.95] * 58]  # value 41 is that of round 124
+    swapped = [*[0.8] * 41, 0.92, *[0.95] * 58]  # value 41 belongs to round 124
     runs = [figure("IV", "MNIST-MCLR: swap all", "FlexCFL", swapped) | {"seed": 0}]
     numbers = flexcfl(runs)
     assert (numbers["slip, 97 rounds"], numbers["swap all, 124 rounds"]) == (NOT_RUN, "92.0")

@@ -92,7 +92,7 @@ def test_numbers_say_how_many_seeds_never_got_there() -> None:
 
 
 def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
-    """The second row has no FedProx, so that nobody misses its seeds."""
+    """The second row has no FedProx, so its seeds miss no method."""
     other = replace(TINY, row="other")
     cells = [
         Cell(table="III", setting=TINY, column=column, method=lambda m: FedAvg(), published=None)

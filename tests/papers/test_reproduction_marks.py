@@ -98,14 +98,14 @@ def test_a_shortened_run_is_not_the_papers_cell() -> None:
     )
 
 
-def test_what_was_not_run_and_what_is_not_printed() -> None:
+def test_numbers_not_run_and_numbers_not_printed() -> None:
     assert marks()["FedAvg"].mark == Mark.NOT_RUN
     missing = marks(line("RAC", 0.8, "Synthetic(1,1)-MCLR"), row="Synthetic(1,1)-MCLR")["RAC"]
     assert missing.mark == Mark.NO_NUMBER and missing.ours == "80.00" and not missing.counts
     assert marks(line("FedAvg", None))["FedAvg"].mark == Mark.NOT_RUN  # no round was complete
 
 
-def test_figures_of_table_i_have_margins_of_their_own() -> None:
+def test_figures_of_table_i_have_separate_margins() -> None:
     """As printed for 3 classes: .767 / .073, 90.9 / 87.0, 14."""
     cell = {"table": "I", "row": "3", "column": "FedAvg", "seed": 0}
     figures = {
@@ -170,7 +170,7 @@ def three() -> Any:
 
 def test_the_share_counts_what_came_of_each_number() -> None:
     results = [
-        line("FedAvg", 0.899),  # half a point above what is printed
+        line("FedAvg", 0.899),  # half a point above the printed number
         line("FedProx", 0.95),  # above 90.9
         line("RCC", 0.90),  # below 93.4
         line("IFCA", 0.962),
@@ -193,7 +193,7 @@ def test_the_share_counts_what_came_of_each_number() -> None:
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:
-    """By the recipe: a run that a busy machine took longer for is counted all the same."""
+    """The recipe decides. A run that took longer on a busy machine still counts."""
     assert "MNIST-MCLR" in cpu_sized(three()) and "MNIST-CNN" not in cpu_sized(three())
     slow = [{**line("FedAvg", 0.894), "seconds": 900.0}]
     assert share_of(three(), slow).sized == 39 and share_of(three(), slow).run == 1
@@ -303,8 +303,9 @@ def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
 
 
 def test_the_longest_runs_are_named() -> None:
-    """The median decides; what is not counted does not: a CNN's row, a deviation's, a variant's
-    column."""
+    """The median decides. Numbers that are not counted do not: a CNN's row, a deviation's, a
+    variant's
+        column."""
     cnn = {**line("FedAvg", 0.9, flexcfl.MNIST_CNN.row), "seconds": 900.0}
     other = {**line("FedAvg", 0.9, flexcfl.FEMNIST_OWN.row), "seconds": 800.0}
     mlp = [

@@ -1,4 +1,4 @@
-"""The store of runs: what is missing, what is kept, what is left out,
+"""The store of runs: missing runs, kept runs, runs that are left out,
 and a store that was damaged."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run_all(jobs: list[Job], store: Path) -> list[dict[str, Any]]:
     )
 
 
-def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
+def test_a_measured_run_is_kept_and_not_measured_again(tmp_path: Path) -> None:
     store = tmp_path / "results" / "paper.jsonl"
     assert [line["seed"] for line in run_all([job()], store)] == [0, 1]
     assert [(line["column"], line["seed"]) for line in run_all([job(), job("FedProx")], store)] == [
@@ -145,7 +145,7 @@ def test_how_long_a_run_takes() -> None:
     assert seconds_of_rows([job()], without) == {"tiny": (7.0, False)}
 
 
-# --- what is left out: damaged lines, and runs of other settings
+# --- left out: damaged lines, and runs of other settings
 
 WHOLE = text_of(job().run(0))
 DAMAGED = {
@@ -332,7 +332,7 @@ def store_with_faults(folder: Path) -> None:
     (folder / "fedgroup.jsonl").write_text(f"{text_of(today)}\n{damaged}\n{text_of(changed)}\n")
 
 
-def test_the_page_names_what_is_left_out_and_shows_none_of_it(
+def test_the_page_names_the_runs_left_out_and_shows_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_with_faults(tmp_path)

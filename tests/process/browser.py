@@ -159,7 +159,7 @@ class Browser:
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    """A browser of one's own, gone at the end."""
+    """A new browser process, ended on exit."""
     assert COMMAND
     to_browser = os.pipe()
     from_browser = os.pipe()

@@ -1,4 +1,4 @@
-"""Flower's own processes for tests, on the loopback and in a folder of their own.
+"""Flower's own processes for tests, on the loopback and in a separate folder.
 
     with Lab(tmp_path) as lab:
         lab.superlink()
@@ -319,7 +319,7 @@ class Keys:
         return ["--ssl-ca-certfile", str(self.authority), *server, "--enable-supernode-auth"]
 
     def node(self, name: str) -> Path:
-        """The private key of a node, made on first use; the public one lies beside it,
+        """The private key of a node, made on first use; the public one is in the same folder,
         as ``.pub``."""
         path = self.folder / name
         if not path.exists():

@@ -93,7 +93,7 @@ def test_a_trial_is_started_answers_survives_and_ends(
 
 
 def _waits(worker: int) -> bool:
-    """Whether somebody is connected to a stopped worker's socket, and waits."""
+    """Whether a process is connected to a stopped worker's socket, and waits."""
     path = Path(f"/proc/{worker}/net/unix")
     return (
         sum(

@@ -154,7 +154,7 @@ def test_a_machine_with_other_versions_is_named() -> None:
         check_versions("m2", own | {"Python": "3.9"}, own)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(MissingExtra, match=r"fedkin\[ray\]"):

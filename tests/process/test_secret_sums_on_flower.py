@@ -84,7 +84,7 @@ def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path
     assert np.abs(expected.models).max() > 0.01
 
 
-def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Path) -> None:
+def test_the_clients_left_have_noise_enough_for_the_charged_epsilon(tmp_path: Path) -> None:
     """z = 1, C = 0.3: three answers, each with a share for two of them, are 0.3 sqrt(3 / 2), and
     the mean is over 4."""
     privacy: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "clip": 0.3}

@@ -92,7 +92,7 @@ def test_a_target_that_is_asked_for() -> None:
     assert cells_of(found, 1)[4] == "2.0 (2 of 3)"
 
 
-def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
+def test_rounds_with_unassigned_clients_reach_no_target() -> None:
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}, partial=[1], target=0.60)
     assert row(found, "FedAvg")["rounds_to_target"] == 2.0
     assert row(found, "FedAvg")["best_accuracy"] == pytest.approx(0.61)
@@ -117,7 +117,7 @@ def test_a_target_is_of_the_samples_that_rounds_are_scored_on() -> None:
     )
 
 
-def test_each_setting_has_a_target_of_its_own() -> None:
+def test_each_setting_has_its_own_target() -> None:
     found = comparison({"a": {"FedAvg": AVG}, "b": {"FedAvg": IFCA}})
     assert [found.target("a"), found.target("b")] == pytest.approx([0.61, 0.82])
 
@@ -442,7 +442,7 @@ def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str)
     assert "Privacy" not in " ".join(comparison_tables.table_notes(found))
 
 
-def test_what_is_wrong_with_the_privacy_of_a_comparison_is_said() -> None:
+def test_faults_in_the_privacy_of_a_comparison_are_named() -> None:
     """Seeded noise; a delta that is no protection; runs that are still going on have spent, too."""
     found = comparison({"": CURVES})
     said = {"epsilon": 1.0, "delta": 1e-6, "clients": 20}

@@ -53,7 +53,7 @@ def served(unfinished: Path) -> Iterator[tuple[LiveServer, Ask]]:
         thread.join()
 
 
-def test_the_status_is_that_of_the_last_records(unfinished: Path) -> None:
+def test_the_status_shows_the_last_records(unfinished: Path) -> None:
     record = json.loads((unfinished / "metrics.jsonl").read_text().splitlines()[-1])
     status = LivePage(unfinished).status()
     assert "goes on" in status["state"] and [row[0] for row in status["runs"]] == [

@@ -279,7 +279,7 @@ def test_too_few_seeds_have_no_interval_and_no_test(seeds: int) -> None:
     assert "too few" in told and "Holm" not in told
 
 
-def test_what_is_not_known_of_seeds_is_a_dash_and_explained() -> None:
+def test_an_unknown_value_of_seeds_is_a_dash_and_explained() -> None:
     never = {f"best_accuracy{end}": None for end in ("", "_low", "_high")}
     told = of_seeds(seeds_table, seeds_summary(seeds_row(**never), seeds_row(method="fedavg")))
     row = next(

@@ -59,7 +59,7 @@ def test_an_arrow_where_trust_is_one_way_and_none_where_it_is_mutual() -> None:
     np.testing.assert_allclose(heads.get_offsets()[0], corner[1] - 0.09 * way, atol=1e-9)
 
 
-def test_without_kinds_nobody_is_wrong() -> None:
+def test_without_true_clusters_no_neighbour_is_wrong() -> None:
     axes = Figure().add_subplot()
     draw_circle(axes, TRUST, KINDS, False)
     assert orange(axes) == 0 and sum(len(part.get_segments()) for part in lines(axes)) == 6

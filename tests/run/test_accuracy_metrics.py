@@ -61,7 +61,7 @@ def test_a_client_without_test_samples_counts_for_nothing() -> None:
     assert record["loss"] == 1.0
 
 
-def test_nobody_to_test_is_null() -> None:
+def test_no_client_to_test_is_null() -> None:
     record = accuracy_record(scored([], [], []), 2, None)
     assert (
         record["accuracy"]
@@ -266,7 +266,7 @@ def test_ledger_record_keeps_scoring_apart() -> None:
     }
 
 
-def test_what_is_not_finite_becomes_null() -> None:
+def test_values_that_are_not_finite_become_null() -> None:
     assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
     # Weight nothing, say nothing.
     assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0

@@ -165,13 +165,13 @@ def test_what_cannot_be_placed_has_no_number(
 ) -> None:
     class Unable(Placing):
         def place(self, world: World, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
-            raise fk.MethodError("nobody can be placed")
+            raise fk.MethodError("no client can be placed")
 
     plan = Plan(rounds=1, cohort=1, seed=1)
     cohort_known = next(s for s in range(50) if _first_cohort(s) < 2)
     track = run(fake_world(), Unable(), replace(plan, seed=cohort_known))
     assert track.final["accuracy_all_clients"] is None
-    assert "accuracy over all clients is not known: nobody can be placed" in caplog.text
+    assert "accuracy over all clients is not known: no client can be placed" in caplog.text
     monkeypatch.setattr(final, "MAX_PLACED", 5)
     assert (
         run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"]

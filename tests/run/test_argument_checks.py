@@ -56,7 +56,7 @@ from fedkin.data.federated import FederatedData
         ({"model": "mclr"}, ModelError, r"fk.models.mclr\(data\)"),
     ],
 )
-def test_names_and_classes_are_refused_with_what_is_written_instead(
+def test_names_and_classes_are_refused_with_the_right_argument(
     tiny: FederatedData, given: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     unchecked = inspect.unwrap(fk.simulate)  # as users call it, without the types that tests check

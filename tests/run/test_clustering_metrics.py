@@ -34,8 +34,8 @@ class History:
         placed: Sequence[int] | None = None,
         gone: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """What is measured in the next round; whose data shifted, who detected it and who is gone
-        are ids. Those who detected a shift are placed anew unless ``placed`` says otherwise."""
+        """The measures of the next round. Clients that shifted, detected a shift or are gone
+        are ids. Clients that detected a shift are placed again unless ``placed`` says otherwise."""
         self.round += 1
         placed = detected if placed is None else placed
         ids = np.arange(self.clients)
@@ -171,7 +171,7 @@ def test_one_that_notices_and_gets_no_answer_is_counted_once() -> None:
     assert of(history.then([0], shifted=[0], detected=[0]), *MOVES) == [1, 1, 1, 1, 0]
 
 
-def test_a_wait_ends_without_a_notice_when_the_client_is_placed_anew() -> None:
+def test_a_wait_ends_without_a_notice_when_the_client_is_placed_again() -> None:
     history = History(2)
     history.then([0, 0])
     assert of(history.then([0, 0], shifted=[0, 1]), *MOVES) == [2, 2, 0, 0, 0]
@@ -342,7 +342,7 @@ def test_clients_that_are_gone_count_for_nothing() -> None:
     assert of(record, "matched_share", "mismatched", "stability") == [1.0, 0, 1.0]
 
 
-def test_what_nobody_knows_is_null() -> None:
+def test_unknown_values_are_null() -> None:
     unknown = ClusterMetrics(2).record(
         round=0,
         assignment=np.array([0, UNASSIGNED]),
@@ -362,7 +362,7 @@ def test_what_nobody_knows_is_null() -> None:
     assert set(empty.values()) == {None}
 
 
-def test_nobody_with_a_cluster() -> None:
+def test_no_client_with_a_cluster() -> None:
     record = History(3).then([UNASSIGNED] * 3, [0, 1, 1], shifted=[0])
     assert of(record, "matched_share", "stability") == [None, None]
     assert of(record, "mismatched", "data_shifts", "data_shifts_new", *ANSWERS) == [
@@ -413,8 +413,8 @@ def test_resumed_metrics_measure_the_same(stop: int) -> None:
         before.record(*measured)
     memory = before.memory()
     for measured in list(wild(0))[stop + 1 :]:
-        before.record(*measured)  # what was kept is a copy
-    # Two: going on changes nothing in what was kept either.
+        before.record(*measured)  # the kept record is a copy
+    # Two: going on does not change the kept record either.
     for after in (
         ClusterMetrics(40),
         ClusterMetrics(40),

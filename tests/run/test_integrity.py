@@ -189,7 +189,7 @@ def test_a_saved_run_has_digests_too(tiny: FederatedData, folder: Path, tmp_path
         Run.load(tmp_path / "copy")
 
 
-def test_results_that_are_written_anew_are_named(
+def test_results_that_are_written_again_are_named(
     tiny: FederatedData, folder: Path, other: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before, fedkin check names them; a whole folder is resumed without a word."""

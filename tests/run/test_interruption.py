@@ -180,7 +180,7 @@ def test_a_link_to_a_folder_in_use_is_refused_too(tmp_path: Path) -> None:
         folder_lock(tmp_path / "link").__enter__()
 
 
-def test_where_nothing_can_be_written_beside_a_folder_the_lock_is_in_it(
+def test_where_nothing_can_be_written_next_to_a_folder_the_lock_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)

@@ -1,4 +1,4 @@
-"""What is observed of the client work of a round."""
+"""Observations of the client work of a round."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
     assert record.getMessage() == words
 
 
-def test_a_reply_without_a_name_of_what_is_wrong_is_told_with_its_task(
+def test_a_reply_with_an_unnamed_fault_is_told_with_its_task(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     observations = Observations(8, 3)
@@ -140,7 +140,7 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     counts = np.full((8, 2), 10)
     world = fake_world(counts=counts)
     instrumented = observed(world)
-    assert instrumented.observations.detected is None, "nobody has asked"
+    assert instrumented.observations.detected is None, "no client was asked"
     world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
     np.testing.assert_array_equal(
         instrumented.run(Shifted(), np.array([5, 0])).shifted, [True, False]
@@ -153,7 +153,7 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     np.testing.assert_array_equal(
         instrumented.run(Shifted(threshold=0.0), np.array([2])).shifted, [False]
     )
-    assert noticed(instrumented) == [2, 5], "what was noticed in a round stays noticed"
+    assert noticed(instrumented) == [2, 5], "a shift noticed in a round stays noticed"
     instrumented.begin(STREAM.at(2))
     assert instrumented.observations.detected is None
 

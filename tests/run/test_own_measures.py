@@ -128,7 +128,7 @@ def test_it_is_computed_of_the_clients_that_were_scored() -> None:
     )
 
 
-def test_with_validation_the_summary_has_that_of_the_test_samples(tmp_path: Path) -> None:
+def test_with_validation_the_summary_has_the_measure_of_the_test_samples(tmp_path: Path) -> None:
     data = fk.data.digits(clients=6).with_validation(0.3)
     run = simulated(data=data, out=tmp_path / "run")
     own = run.clients["accuracy"].to_numpy()

@@ -1,4 +1,4 @@
-"""What users get of mixtures, and of clients that never trained what is theirs."""
+"""Models that users get of mixtures, and of clients that never trained their own part."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_peers_that_sleep_are_spoken_of(method: Any, cohort: int, sleeping: bool
         (1, 1, 1, True),
     ],
 )
-def test_a_stage_two_that_nobody_gets_to(
+def test_a_stage_two_that_no_peer_reaches(
     kind: Any, rounds: int, cohort: int, stage_one: int, unreached: bool
 ) -> None:
     assert told(kind(stage_one=stage_one), rounds, cohort) == [cohort < N, unreached]
@@ -210,8 +210,8 @@ def test_a_run_without_hurdles_warns_of_nothing(caplog: pytest.LogCaptureFixture
 
 
 def test_peers_do_not_migrate(tiny: FederatedData, tmp_path: Path) -> None:
-    """Their communities have no lasting names, so there is nothing to count; those of others are
-    counted beside."""
+    """Their communities have no lasting names, so their migrations are not counted. The other
+    method's migrations are."""
     done = go(
         PANM(neighbours=2, candidates=4, stage_one=1, period=1),
         tiny,

@@ -1,5 +1,4 @@
-"""Whole runs with privacy of clients: what is released, what is written down, what is refused, and
-when they stop."""
+"""Whole runs with privacy of clients: released sums, journal, refusals, and when they stop."""
 
 from __future__ import annotations
 
@@ -144,11 +143,11 @@ def test_portions_and_weights_by_capped_examples() -> None:
     np.testing.assert_allclose(update(capped), np.sum(each, axis=0), atol=1e-6)
 
 
-def test_a_round_without_clients_releases_noise_all_the_same() -> None:
+def test_a_round_without_clients_still_releases_noise() -> None:
     world = private_world()
     models = world.initial(Stream(0))[None]
-    nobody = np.zeros(0, np.int64)
-    reply = train(world, models, nobody, nobody, reduce=True, stream=Stream(0, 1, "train"))
+    no_clients = np.zeros(0, np.int64)
+    reply = train(world, models, no_clients, no_clients, reduce=True, stream=Stream(0, 1, "train"))
     assert reply.update.std() == pytest.approx(1.0 / 4, rel=0.4)
 
 
@@ -213,7 +212,7 @@ def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "privacy.jsonl").read_text().splitlines()) == 4
 
 
-def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> None:
+def test_results_read_from_the_folder_say_how_much_privacy_cost(tmp_path: Path) -> None:
     """The run, its report, and a comparison, all of which are made from folders."""
     private = [
         "privacy.name=client_dp",
@@ -263,7 +262,7 @@ def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> None:
-    """A process was killed in the middle of a line: what is released after it stays charged in all
+    """A process was killed in the middle of a line. Sums released after it stay charged in all
     later resumes."""
     journal = tmp_path / "run" / "privacy.jsonl"
     simulate(rounds=2, out=tmp_path / "run")
@@ -290,7 +289,7 @@ def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> No
         ('{"round": 1, "clip": 1.0}', "it has no noise_multiplier"),
     ],
 )
-def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_charged_anew(
+def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_charged_again(
     line: str, why: str, tmp_path: Path
 ) -> None:
     """A whole line that cannot be read is a release of unknown price: no later epsilon could be
@@ -398,7 +397,7 @@ def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: 
 
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
-    """A method whose declaration is wrong is refused in its first round all the same, with an error
+    """A method with a wrong declaration is still refused in its first round, with an error
     here."""
     method = methods()[name]()
     if name == "pfedme":
@@ -484,8 +483,8 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
         ("choices", Similarities(np.zeros(21, np.float32), np.ones((1, 21), np.float32), fk.SGD())),
     ],
 )
-def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> None:
-    """By its task, whatever a method says that it needs; what is charged, and the best round, have
+def test_uncharged_tasks_are_refused_or_infinite(kind: str, task: Any) -> None:
+    """By its task, whatever a method says that it needs. Charged tasks, and the best round, have
     tests above."""
     world = private_world()
     with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
@@ -637,7 +636,7 @@ def test_a_configuration_has_it(tmp_path: Path) -> None:
     assert execute(config, out=None).summary()["privacy"]["rounds"]["released"] == 1
 
 
-def test_poisson_cohorts_have_sizes_of_their_own() -> None:
+def test_poisson_cohorts_have_random_sizes() -> None:
     plan = Plan(1, 50, selection="poisson")
     sizes = [
         len(select_cohort(np.arange(1000), 1000, plan, Stream(0, r, "cohort")))

@@ -23,7 +23,7 @@ from tests.run.toy_method import fake_world
 DESCRIPTION = Description({"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}})
 
 
-def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
+def test_it_describes_the_run_and_its_folder(tmp_path: Path) -> None:
     Folder.create(tmp_path / "deep" / "run", DESCRIPTION)
     assert tomllib.loads((tmp_path / "deep/run/config.toml").read_text()) == DESCRIPTION.sections
     told = json.loads((tmp_path / "deep/run/environment.json").read_text())

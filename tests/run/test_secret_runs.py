@@ -1,5 +1,5 @@
-"""Whole runs with secret sums: the numbers of a plain run, what is lost, what is refused, and what
-is written down."""
+"""Whole runs with secret sums: the numbers of a plain run, lost clients, refusals, and the
+journal."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: boo
     assert not got.loss.any() and (got.examples == 1).all()  # nothing of a single client
 
 
-def test_a_choice_that_is_hidden_is_that_of_the_plain_world() -> None:
+def test_a_hidden_choice_equals_the_choice_of_the_plain_world() -> None:
     world = simulated()
     stream = Stream(0, 1, "train")
     models = models_of(world, 2)
@@ -285,11 +285,11 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
 
 def test_a_round_without_clients_has_no_sum() -> None:
     world = simulated()
-    nobody = np.zeros(0, np.int64)
+    no_clients = np.zeros(0, np.int64)
     for secret in (PLAIN, replace(PLAIN, hide_choice=True)):
         own = SecretWorld(world, secret, Journal(), ROUND)
         assert not train(
-            own, models_of(world), nobody, nobody, reduce=True, stream=Stream(0)
+            own, models_of(world), no_clients, no_clients, reduce=True, stream=Stream(0)
         ).update.any()
 
 
@@ -330,7 +330,7 @@ def test_a_limit_with_which_models_do_not_learn_is_named_before_the_run(
         assert part in warnings[0]
 
 
-def test_what_is_no_sum_is_refused_or_reported() -> None:
+def test_replies_that_are_no_sums_are_refused_or_reported() -> None:
     world = simulated()
     work = Losses(models_of(world))
     with pytest.raises(TaskError, match="the task losses sends what is no sum"):
@@ -343,7 +343,7 @@ def test_what_is_no_sum_is_refused_or_reported() -> None:
     assert run.summary()["secret"]["clear"][0] == "train" and run.summary()["secret"]["sums"]
 
 
-def test_what_has_no_masked_form_or_too_many_rows_is_refused() -> None:
+def test_sums_without_masked_form_or_with_too_many_rows_are_refused() -> None:
     world = simulated()
     twice = np.zeros(2, np.int64)
     own = SecretWorld(world, PLAIN, Journal(), ROUND)
@@ -569,7 +569,7 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
         private(selection="round_robin")
 
 
-def test_a_budget_is_that_of_rounds_without_amplification() -> None:
+def test_a_budget_counts_rounds_without_amplification() -> None:
     run = simulate(
         cohort=fk.Cohort(4, selection="poisson"),
         privacy=fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),
@@ -581,7 +581,7 @@ def test_a_budget_is_that_of_rounds_without_amplification() -> None:
     assert run.summary()["privacy"]["rounds"]["released"] == affordable[-1] < 20
 
 
-def test_client_work_in_the_clear_is_named_among_what_is_trusted() -> None:
+def test_client_work_in_the_clear_is_named_among_trusted_parts() -> None:
     """Both options have to allow it."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, uncharged="infinite")
     run = simulate(

@@ -38,7 +38,7 @@ class Killed(Exception):
 def go(
     data: FederatedData, out: Path | None = None, die_at: int | None = None, **options: Any
 ) -> Run:
-    """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap;
+    """Seven rounds of FlexCFL, with FedAvg to compare, while pairs swap;
     a checkpoint every other round."""
 
     def stop(record: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ def go(
 
 @pytest.fixture(scope="module")
 def whole(tiny: FederatedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    """The run that nobody stopped."""
+    """The uninterrupted run."""
     out = tmp_path_factory.mktemp("whole") / "run"
     return go(tiny, out), out
 
@@ -81,12 +81,12 @@ def test_data_move_clients_notice_and_migrate(whole: tuple[Run, Path]) -> None:
     run, _ = whole
     moved = column(run, "data_shifts")
     assert moved[0] == 0 and all(count % 2 == 0 for count in moved) and sum(moved) > 8
-    assert run.records[0]["shifts_detected"] is None, "nobody is asked before the first round"
+    assert run.records[0]["shifts_detected"] is None, "no client is asked before the first round"
     assert sum(column(run, "shifts_detected")[1:]) > 0 and sum(column(run, "migrations")) > 0
     assert column(run.against["fedavg"], "shifts_detected") == [None] * 8, "it does not ask"
 
 
-def test_methods_beside_each_other_see_the_same_moves(whole: tuple[Run, Path]) -> None:
+def test_methods_of_one_run_see_the_same_moves(whole: tuple[Run, Path]) -> None:
     run, _ = whole
     assert column(run, "data_shifts") == column(run.against["fedavg"], "data_shifts")
 
@@ -94,7 +94,7 @@ def test_methods_beside_each_other_see_the_same_moves(whole: tuple[Run, Path]) -
 def test_the_last_round_is_scored_on_what_clients_have_by_then(
     tiny: FederatedData, whole: tuple[Run, Path]
 ) -> None:
-    """The client without test samples has swapped, and the true clusters went with the data."""
+    """The client without test samples has swapped, and the true clusters moved with the data."""
     run, _ = whole
     table = run.clients
     assert table["test_samples"].tolist() != tiny.test.sizes.tolist()

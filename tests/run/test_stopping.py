@@ -90,7 +90,7 @@ def test_no_other_reply_stops(reply: Any) -> None:
     assert stop_by_reply(Plan(rounds=5, cohort=1), 1, reply) is None
 
 
-def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
+def test_a_resumed_run_decides_by_its_new_settings() -> None:
     rounds = records(0.1, 0.3, 0.2, 0.2)
     stopped = stop_by_score(Plan(rounds=9, cohort=1, patience=2), rounds)
     assert stopped is not None
@@ -106,7 +106,7 @@ def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
 
 def replies(*rounds: tuple[float | None, int]) -> list[Record]:
     """Rounds from 1 on with this training loss and so many replies that were not finite; round 0
-    trained nobody."""
+    trained no client."""
     both = [(None, 0), *rounds]
     score = {"accuracy": None, "partial": None}
     return [
@@ -193,7 +193,7 @@ def test_a_callback_may_end_a_run() -> None:
     assert summary["stopped"] == {"round": 3, "of": 50, "reason": "a callback returned STOP"}
 
 
-def test_a_run_that_ends_between_scores_is_scored_all_the_same() -> None:
+def test_a_run_that_ends_between_scores_is_still_scored() -> None:
     """On test samples round 3 says class 2, a share of 0.3; it is the last round, and its record
     has no score."""
     data = constant_data(validation=False)

@@ -228,7 +228,7 @@ def test_a_comparison_has_the_bold_and_the_small_print_of_its_markdown(tmp_path:
     assert "Bold: the highest" in small and f'<p class="small">{escape(small)}</p>' in page
 
 
-# --- what is not finished or incomplete
+# --- unfinished or incomplete
 
 
 def torn(cell: Path) -> str:
@@ -454,7 +454,7 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     assert np.array_equal(client_similarity(run).cosines, made.cosines)
 
 
-def test_a_client_similarity_data_that_move_is_that_of_the_last_round() -> None:
+def test_client_similarity_of_moving_data_shows_the_last_round() -> None:
     moving = {**DIGITS, "shift": {"name": "swap_all", "probability": 1.0}}
     run = execute(from_dict(moving), out=None)
     world = fk.SimulatedWorld(
