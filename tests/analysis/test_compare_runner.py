@@ -80,7 +80,7 @@ def made() -> Iterator[list[str]]:
 def whole(
     tmp_path_factory: pytest.TempPathFactory, made: list[str]
 ) -> tuple[Path, Comparison, list[str]]:
-    """Two settings, two methods, two seeds, not interrupted; and what was made for them."""
+    """Two settings, two methods, two seeds, not interrupted; and the names of all that was made."""
     out = tmp_path_factory.mktemp("whole") / "compared"
     made.clear()
     found = compare(out)

@@ -376,7 +376,7 @@ class _Script:
         return replies
 
         """No peer asks."""
-        """Nobody asks."""
+        """No other peer asks."""
 
     def close(self) -> None:
         """There is nothing to leave."""

@@ -330,7 +330,8 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
 
 
 def test_the_room_of_a_run_is_small() -> None:
-    """At most 20 files of its own level, and at most 8 levels of imports among them and the files
+    """The folder has at most 20 files, and at most 8 levels of imports among its files and the
+    files
     of its folders."""
     own = {module for module in FILES if module.startswith("fedkin.run.")}
     assert sum(package_of(module) == "run" for module in own) <= 20

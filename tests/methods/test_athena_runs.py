@@ -120,7 +120,7 @@ def test_scores_of_a_run_by_hand() -> None:
 
 
 def test_detectors_that_have_met_only_their_cluster_learn_its_classes() -> None:
-    """With the detectors of its own cluster alone, nearly every sample finds its class."""
+    """With the detectors of one cluster alone, nearly every sample finds its class."""
     w = simulated()
     state = after(Athena(assignment=GIVEN), w, rounds=10)
     table = np.where(state.home[state.table] == np.arange(3)[:, None], state.table, -1)

@@ -350,9 +350,9 @@ def test_five_findings_are_numbered_and_the_others_follow(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         findings, "FINDINGS", tuple(lambda stores, text=text: text for text in texts)
     )
-    *_, numbered, besides, others = findings.section({}).split("\n\n")
+    *_, numbered, heading, others = findings.section({}).split("\n\n")
     assert numbered.splitlines() == ["1. one", "2. two", "3. three", "4. four", "5. five"]
-    assert besides == "And besides:" and others.splitlines() == ["* six", "* seven"]
+    assert heading == "And besides:" and others.splitlines() == ["* six", "* seven"]
 
 
 # --- notes

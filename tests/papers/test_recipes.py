@@ -91,7 +91,7 @@ def test_numbers_say_how_many_seeds_never_got_there() -> None:
     assert mean_and_range([]) == percent([]) == "not run"
 
 
-def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
+def test_the_seeds_of_a_row_come_from_its_cells() -> None:
     """The second row has no FedProx, so its seeds miss no method."""
     other = replace(TINY, row="other")
     cells = [

@@ -52,7 +52,7 @@ def test_the_mean_is_of_clusters_and_not_of_clients() -> None:
 
 
 def test_the_global_model_is_scored_on_every_client() -> None:
-    """Only the fourth client is within a distance of 1 of the mean, but not of its own cluster's
+    """Only the fourth client is within a distance of 1 of the mean, but not of its cluster's
     model."""
     result = score(hand_world(), hand_state(), 1, global_model=True)
     record = accuracy_record(result, 3, None)

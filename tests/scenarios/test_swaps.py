@@ -110,7 +110,7 @@ def test_a_label_qualifies_only_where_training_and_test_data_have_it() -> None:
     assert not draw_labels(untested, np.array([[0, 1]]), STREAM)[1].any()
 
 
-def test_the_true_cluster_goes_with_the_data() -> None:
+def test_the_true_cluster_moves_with_the_data() -> None:
     data = federation([[0], [1, 2], [3]], true_clusters=True)
     after, _ = swap_all(data, np.array([[0, 2]]))
     assert after.true_clusters is not None and after.true_clusters.tolist() == [2, 1, 0]
@@ -123,13 +123,13 @@ def test_the_true_cluster_goes_with_the_data() -> None:
         (
             [[0, 0, 0, 1], [2, 2, 3]],
             [1, 0],
-        ),  # client 0 now has one sample of its own and two of the other's
+        ),  # client 0 keeps one sample and has two of the other's
         ([[0, 1], [2, 3]], [0, 1]),  # as many of either: what it was
         ([[0, 1, 1], [2, 3, 3]], [0, 1]),
         ([[0, 1], [2, 2, 3, 3]], [1, 1]),  # 1 and 2, 2; the other 0 and 3, 3
     ],
 )
-def test_part_the_true_cluster_is_that_of_most_training_samples(
+def test_part_most_training_samples_decide_the_true_cluster(
     labels: list[list[int]], true_clusters: list[int]
 ) -> None:
     data = federation(labels, true_clusters=True)
@@ -184,7 +184,7 @@ def test_with_probability_one_everybody_there_has_a_partner(
 
 @pytest.mark.parametrize("shift", [SwapAll(0.0), SwapPart(0.0), SwapPart(1.0)])
 def test_where_nothing_moves_the_data_are_the_same(shift: SwapAll) -> None:
-    """All have the same labels; and with one client there is nobody to swap with."""
+    """All have the same labels. One client alone has no other to swap with."""
     for data in (federation([[0, 1]] * 6), federation([[0]] * 6), federation([[0, 1]])):
         after, moved = shift.step(
             original=data, current=data, round=1, reachable=np.arange(data.clients), stream=STREAM
@@ -193,7 +193,7 @@ def test_where_nothing_moves_the_data_are_the_same(shift: SwapAll) -> None:
 
 
 @pytest.mark.parametrize("shift", [SwapAll(1.0), SwapPart(1.0)])
-def test_nobody_swaps_before_the_first_communication_round(shift: SwapAll) -> None:
+def test_no_client_swaps_before_the_first_communication_round(shift: SwapAll) -> None:
     data = federation([[0], [1], [2], [3]])
     assert (
         shift.step(

@@ -1,4 +1,4 @@
-"""The checks of fields, with the types that outside these tests nobody else refuses."""
+"""The checks of fields. They refuse types that outside these tests no other check refuses."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def ring(one: SmallSum) -> list[int]:
 
 
 def test_a_hundred_of_whom_thirty_are_lost() -> None:
-    """Seven before the keys, and 23 that are spread over the ring of the others: each fourth, so
-    that of 21 holders no client lacks more than the six that it can do without."""
+    """Seven before the keys, and 23 that are spread over the ring of the others, each fourth. So
+    no client lacks more of its 21 holders than the six that it can do without."""
     one = SmallSum(93, numbers=3)
     gone = ring(one)[::4][:23]
     for step, lost in zip(

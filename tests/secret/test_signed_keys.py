@@ -84,7 +84,7 @@ def test_a_member_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\0", b"\xff" * 40, bytes(SIGNATURE)])
-def test_what_is_no_signature_is_refused(text: bytes, tmp_path: Path) -> None:
+def test_an_invalid_signature_is_refused(text: bytes, tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     nothing = np.tile(np.frombuffer(text, np.uint8), (3, 1))
     with pytest.raises(RefusedError, match="the key of client 5 does not verify"):

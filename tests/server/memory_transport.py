@@ -26,7 +26,7 @@ Handler = Callable[[RpcMessage], RpcMessage]
 
 
 class Clock:
-    """Seconds that pass when somebody sleeps; ``at`` plans what happens meanwhile."""
+    """Seconds that pass when a caller sleeps; ``at`` plans events for that time."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -235,7 +235,8 @@ def test_an_array_to_keep_is_sent_once(federation: Federation) -> None:
         total(federation, (TABLE + 1).reshape(2, 3)[:1]) == [6.0] * 4
         and sent(federation) == [True] * 3
     )
-    assert federation.counts() == [[1] * 4, [1] * 4]  # what clients keep has a place of its own
+    # What clients keep has a separate place.
+    assert federation.counts() == [[1] * 4, [1] * 4]
     assert total(federation, TABLE[:1] + 1) == [6.0] * 4 and sent(federation) == [False] * 3
 
 

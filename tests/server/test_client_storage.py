@@ -69,7 +69,7 @@ def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> N
     assert "note" not in sites.last(2).arrays
     sites.train()
     assert all("note" not in sites.last(node).arrays for node in range(3))
-    assert len(sites.transport.pushed) == before + 6  # no requests of their own
+    assert len(sites.transport.pushed) == before + 6  # no separate requests
 
 
 def test_a_client_whose_reply_was_lost_is_told_again() -> None:
@@ -85,7 +85,7 @@ def test_a_client_whose_reply_was_lost_is_told_again() -> None:
     assert "note" not in sites.last(0).arrays
 
 
-def test_a_shift_is_measured_from_what_was_noted_last() -> None:
+def test_a_shift_is_measured_from_the_last_note() -> None:
     sites = Sites()
     sites.world.run(Note(), EVERYONE)
     assert sites.shifted() == []

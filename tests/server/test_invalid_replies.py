@@ -245,7 +245,7 @@ def test_outliers_are_beyond_the_norm_limit_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_an_update_beside_saturated_ones_counts(reduce: bool) -> None:
+def test_an_update_among_saturated_ones_counts(reduce: bool) -> None:
     """Five clients send updates of almost no length; the one that still learns is no outlier, as in
     a simulation."""
     transport, world = federation()

@@ -170,7 +170,7 @@ def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) ->
         reply.changed.tolist() == [True, False, True, False, True, True]
         and reply.told.tolist() == [2] * 6
     )
-    # Asked again, by a request of its own.
+    # Asked again, by a separate request.
     assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
     federation.assert_same_memory()
 
@@ -224,7 +224,7 @@ def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
 
 
 @each_layout
-def test_news_that_come_twice_do_not_cost_what_was_kept_since(layout: str) -> None:
+def test_news_that_come_twice_do_not_cost_the_memory_kept_since(layout: str) -> None:
     """The first server's clients heard that their clusters had changed, and then did the work; so
     do the second's."""
     federation = Federation(layout)

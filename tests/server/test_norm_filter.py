@@ -98,7 +98,7 @@ def test_one_hostile_site_of_five_makes_the_model_at_most_a_fifth_longer_in_a_ro
 
 
 def test_from_a_model_of_zeros_the_median_counts() -> None:
-    """A first round: the model has no norm, and the others' updates say what is typical."""
+    """A first round: the model has no norm, so the other updates decide which length is typical."""
     assert not excluded(NormFilter(100), 1.0, 2.0, 3.0, 150.0, models=[0] * 4, starts=[0.0] * 4)
     assert excluded(NormFilter(100), 1.0, 2.0, 3.0, 1e3, models=[0] * 4, starts=[0.0] * 4) == [3]
 

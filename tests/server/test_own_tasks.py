@@ -1,4 +1,4 @@
-"""Tasks of one's own over messages, on single nodes and on fleets: what the simulator gives, or one
+"""A user's tasks over messages, on single nodes and on fleets: the simulator's results, or one
 clear refusal."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_so_is_one_with_the_name_of_what_travels_with_other_messages(name: str) 
         type("OwnField", (Task,), {"__annotations__": {name: "int"}, name: 3, "up": Rows()})
 
 
-def test_an_array_of_a_reply_is_not_called_as_that_of_a_standing_task() -> None:
+def test_an_array_of_a_reply_is_not_called_as_an_array_of_a_standing_task() -> None:
     with pytest.raises(TaskError, match="a reply has shifted already"):
         type("OwnShift", (Task,), {"up": Rows(shifted=integers())})
 
@@ -83,7 +83,7 @@ def test_an_array_of_a_reply_is_not_called_as_that_of_a_standing_task() -> None:
 
 @dataclass(frozen=True)
 class TwoSorts(Task):
-    """Numbers of two sorts of models, each with an index of its own."""
+    """Numbers of two sorts of models, each with a separate index."""
 
     first_table: np.ndarray = chosen("K P", by="first_index")
     other_table: np.ndarray = chosen("L P", by="other_index")
@@ -196,7 +196,7 @@ def test_an_array_to_keep_may_be_left_out(layout: str) -> None:
     assert found == [-1, TABLE.sum(), -1, TABLE.sum(), (TABLE + 1).sum()]
 
 
-# --- what is refused before anything is sent
+# --- refused before anything is sent
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_reply_with_an_entry_for_each_model_that_was_chosen_is_refused() -> No
 
 @dataclass(frozen=True)
 class Values(Task):
-    """Some numbers of each client; those of ``bad`` clients are what is given."""
+    """Some numbers of each client; ``bad`` clients have the given numbers."""
 
     bad: int = -1
     value: str = "nan"
@@ -379,8 +379,8 @@ def test_sums_of_a_node_without_clients_that_count_are_not_used() -> None:
 
 @dataclass(frozen=True)
 class MeansByOwn(Task):
-    """Means by model, with weights of one's own; the model that a row names in a field of another
-    name."""
+    """Means by model, with the task's weights. A field of another name says which model a row
+    belongs to."""
 
     tables: np.ndarray = chosen("K P", by="own_table")
     own_table: np.ndarray = each()

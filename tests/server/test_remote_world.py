@@ -148,7 +148,8 @@ def test_means_are_the_simulator_s_but_for_rounding(
     far, near = pair("fleets")
     one, two = (train(world, SOME, model_index, reduce=True, **options) for world in (far, near))
     close(one, two)
-    if two.gradient is not None:  # those of single clients, beside the means of their updates
+    # Gradients of single clients, in addition to the means of their updates.
+    if two.gradient is not None:
         np.testing.assert_array_equal(one.gradient, two.gradient)
 
 
@@ -169,7 +170,7 @@ def test_a_client_in_several_rows_trains_several_models(layout: str) -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
+def test_detectors_of_one_client_keep_their_classes(reduce: bool) -> None:
     far, near = pair("mixed", detector())
     clients = np.array([0, 0, 3, 3, 2, 5])
     positive = np.array([0, 1, 1, 0, 4, 5])

@@ -117,7 +117,7 @@ def test_fleets_equal_single_clients(name: str) -> None:
 # --- pushes
 
 
-RARELY = {"evaluate_every": 100}  # rounds 0 and the last are scored all the same
+RARELY = {"evaluate_every": 100}  # rounds 0 and the last are still scored
 
 
 def pushes(name: str, how: Plan, groups: list[list[int]] = LONE, **options: Any) -> list[list[str]]:

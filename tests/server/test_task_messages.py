@@ -1,4 +1,4 @@
-"""Tasks and replies as messages: what is sent of each kind of field, and that it comes back as it
+"""Tasks and replies as messages: how each kind of field is sent, and that it comes back as it
 was."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ TASK = AllKinds(
     0.5,
     7,
     False,
-    "nobody's business",
+    "no task's value",
 )
 
 
@@ -328,7 +328,7 @@ def test_clients_that_chose_say_which() -> None:
     assert told["model_index"].tolist() == [1, 0] and "examples" not in told
 
 
-def test_rows_are_flagged_where_they_hold_numbers_all_the_same() -> None:
+def test_rows_are_flagged_even_where_they_hold_numbers() -> None:
     rows = {**ARRAYS, "update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)}
     single = replace(reply(**rows), weight=None)
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1])), single)

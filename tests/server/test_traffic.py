@@ -105,7 +105,7 @@ SIZES = (10, 100, 1000)
 
 def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
     """By round: bytes of its largest request, and of all its replies,
-    in rounds that nobody scores."""
+    in rounds without scores."""
     transport = MemoryTransport()
     for node in range(NODES):
         transport.join(

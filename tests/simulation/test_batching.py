@@ -53,7 +53,7 @@ def test_fewer_epochs_are_the_beginning_of_more(n: int, size: int, epochs: int) 
     assert whole[: len(part)] == part
 
 
-def test_orders_are_shuffled_anew_in_every_epoch() -> None:
+def test_orders_are_shuffled_again_in_every_epoch() -> None:
     first, second, third = epoch_batches(20, 20, 3, rng()).rows.tolist()
     assert first != second != third != first
     assert first != list(range(20))

@@ -38,7 +38,7 @@ def test_passes_of_a_round(method: Any, expected: float) -> None:
     )
 
 
-def test_a_full_gradient_beside_steps_is_counted_once() -> None:
+def test_a_full_gradient_in_addition_to_steps_is_counted_once() -> None:
     """Two steps of 7 samples, and the gradient at the start of all 20."""
     work = fk.LocalTraining(steps=2, batch_size=7, lr=0.1)
     assert passes_of(fk.SCAFFOLD("I"), work) == pytest.approx(4 * (2 * 7 + 20))

@@ -229,7 +229,7 @@ def test_clients_find_their_data_shifted_until_they_note_them(test: str) -> None
     assert flagged(w, test=test) == [6]
 
 
-def test_the_threshold_goes_with_the_samples_of_the_start() -> None:
+def test_the_threshold_counts_the_samples_of_the_start() -> None:
     """Client 6 loses 128 of its 130 samples, more than 0.9 of them; client 1 wins 128 where it had
     2."""
     w = moving(0, 1, 2)

@@ -196,7 +196,7 @@ def test_a_client_answers_with_all_its_detectors_or_with_none(population: Popula
 
 
 def test_stragglers_send_different_numbers_of_steps() -> None:
-    """Of four epochs each manages one, two or three: with each detector that of so many epochs."""
+    """Each manages one, two or three of four epochs. Its update equals training for so many."""
     work = replace(WORK, epochs=4, partial=True)
     by_epochs = np.stack([trained(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3)])
     slow = trained(world(population=Population(stragglers=1.0)), work=work)

@@ -50,7 +50,8 @@ def test_divergence_is_set_aside() -> None:
     got = trained(w, work=replace(WORK, lr=1e30, epochs=3))
     assert got.nonfinite.all()
     assert_zero_where_absent(got, EVERYONE)
-    assert w.ledger.total() == (30 * BYTES, 30 * BYTES)  # it was sent all the same
+    # The invalid updates were sent and count.
+    assert w.ledger.total() == (30 * BYTES, 30 * BYTES)
 
 
 def poisoned() -> FederatedData:
@@ -80,7 +81,7 @@ def test_a_divergent_client_has_no_weight_in_the_mean() -> None:
     np.testing.assert_array_equal(got.update, expected.update)
 
 
-def test_nobody_drops_out() -> None:
+def test_no_client_drops_out() -> None:
     got = trained(world(Population(dropout=0.0)))
     assert got.arrived.all()
     np.testing.assert_array_equal(got.update, trained(world()).update)

@@ -48,7 +48,7 @@ WORK = {
     "steps": replace(SGD, steps=9),
     "proximal momentum": replace(SGD, mu=0.5, momentum=0.5),
     "adam": replace(SGD, optimizer="adam", lr=0.01),
-    "epochs of their own": replace(SGD, epochs=np.array([1, 2, 3, 1, 2, 3, 1])),
+    "different epochs": replace(SGD, epochs=np.array([1, 2, 3, 1, 2, 3, 1])),
 }
 NETWORKS = {
     "mclr": ((6, 3), lambda l2: mclr(DATA, l2)),
@@ -157,8 +157,8 @@ def test_a_client_that_chooses_its_model_takes_its_gradient_there() -> None:
 
 
 def test_no_client_at_all() -> None:
-    nobody = np.zeros(0, np.int64)
-    found = train(world(), models(mclr(DATA)), nobody, nobody, gradient=True, stream=STREAM)
+    no_clients = np.zeros(0, np.int64)
+    found = train(world(), models(mclr(DATA)), no_clients, no_clients, gradient=True, stream=STREAM)
     assert gradient_of(found).shape == (0, 6 * 3 + 3)
 
 
@@ -236,7 +236,7 @@ def test_a_nonfinite_gradient_excludes_its_client(
     else:
         np.testing.assert_array_equal(found.update[others], whole.update[others])
         assert not found.update[4].any()
-    assert w.ledger.total()[1] == 2 * 7 * 4 * w.spec.parameters, "it was sent all the same"
+    assert w.ledger.total()[1] == 2 * 7 * 4 * w.spec.parameters, "its update was sent and counts"
 
 
 def test_divergence_is_excluded_with_its_gradient() -> None:

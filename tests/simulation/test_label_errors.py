@@ -52,8 +52,9 @@ def test_several_models_at_once() -> None:
 def table(
     predicted: list[list[int]], actual: list[list[int]], classes: int
 ) -> tuple[SimulatedWorld, np.ndarray]:
-    """A world in which the model of zeros predicts what is written, sample by sample: the feature
-    says what."""
+    """A world in which the model of zeros predicts the given classes, sample by sample: the
+    feature
+        is the class."""
     guess, y = (np.concatenate(part) for part in (predicted, actual))
     rows = Ragged.of(np.split(np.arange(len(y)), np.cumsum([len(part) for part in actual])[:-1]))
 
@@ -110,7 +111,7 @@ def test_order_company_and_several_rows() -> None:
 
 
 def test_after_other_verbs_and_other_models() -> None:
-    """What is laid out for scoring is kept between calls; models are not."""
+    """The layout for scoring is kept between calls; models are not."""
     w = world()
     w.run(Losses(START), EVERYONE)
     evaluate(w, START, EVERYONE, EVERYONE % 3, split="train")

@@ -1,4 +1,4 @@
-"""Recipes of local training: JAX and PyTorch beside a loop in NumPy, and beside the classes of
+"""Recipes of local training: JAX and PyTorch compared with a loop in NumPy, and with the classes of
 torch.optim."""
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def test_torch_optim_takes_the_same_steps(work: LocalTraining, make: Callable[..
     np.testing.assert_allclose(trained(own, rest), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_two_clients_have_weights_and_rates_of_their_own() -> None:
+def test_two_clients_have_different_weights_and_rates() -> None:
     """Several rows, of different numbers of steps, are what each is alone."""
     work = replace(SGD, class_weights="balanced", step_schedule=Schedule("cosine"))
     world = SimulatedWorld(DATA, mclr(DATA), work)

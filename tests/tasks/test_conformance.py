@@ -235,7 +235,7 @@ EXAMPLES = {
         lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)
     ),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
-    "train beside": Example(
+    "train own model": Example(
         lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)
     ),
     "train envelope": Example(
@@ -245,7 +245,9 @@ EXAMPLES = {
         lambda g: TrainMixed(g.models, WORK, g.index, share=0.3, share_lr=0.1),
         before=(lambda g: TrainMixed(g.models, WORK, g.index),),
     ),
-    "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
+    "train own model to means": Example(
+        lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)
+    ),
     "train detectors": Example(
         lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True
     ),
@@ -467,7 +469,7 @@ def test_means_are_those_of_the_single_form(name: str) -> None:
 
 @each_pair
 def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
-    """Written anew here, with no help of the code that checks replies."""
+    """Written again here, with no help of the code that checks replies."""
     reply, opened = run_in(REFERENCE, name, model)
     g = given(name, model)
     task = EXAMPLES[name].make(g)

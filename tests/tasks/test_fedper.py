@@ -260,7 +260,7 @@ def test_a_run_goes_on_from_the_memory() -> None:
 # --- evaluation
 
 
-def test_evaluation_is_that_of_the_joined_models() -> None:
+def test_evaluation_uses_the_joined_models() -> None:
     """Clients that never trained have the head of the initial model."""
     world = simulated()
     start = MODEL.initial(STREAM.words())

@@ -70,7 +70,7 @@ def test_only_those_who_note_forget() -> None:
     assert shifted(world, now) == [False, True, False]
 
 
-def test_the_size_that_counts_is_that_of_the_start() -> None:
+def test_the_size_of_the_start_counts() -> None:
     """Client 0 now has 40 samples; of its first 100 a fifth is 20: to lose 20 more is no shift, 21
     is one."""
     world = federation()
@@ -139,8 +139,8 @@ def test_memory_is_copies_of_the_stored_counts() -> None:
     assert shifted(world, now) == [True, True, True]
 
 
-def test_what_was_noted_outlasts_a_change_of_cluster() -> None:
-    """A migration is what the shift test decides on: a client that moves notes anew, and forgets
+def test_a_note_outlasts_a_change_of_cluster() -> None:
+    """A migration is what the shift test decides on: a client that moves notes again, and forgets
     nothing before."""
     world = federation()
     now = START // 2

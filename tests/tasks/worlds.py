@@ -79,7 +79,7 @@ def over_messages(
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():
-                # In front of a column; what was sent to keep, and last replies, are others.
+                # In front of a column. Kept messages and last replies have other names.
                 if name.startswith(PREFIX):
                     columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[
                         clients

@@ -185,7 +185,7 @@ def test_a_run_is_the_same_with_and_without(
         assert (tmp_path / "with" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
 
 
-def test_a_tracker_that_fails_is_let_go_with_one_warning(
+def test_a_tracker_that_fails_is_dropped_with_one_warning(
     tiny: FederatedData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = Failing()
@@ -287,7 +287,7 @@ def test_tensorboard_on_a_full_disk_is_dropped_with_one_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The thread of its writer dies, which nobody is told: the file no longer grows."""
+    """The thread of its writer dies without notice: the file no longer grows."""
     from tensorboardX.event_file_writer import EventsWriter
 
     write = EventsWriter.write_event
@@ -421,6 +421,6 @@ def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("track", [[print], [Notes], "tensorboard", ["tensorboard"]])
-def test_what_is_no_tracker_or_has_no_folder_is_refused(track: Any) -> None:
+def test_objects_that_are_no_tracker_or_have_no_folder_are_refused(track: Any) -> None:
     with pytest.raises(fk.ConfigError, match="track"):
         make_trackers(track, None)

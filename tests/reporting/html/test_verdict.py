@@ -93,7 +93,7 @@ def test_few_seeds_claim_nothing(number: int, words: str) -> None:
 
 def test_alone_there_is_nothing_to_compare_with() -> None:
     assert sentence(one("ifca", 0.7)) == (
-        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run with_others it, so "
+        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so "
         "there is nothing to compare it with."
     )
 

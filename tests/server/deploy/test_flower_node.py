@@ -87,7 +87,7 @@ class SuperLink:
         self.objects[name] = content
 
     def replies(self) -> list[Message]:
-        """The replies, made anew of what was pushed."""
+        """The replies, made again of the pushed objects."""
         return [
             inflate_object_from_contents(one.metadata.message_id, dict(self.objects))
             for one in self.sent

@@ -24,7 +24,7 @@ from tests.server.small_federations import clustered_data, model_of, remote
 NOTED = {"noted_labels": np.arange(6, dtype=np.int32).reshape(1, 6)}
 
 
-def test_another_process_reads_what_was_stored(tmp_path: Path) -> None:
+def test_another_process_reads_the_stored_arrays(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path / "a" / "state")
     assert disk.load_memory("trial-flexcfl") == {}
     disk.save_memory("trial-flexcfl", NOTED)
@@ -92,8 +92,8 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def site(folder: Path) -> MemoryTransport:
-    """One client of the simulator's on a disk of its own, made anew for every request, as a process
-    is."""
+    """One client of the simulator's on a separate disk. It is made again for every request, as a
+    process is."""
     transport = MemoryTransport()
     transport.join(
         1,

@@ -76,7 +76,7 @@ def test_a_program_that_does_not_want_to_end_is_killed(part: Part) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-def test_only_what_is_named_is_ended(part: Part) -> None:
+def test_only_the_named_part_is_ended(part: Part) -> None:
     process = started(part, PROGRAM)
     stop([part], 0.2, "sleep(600) child")
     assert [one.number for one in find([part])[part]] == [process.pid]

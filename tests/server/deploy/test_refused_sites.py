@@ -96,7 +96,7 @@ def test_up_refuses_before_anything_starts_and_names_every_site(wards: Path) -> 
     assert "pulse" in logged[1] and all("fedkin ERROR" in line for line in logged)
 
 
-def test_what_was_mended_is_no_longer_refused(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mended_site_is_no_longer_refused(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError):
         up(wards)
     for name in COLUMNS:
@@ -107,7 +107,7 @@ def test_what_was_mended_is_no_longer_refused(wards: Path, monkeypatch: pytest.M
     assert not [line for line in status(wards) if line.reason]
 
 
-def test_what_was_mended_and_started_alone_leaves_the_failed_checks(
+def test_a_mended_site_started_alone_leaves_the_failed_checks(
     wards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError):
@@ -203,7 +203,7 @@ def test_the_status_has_what_the_server_knows_also_of_other_machines(wards: Path
     assert lines_of(wards)[RUN].reason == "too few"
 
 
-def test_a_site_is_no_longer_refused_once_it_has_done_what_was_asked(wards: Path) -> None:
+def test_a_site_is_no_longer_refused_once_it_has_done_its_task(wards: Path) -> None:
     note_refusal(wards / "site-2", "no data")
     assert site_refusal(wards / "site-2") == "no data"
     note_refusal(wards / "site-2", "")
@@ -246,7 +246,7 @@ def test_of_a_finished_run_no_site_takes_part(wards: Path) -> None:
 
 @pytest.fixture
 def server_process(wards: Path) -> Iterator[None]:
-    """A process that is found as that of the run."""
+    """A process that is taken for the run's server."""
     part = Part(wards.resolve(), SUPERLINK)
     process = start(
         part, [sys.executable, "-c", f"import time; time.sleep(600) #{SERVERAPP}", SERVERAPP], {}

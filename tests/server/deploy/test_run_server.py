@@ -184,7 +184,7 @@ def test_a_server_optimizer_goes_on_where_it_stopped(
     assert np.abs(plain.serve().models - expected.models).max() > 0.01
 
 
-def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
+def test_a_robust_rule_equals_the_simulator(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     median = RobustAggregation("median", byzantine=0.3)
     work = LocalTraining(epochs=2, batch_size=5, lr=0.1)
@@ -204,9 +204,7 @@ def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
         lab.serve(more='[late]\nname = "replies"\n[robust]\nname = "aggregation"')
 
 
-def test_an_option_of_ones_own_is_that_of_the_simulator(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_option_equals_the_simulator(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "write-an-option.md").read_text()
     code = page.split("```python\n", 1)[1].split("\ndata = fk.data", 1)[0]
     lab.folder.mkdir(exist_ok=True)
@@ -258,7 +256,7 @@ def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
 PRIVATE = '[secret]\nname = "sums"\n[privacy]\nname = "client_dp"\ndelta = 1e-3\nclip = 0.3\n'
 
 
-def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noise(
+def test_privacy_of_real_sites_is_secret_sums_in_which_sites_add_the_noise(
     lab: Lab, tmp_path: Path
 ) -> None:
     """Charged as in a simulation; without noise the models are those of the simulator, and with it
@@ -334,7 +332,7 @@ def test_private_cohorts_of_real_sites_may_be_few_or_none(lab: Lab) -> None:
         (PRIVATE + "epsilon = 0", r"epsilon must be a number above 0"),
     ],
 )
-def test_noise_of_real_sites_that_nobody_could_trust_is_refused(
+def test_noise_of_real_sites_that_cannot_be_trusted_is_refused(
     section: str, message: str, lab: Lab
 ) -> None:
     with pytest.raises(ConfigError, match=message):

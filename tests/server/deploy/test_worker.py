@@ -157,7 +157,7 @@ def test_a_worker_whose_programs_lie_elsewhere_is_replaced(
     assert workers.started == 2 and "from other folders" in caplog.text
 
 
-def test_a_socket_that_nobody_listens_at_is_removed(
+def test_a_socket_without_a_listener_is_removed(
     site: SiteWorker, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_folder(worker_folder(site.config))
@@ -197,7 +197,7 @@ def dying(site: SiteWorker, times: int) -> threading.Thread:
             connection, _ = listener.accept()
             with connection:
                 read_frame(connection)
-                if not left:  # nobody may connect once more before all is closed
+                if not left:  # no caller may connect once more before all is closed
                     listener.close()
                     (folder / "socket").unlink()
 

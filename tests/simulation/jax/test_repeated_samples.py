@@ -23,7 +23,7 @@ OTHERS = np.array([1, 3, 6])
 
 
 def updates(cohorts: list[np.ndarray], fresh: bool) -> list[bytes]:
-    """The updates of rounds with these cohorts; ``fresh``: each by a world of its own."""
+    """The updates of rounds with these cohorts; ``fresh``: each by a new world."""
     data = federation()
     made = []
     model = mlp(data, hidden=4)
@@ -46,7 +46,7 @@ def updates(cohorts: list[np.ndarray], fresh: bool) -> list[bytes]:
         [SOME, OTHERS],
     ],
 )
-def test_updates_are_those_of_samples_gathered_anew(cohorts: list[np.ndarray]) -> None:
+def test_updates_equal_updates_with_samples_gathered_again(cohorts: list[np.ndarray]) -> None:
     assert updates(cohorts, fresh=False) == updates(cohorts, fresh=True)
 
 

@@ -219,7 +219,7 @@ class BackwardHook(nn.Module):
 
 
 class OwnState(nn.Module):
-    """A running mean of its own, in a buffer."""
+    """A running mean in a buffer."""
 
     mean: Tensor
 

@@ -1,5 +1,6 @@
-"""PyTorch modules compiled by JAX beside PyTorch: updates, losses, statistics; what cannot be is
-found before a run."""
+"""PyTorch modules compiled by JAX, compared with PyTorch: updates, losses, statistics. A module
+that
+cannot be compiled is found before a run."""
 
 from __future__ import annotations
 

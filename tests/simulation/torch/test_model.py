@@ -1,5 +1,5 @@
-"""What a PyTorch module becomes as a model: its vector, its start, its own training, and what is
-refused in words."""
+"""A PyTorch module as a model: its vector, its start, its own training, and
+refusals."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["mclr", "mlp"])
-def test_the_layout_is_that_of_the_same_network_in_jax(name: str) -> None:
+def test_the_layout_equals_the_same_network_in_jax(name: str) -> None:
     jax, torch = pair(name, DATA)
     assert list(jax.spec.slices.values()) == list(torch.spec.slices.values())
     assert (jax.spec.head, jax.spec.head_bias) == (torch.spec.head, torch.spec.head_bias)
@@ -119,7 +119,7 @@ def test_shared_weights_stand_there_once() -> None:
     assert network.first.weight is network.second.weight  # type: ignore[union-attr]
 
 
-def test_what_is_frozen_stays() -> None:
+def test_frozen_parameters_stay() -> None:
     module = perceptron((6, 8, 3))
     module[1].weight.requires_grad = False  # type: ignore[index]
     model = torch_model(module)
@@ -199,7 +199,7 @@ def test_digests() -> None:
     assert first != second
 
 
-# --- training of its own
+# --- the module's own training
 
 
 def test_dropout_repeats_and_belongs_to_the_client() -> None:
@@ -223,7 +223,7 @@ def test_dropout_repeats_and_belongs_to_the_client() -> None:
 
 def test_running_statistics_are_moved_by_samples_only() -> None:
     """One step on all samples of a client: PyTorch's own rule for mean and variance; neither mu nor
-    a gradient moves them, and counters begin anew."""
+    a gradient moves them, and counters begin again."""
     model = torch_model(with_norm)
     start = model.initial(WORDS)
     network = model.network(start)
@@ -444,7 +444,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "lazy": (nn.LazyLinear(3), "every layer needs its sizes"),
     "complex": (nn.Linear(6, 3, dtype=torch.complex64), "complex parameters"),
-    "an error of its own": (nonfinite, "making it failed: KeyError: 'weights.pt'"),
+    "a failing constructor": (nonfinite, "making it failed: KeyError: 'weights.pt'"),
     "not to be copied": (no_leaf, "cannot be copied: RuntimeError"),
 }
 

@@ -1,4 +1,5 @@
-"""The PyTorch world beside the compiled simulator: the same starts, the same batches, the same
+"""The PyTorch world compared with the compiled simulator: the same starts, the same batches, the
+same
 models."""
 
 from __future__ import annotations
