@@ -38,6 +38,17 @@ QUICK = [
     "run.checkpoint_every=2",
     "local.epochs=1",
 ]
+PLANTED = (
+    "data.name=planted",
+    "data.base=digits",
+    "data.kind=label_permutation",
+    "data.clusters=2",
+    "data.clients=6",
+    "data.samples=60",
+    "run.rounds=2",
+    "run.cohort=6",
+    "local.epochs=1",
+)
 GRID: dict[str, Any] = {"local.lr": [0.01, 0.1]}
 METHODS = ["fedavg", "fedprox"]
 SECONDS = {"comparison.csv"} | NEVER_THE_SAME  # they hold them
@@ -534,11 +545,10 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
         tmp_path / "s.toml",
         "data.name=file",
         f"data.path={tmp_path / 'own.npz'}",
-        "run.rounds=1",
-        "run.cohort=4",
         out=tmp_path / "c",
     )
     text = '[compare]\nmethods = ["fedavg"]\n[data]\nname = "file"\npath = "x"\n'
+    text += "[run]\nrounds = 1\ncohort = 4\n"
     (tmp_path / "s.toml").write_text(text)
     own(0.0)
     compared(seeds=1)
@@ -608,15 +618,7 @@ def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:
     found = fk.compare(
         None,
-        "data.name=planted",
-        "data.base=digits",
-        "data.kind=label_permutation",
-        "data.clusters=2",
-        "data.clients=6",
-        "data.samples=60",
-        "run.rounds=2",
-        "run.cohort=6",
-        "local.epochs=1",
+        *PLANTED,
         methods=["fedavg", "ifca"],
         seeds=1,
         out=tmp_path / "c",

@@ -118,19 +118,15 @@ def test_the_list_says_which_cells_are_measured_and_how_long_the_rest_takes(
 # --- a table
 
 
+ONE_CELL = (
+    *("toy-table1", "--json", "--seeds", "1"),
+    *("--rows", "digits-mclr-own", "--columns", "FEDAVG"),
+)
+
+
 @pytest.mark.usefixtures("toy")
 def test_a_cell_is_run_and_shown_with_the_papers_number(elsewhere: Path) -> None:
-    arguments = (
-        "toy-table1",
-        "--rows",
-        "digits-mclr-own",
-        "--columns",
-        "FEDAVG",
-        "--seeds",
-        "1",
-        "--json",
-    )
-    result = reproduce(*arguments)
+    result = reproduce(*ONE_CELL)
     assert result.exit_code == 0, result.output
     output = json.loads(result.stdout)
     assert output["ran"] == 1 and output["store"] == "results/toy.jsonl"
@@ -140,7 +136,7 @@ def test_a_cell_is_run_and_shown_with_the_papers_number(elsewhere: Path) -> None
     (line,) = read(elsewhere / "results" / "toy.jsonl").runs
     assert number["difference"] == pytest.approx(100 * line["best"] - 200)
     assert "1/1  Digits-MCLR, own, FedAvg, seed 0" in result.stderr and "left" in result.stderr
-    assert json.loads(reproduce(*arguments).stdout)["ran"] == 0
+    assert json.loads(reproduce(*ONE_CELL).stdout)["ran"] == 0
 
 
 def fake(cell: Cell, seed: int) -> dict[str, Any]:

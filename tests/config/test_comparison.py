@@ -251,8 +251,11 @@ def test_who_says_the_seeds(
     assert not {"seed", "seeds", "against"} & set(grid.settings[0].raw["run"])
 
 
+CHANGES = ("compare.seeds=2", "local.lr=0.5", "method.clusters=2")
+
+
 def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
-    grid = read(tmp_path, "", "compare.seeds=2", "local.lr=0.5", "method.clusters=2")
+    grid = read(tmp_path, "", *CHANGES)
     assert (
         len(grid.seeds),
         grid.settings[0].raw["local"]["lr"],

@@ -36,7 +36,7 @@ from fedkin.core.errors import ConfigError
 )
 def test_plans_are_checked(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Plan(**{"rounds": 1, "cohort": 1, **values})
+        Plan(**{"rounds": 1, "cohort": 1} | values)
     assert str(error.value) == message
 
 

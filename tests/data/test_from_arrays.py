@@ -277,7 +277,7 @@ def test_frames_that_cannot_be(
     change: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^frame: .*{message}"):
-        from_pandas(TABLE.assign(**change), **{"label": "outcome", "client": "hospital", **options})
+        from_pandas(TABLE.assign(**change), **{"label": "outcome", "client": "hospital"} | options)
 
 
 def test_classes_that_are_hardly_meant_are_said(caplog: pytest.LogCaptureFixture) -> None:

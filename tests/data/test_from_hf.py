@@ -193,7 +193,7 @@ def test_columns_that_cannot_be(
     change: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^hf: .*{message}"):
-        from_hf(rows(**change), **{"by": "who", **options})
+        from_hf(rows(**change), **{"by": "who"} | options)
 
 
 def test_objects_that_are_no_data_set() -> None:

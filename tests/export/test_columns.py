@@ -54,7 +54,7 @@ def test_columns_that_do_not_fit_are_refused(table: pd.DataFrame, message: str) 
 
 
 def test_without_names_columns_keep_their_order() -> None:
-    nameless = SimpleNamespace(**{**vars(SAMPLES), "feature_names": None})
+    nameless = SimpleNamespace(**vars(SAMPLES) | {"feature_names": None})
     samples = as_samples(TABLE[["dose", "age"]], nameless)  # type: ignore[arg-type]
     assert samples.tolist() == [[3, 1], [4, 2]]
 

@@ -433,7 +433,7 @@ def test_every_method_is_listed_once() -> None:
 
 
 def make(name: str, **changes: Any) -> Any:
-    return METHODS[name](**{**CASES[name].options, **changes})
+    return METHODS[name](**CASES[name].options | changes)
 
 
 # --- two worlds

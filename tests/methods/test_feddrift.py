@@ -72,7 +72,7 @@ def test_samples_of_earlier_steps_must_stay_on_clients() -> None:
 
 
 def test_one_model_that_never_drifts_is_fedavg() -> None:
-    alone, plain = (run(method) for method in (FedDrift(**{**OPTIONS, "models": 1}), fk.FedAvg()))
+    alone, plain = (run(method) for method in (FedDrift(**OPTIONS | {"models": 1}), fk.FedAvg()))
     assert [r["accuracy"] for r in alone.records] != [
         r["accuracy"] for r in run(FedDrift(**OPTIONS)).records
     ]

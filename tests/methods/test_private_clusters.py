@@ -125,10 +125,10 @@ def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) 
     quiet = replace(PRIVACY, start_noise=0.0)
     sketched = partial(
         SketchSums if sums else SketchMoments,
-        np.zeros(30, np.float32),
-        LocalTraining(2, lr=0.3),
-        32,
-        1,
+        start=np.zeros(30, np.float32),
+        work=LocalTraining(2, lr=0.3),
+        size=32,
+        seed=1,
     )
     task = sketched(directions=np.eye(32)[:3]) if sums else sketched()
     released = []

@@ -76,7 +76,7 @@ def test_ranges_and_clusters_next_to_the_papers() -> None:
             "eps",
             CLUSTERINGS["5 classes", "cnn"].row,
             "10",
-            **{**CLUSTERED, "range": [0.005, 0.05]},
+            **CLUSTERED | {"range": [0.005, 0.05]},
         ),
     ]
     (row,) = [
@@ -271,7 +271,7 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
     def mark(ends: list[float | None]) -> Mark:
         (number,) = [
             n
-            for n in athena_numbers.eps([line("eps", row, "10", **{**CLUSTERED, "range": ends})])
+            for n in athena_numbers.eps([line("eps", row, "10", **CLUSTERED | {"range": ends})])
             if n.seeds
         ]
         assert (number.row, number.column, number.deviation) == (row, "10", "")

@@ -189,7 +189,7 @@ def test_the_share_counts_what_came_of_each_number() -> None:
         for seed, best in enumerate((0.9, 0.95, 0.97, 0.935), start=1)
     ]
     spread = share_of(three(), [*results, *more])
-    assert spread == Share(63, 39, 4, **{**counts, "spread": 1, "unknown": 1, "single_seed": 3})
+    assert spread == Share(63, 39, 4, **counts | {"spread": 1, "unknown": 1, "single_seed": 3})
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:

@@ -99,7 +99,7 @@ def quiet(browser: Browser, page: Path) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bool) -> None:
-    browser.open(page, width, 900, dark, "#all")
+    browser.open(page, width=width, height=900, dark=dark, fragment="#all")
     browser.wait(ALL)
     for plot in PLOTS:
         size = browser.evaluate(

@@ -100,7 +100,7 @@ def test_the_clients_left_have_noise_enough_for_the_charged_epsilon(tmp_path: Pa
         dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3
     )
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    quiet = fk.ClientDP(**{**privacy, "noise_multiplier": 0.0})
+    quiet = fk.ClientDP(**privacy | {"noise_multiplier": 0.0})
     local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     exact = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet]

@@ -62,7 +62,7 @@ def test_names_and_classes_are_refused_with_the_right_argument(
     unchecked = inspect.unwrap(fk.simulate)  # as users call it, without the types that tests check
     made: dict[str, Any] = {"method": fk.FedAvg(), "data": tiny, "model": fk.models.mclr(tiny)}
     with pytest.raises(error, match=words):
-        unchecked(**{**made, **given}, rounds=1, cohort=2)
+        unchecked(**made | given, rounds=1, cohort=2)
 
 
 def test_an_estimator_refuses_an_option_in_place_of_its_method() -> None:

@@ -32,7 +32,7 @@ def samples(scale: float = 1.0) -> np.ndarray:
 def data(x: np.ndarray | None = None, **options: Any) -> fk.data.FederatedData:
     """Six clients, named 1 to 6."""
     values = samples() if x is None else x
-    return fk.data.from_arrays(values, np.arange(60) % 2, clients=NAMES, **{"test": 0, **options})
+    return fk.data.from_arrays(values, np.arange(60) % 2, clients=NAMES, **{"test": 0} | options)
 
 
 def world() -> SimulatedWorld:

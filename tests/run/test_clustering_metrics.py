@@ -294,17 +294,8 @@ def test_a_newcomer_that_settles_late() -> None:
         "data_shifts_new",
     ) == [1, 0]
     placed = history.then([0, 0, 1, 1, 0], true_clusters, shifted=[4], detected=[4])
-    assert of(placed, "migrations", "stability", *NEWCOMERS, *MOVES) == [
-        0,
-        1.0,
-        0,
-        0,
-        1,
-        0,
-        1,
-        0,
-        0,
-    ]
+    assert of(placed, "migrations", "stability") == [0, 1.0]
+    assert of(placed, *NEWCOMERS, *MOVES) == [0, 0, 1, 0, 1, 0, 0]
     assert of(history.then([0, 0, 1, 1, 0], true_clusters), *NEWCOMERS, "mismatched") == [0, 0, 1]
     settled = history.then([0, 0, 1, 1, 1], true_clusters)
     assert of(settled, *NEWCOMERS, *MIGRATIONS, *ANSWERS) == [1, 2, 1, 1, 0, 0, 0]
@@ -329,9 +320,8 @@ def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
     lost = history.then([0, 0, 1, 1, UNASSIGNED], true_clusters)
     assert of(lost, "migrations", "stability", "mismatched") == [0, 1.0, 0]
     back = history.then([0, 0, 1, 1, 1], true_clusters, detected=[4])
-    assert of(
-        back, "shifts_detected_true", "changes_recovered", "newcomers_matched", "migrations"
-    ) == [0, 0, 1, 0]
+    assert of(back, "shifts_detected_true", "changes_recovered") == [0, 0]
+    assert of(back, "newcomers_matched", "migrations") == [1, 0]
 
 
 def test_clients_that_are_gone_count_for_nothing() -> None:
@@ -365,14 +355,8 @@ def test_unknown_values_are_null() -> None:
 def test_no_client_with_a_cluster() -> None:
     record = History(3).then([UNASSIGNED] * 3, [0, 1, 1], shifted=[0])
     assert of(record, "matched_share", "stability") == [None, None]
-    assert of(record, "mismatched", "data_shifts", "data_shifts_new", *ANSWERS) == [
-        0,
-        1,
-        0,
-        0,
-        0,
-        0,
-    ]
+    assert of(record, "mismatched", "data_shifts", "data_shifts_new") == [0, 1, 0]
+    assert of(record, *ANSWERS) == [0, 0, 0]
 
 
 def wild(seed: int, rounds: int = 12, clients: int = 40) -> Iterator[tuple[Any, ...]]:

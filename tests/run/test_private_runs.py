@@ -409,13 +409,13 @@ def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
 
 
 SCORED = replace(TESTING, scores=4.0)
+EVERYBODY: dict[str, Any] = {"cohort": N, "selection": "uniform", "evaluate_every": 0}
 
 
 def test_noisy_scores_of_the_released_models_are_charged_and_released(tmp_path: Path) -> None:
     import dp_accounting as da
 
-    everybody: dict[str, Any] = {"cohort": N, "selection": "uniform", "evaluate_every": 0}
-    run = simulate(SCORED, out=tmp_path / "run", **everybody)
+    run = simulate(SCORED, out=tmp_path / "run", **EVERYBODY)
     said = run.summary()["privacy"]
     exact = da.get_epsilon_gaussian((4 / 1.0**2 + 1 / 4.0**2) ** -0.5, 1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
@@ -428,14 +428,14 @@ def test_noisy_scores_of_the_released_models_are_charged_and_released(tmp_path: 
         == said["scores"]
     )
     assert "released mean accuracy of clients" in privacy_in_words(said)
-    quiet = simulate(replace(SCORED, scores=0.3), **everybody)
+    quiet = simulate(replace(SCORED, scores=0.3), **EVERYBODY)
     noise = 0.3 * Stream(0, 4, "privacy/scores").rng().standard_normal(1)[0]
     expected = (quiet.clients["accuracy"].sum() + noise) / N
     assert (
         quiet.summary()["privacy"]["scores"]["mean_accuracy"] == pytest.approx(expected)
         and 0 < expected < 1
     )
-    assert "scores" not in simulate(**everybody).summary()["privacy"]
+    assert "scores" not in simulate(**EVERYBODY).summary()["privacy"]
 
 
 def test_scores_are_released_once_for_a_round_and_again_where_a_run_goes_on(tmp_path: Path) -> None:

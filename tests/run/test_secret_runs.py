@@ -450,9 +450,9 @@ def test_private_and_secret(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"
     ):
-        simulate(**{**options, "privacy": replace(privacy, scores=10.0)})
+        simulate(**options | {"privacy": replace(privacy, scores=10.0)})
     with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
-        simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
+        simulate(**options | {"privacy": replace(privacy, adaptive=True)})
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ for options in (
     {"callbacks": 3},
 ):
     try:
-        fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
+        fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2} | options)
     except fk.ConfigError as error:
         print(error)
 for make in (
@@ -369,7 +369,7 @@ def test_what_cannot_be_leaves_nothing_behind(
     message: str,
 ) -> None:
     with pytest.raises(error, match=message):
-        go(tiny, **{"out": tmp_path / "new" / "run", **options})
+        go(tiny, **{"out": tmp_path / "new" / "run"} | options)
     assert not list(tmp_path.iterdir())
 
 

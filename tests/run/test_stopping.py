@@ -262,13 +262,13 @@ def test_a_stopped_run_is_a_finished_run(how: dict[str, Any], tmp_path: Path) ->
         for name in ("metrics.jsonl", "clients.parquet")
     }
     seen: list[Record] = []
-    again = said(out=tmp_path / "run", resume=True, rounds=50, **{**how, "on_round": seen.append})
+    again = said(out=tmp_path / "run", resume=True, rounds=50, **how | {"on_round": seen.append})
     assert not seen and again.summary()["stopped"] == run.summary()["stopped"]
     assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
     run.save(tmp_path / "copy")
     assert (
         said(
-            out=tmp_path / "copy", resume=True, rounds=50, **{**how, "on_round": seen.append}
+            out=tmp_path / "copy", resume=True, rounds=50, **how | {"on_round": seen.append}
         ).summary()["rounds"]
         == run.summary()["rounds"]
     )
@@ -439,19 +439,24 @@ def test_runs_with_other_budgets_are_no_repetition() -> None:
         fk.RepeatedRuns((said(seed=0, rounds=3), said(seed=1, rounds=4)))
 
 
+IMPATIENT = (
+    "data.name=digits",
+    "data.clients=6",
+    "data.validation=0.3",
+    "local.epochs=1",
+    "local.lr=1e-9",
+    "run.rounds=8",
+    "run.cohort=6",
+    "run.patience=1",
+    "run.checkpoint_every=4",
+)
+
+
 def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
     compared = partial(
         fk.compare,
         None,
-        "data.name=digits",
-        "data.clients=6",
-        "data.validation=0.3",
-        "local.epochs=1",
-        "local.lr=1e-9",
-        "run.rounds=8",
-        "run.cohort=6",
-        "run.patience=1",
-        "run.checkpoint_every=4",
+        *IMPATIENT,
         methods=["fedavg", "ifca"],
         seeds=2,
         out=tmp_path / "study",

@@ -141,7 +141,7 @@ class Federation:
             np.testing.assert_allclose(far[name], column, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def ranks(*numbers: int) -> RankDiffers:
+def ranks(numbers: list[int]) -> RankDiffers:
     return RankDiffers(np.array(numbers))
 
 
@@ -162,16 +162,16 @@ def personal(federation: Federation, round: int) -> tuple[Task, np.ndarray, Stre
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) -> None:
     federation = Federation(layout)
-    assert not federation.both(ranks(0, 1, 2, 3, 4, 5)).changed.any()
+    assert not federation.both(ranks([0, 1, 2, 3, 4, 5])).changed.any()
     federation.begin(2)
     federation.engine.lost = {"rank_differs": lost}
-    reply = federation.both(ranks(1, 1, 0, 3, 5, 4))
+    reply = federation.both(ranks([1, 1, 0, 3, 5, 4]))
     assert (
         reply.changed.tolist() == [True, False, True, False, True, True]
         and reply.told.tolist() == [2] * 6
     )
     # Asked again, by a separate request.
-    assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
+    assert federation.both(ranks([1, 1, 0, 3, 5, 4])).told.tolist() == [3] * 6
     federation.assert_same_memory()
 
 
@@ -213,14 +213,14 @@ def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
     mixed up."""
     federation = Federation("fleets")
     checkpoint = federation.far.memory()
-    federation.far.run(ranks(7, 8), np.array([0, 1]))
+    federation.far.run(ranks([7, 8]), np.array([0, 1]))
     federation.resume(checkpoint, 1)
-    reply = federation.far.run(ranks(9, 8), np.array([2, 1]))
+    reply = federation.far.run(ranks([9, 8]), np.array([2, 1]))
     # Client 2 never was told another.
     assert reply.told.tolist() == [1, 2] and not reply.changed.any()
     federation.resume(checkpoint, 1)
     # Other fields, too.
-    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [True, False]
+    assert federation.far.run(ranks([8, 8]), np.array([2, 1])).changed.tolist() == [True, False]
 
 
 @each_layout
@@ -246,12 +246,12 @@ def test_news_that_come_twice_do_not_cost_the_memory_kept_since(layout: str) -> 
 @each_layout
 def test_a_reply_that_was_lost_with_news_of_clusters(layout: str) -> None:
     federation = Federation(layout)
-    federation.both(ranks(0, 1, 2, 3, 4, 5))
+    federation.both(ranks([0, 1, 2, 3, 4, 5]))
     for world in (federation.far, federation.near):
         world.reassigned(EVERYONE[::2])
     federation.begin(2)
     federation.engine.lost = {"rank_differs": 1}
-    reply = federation.both(ranks(1, 1, 1, 1, 1, 1))
+    reply = federation.both(ranks([1, 1, 1, 1, 1, 1]))
     assert reply.told_in_cluster.tolist() == [1, 2] * 3 and reply.told.tolist() == [2] * 6
     federation.both(Classes())
     federation.assert_same_memory()
@@ -264,9 +264,9 @@ def test_only_tasks_that_clients_keep_something_of_are_numbered() -> None:
     federation.both(Train(start[None], WORK, np.zeros(6, np.int64)), stream=Stream(3, 1, "train"))
     station = federation.engine.stations[100]
     assert "call" not in station.requests[-1].header
-    federation.both(ranks(0, 1, 2, 3, 4, 5))
+    federation.both(ranks([0, 1, 2, 3, 4, 5]))
     assert station.requests[-1].header["call"] == [1, 1]
-    federation.both(ranks(0, 1, 2, 3, 4, 5))
+    federation.both(ranks([0, 1, 2, 3, 4, 5]))
     federation.both(CountInCluster())
     assert [request.header["call"] for request in station.requests[-2:]] == [[1, 2], [1, 1]]
 

@@ -55,7 +55,7 @@ def model_for(name: str) -> Model:
 
 
 def method(name: str, **options: Any) -> Any:
-    return methods()[name](**{**OPTIONS.get(name, {}), **options})
+    return methods()[name](**OPTIONS.get(name, {}) | options)
 
 
 def plan(rounds: int = 3, cohort: int = CLIENTS, **how: Any) -> Plan:

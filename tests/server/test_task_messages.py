@@ -329,8 +329,8 @@ def test_clients_that_chose_say_which() -> None:
 
 
 def test_rows_are_flagged_even_where_they_hold_numbers() -> None:
-    rows = {**ARRAYS, "update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)}
-    single = replace(reply(**rows), weight=None)
+    rows = reply(**ARRAYS | {"update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)})
+    single = replace(rows, weight=None)
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1])), single)
     assert told.keys() == {*ARRAYS, "arrived", "nonfinite"} and told["arrived"].tolist() == [
         True,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -45,7 +45,9 @@ class SuperLink:
         self.sent: list[Message] = []
 
     def connection(self) -> Connection:
-        unused: Callable[..., Any] = lambda *_, **__: pytest.fail("an app is not fetched")  # noqa: E731
+        def unused(*_: Any, **__: Any) -> NoReturn:
+            pytest.fail("an app is not fetched")
+
         return Connection(
             node_id=7,
             receive=self.receive,

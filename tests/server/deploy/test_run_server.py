@@ -85,7 +85,7 @@ class Lab:
         }
         path = self.folder / "server.toml"
         self.folder.mkdir(exist_ok=True)
-        path.write_text(FILE.format(**{**known, **values}))
+        path.write_text(FILE.format(**known | values))
         return path
 
     def serve(self, **values: Any) -> Run:
@@ -456,7 +456,7 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
         "more": 'against = ["fedprox"]',
     }
     values["more"] += "\ncheckpoint_every = 1"
-    lab.serve(**{**values, "rounds": 1})
+    lab.serve(**values | {"rounds": 1})
     lab.engine(MemoryTransport())
     lab.join(0, 1)
 
@@ -466,13 +466,13 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
         return reply
 
     lab.transport.stations[100].tamper = come
-    lab.serve(**{**values, "rounds": 4})
+    lab.serve(**values | {"rounds": 4})
     lab.transport.stations[100].tamper = lambda request, reply: reply
     stations = dict(lab.transport.stations)
     lab.engine(MemoryTransport())
     for number, station in enumerate(stations.values()):
         lab.transport.join(number, station.handle)
-    found = lab.serve(**{**values, "rounds": 5, "wait_for": 2})
+    found = lab.serve(**values | {"rounds": 5, "wait_for": 2})
     assert found.against["fedprox"].clients["name"].tolist()[:4] == [
         "site-0",
         "site-1",

@@ -160,12 +160,12 @@ def test_seeds_shifts_and_scenarios() -> None:
     }
     model = fk.torch_model(network)
     repeated = fk.repeat(
-        lambda seed: go(model, fk.IFCA(clusters=2), **{**shared, "seed": seed}), seeds=2
+        lambda seed: go(model, fk.IFCA(clusters=2), **shared | {"seed": seed}), seeds=2
     )
     first, second = (run.models for run in repeated.runs)
     assert (first != second).any()
     np.testing.assert_array_equal(
-        first, go(model, fk.IFCA(clusters=2), **{**shared, "seed": 0}).models
+        first, go(model, fk.IFCA(clusters=2), **shared | {"seed": 0}).models
     )
 
 
