@@ -151,8 +151,8 @@ def test_data_are_made_once_and_a_model_once_a_setting(
 def test_other_data_are_made_for_the_checks_and_again_for_the_runs(
     tmp_path: Path, made: list[str]
 ) -> None:
-    """Two data sets are never in memory at once; those of the first setting are checked last, and
-    kept."""
+    """Two data sets are never in memory at once. The data of the first setting are checked last,
+    and kept."""
     made.clear()
     compare(tmp_path / "c", "run.rounds=1", grid={"data.classes_per_client": [2, 3]}, seeds=1)
     assert (made.count("digits"), made.count("mclr")) == (3, 3)
@@ -176,7 +176,7 @@ def test_a_kept_comparison_is_read_again(whole: tuple[Path, Comparison, list[str
 
 
 def test_a_target_decides_which_methods_reach_it(copy: Path) -> None:
-    """The accuracies are those of the runs' own records."""
+    """The accuracies come from the runs' own records."""
     found = Comparison.load(copy)
     row = found.table().iloc[1]
     runs = [Run.load(copy / f"cells/lr-0.01/fedprox/{seed}") for seed in (0, 1)]

@@ -158,7 +158,7 @@ def test_instances_and_tables_and_labels_are_listed_as_in_a_file(folder: Path) -
 
 
 def test_an_instance_keeps_what_it_says_and_takes_nothing_over(folder: Path) -> None:
-    """Without clusters, FL+HC is not given those of [method]."""
+    """FL+HC without a number of clusters does not inherit the number of [method]."""
     file = folder / "study.toml"
     file.write_text('[data]\nname = "digits"\n[method]\nname = "ifca"\nclusters = 5\n')
     grid = load(file, methods=[fk.FLHC(), {"name": "flhc", "label": "b"}])

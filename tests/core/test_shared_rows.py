@@ -51,7 +51,7 @@ def test_new_rows_have_the_type_of_the_table() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_no_rows_at_all(rows: int) -> None:
-    """Also of a table of square shape, of which NumPy would make a matrix."""
+    """Also for a square table, which NumPy would turn into a matrix."""
     table = SharedRows.of(np.ones((rows, rows), np.float32))
     assert table[np.zeros(0, int)].shape == (0, rows)
     assert table[np.zeros(0, int)].dtype == np.float32

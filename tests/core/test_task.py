@@ -216,7 +216,7 @@ def test_an_index_of_no_model(index: int) -> None:
 
 @pytest.mark.parametrize("index", [3, -2])
 def test_an_index_of_no_model_among_several(index: int) -> None:
-    """Of these, -1 is none."""
+    """In a table of several models for each row, -1 stands for none."""
     call_sizes(EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, 1]])), 2, KNOWN)
     task = EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, index]]))
     with pytest.raises(

@@ -117,7 +117,7 @@ def test_the_first_wrong_sample_is_named_whatever_its_block(
 
 
 def test_samples_are_drawn_in_single_precision_as_in_double() -> None:
-    """The numbers are those of the generator in double precision, rounded; labels are those before
+    """The numbers are the generator's in double precision, rounded. Labels are made before
     rounding."""
     drawn = generate(1, 1, 3, np.random.RandomState(0))
     random = np.random.RandomState(0)

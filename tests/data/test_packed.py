@@ -94,7 +94,7 @@ def test_a_run_on_packed_data_is_that_on_data_in_memory(
 def test_files_that_change_under_a_run_are_named(
     data: FederatedData, tmp_path: Path, changed_after: int
 ) -> None:
-    """Also after the last round, as final scores could be those of other samples."""
+    """Also after the last round, as final scores could be computed on changed samples."""
     packed = pack(data, tmp_path / "d")
     path = tmp_path / "d/y.npy"
 

@@ -17,7 +17,7 @@ SIZES = {f"user{u:02d}": 4 + u for u in range(20)}
 
 
 def rows() -> list[Row]:
-    """Negative tweets first, as in the original; each text says whose it is and what it feels."""
+    """Negative tweets first, as in the original. Each text names its user and its sentiment."""
     return [
         (polarity, user, f"{user} says {feeling}, number {i}")
         for polarity, feeling, odd in (("0", "bad", 0), ("4", "good", 1))

@@ -102,8 +102,8 @@ def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
 def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(
     ties: str, times: list[int]
 ) -> None:
-    """Without risks, of four deaths. The last of four times has no other patient at risk, and no
-    sample; by Efron all four have one, and those of the second deaths, k = 1 of d = 2, have
+    """Four deaths, all risks zero. The last of four times has no other patient at risk, and no
+    sample. By Efron all four have a sample. The second death of each pair (k = 1 of d = 2) has
     -log(1/2) more."""
     died = np.ones(4, bool)
     samples, y = risk_sets(

@@ -1,11 +1,11 @@
 """An engine in memory (``server.transport.Transport``) that loses, delays and repeats messages as a
 schedule says.
 
-It behaves as Flower was found to: messages wait at the engine until their node fetches them, one
-after another; a node sends a heartbeat every 30 s and counts as online for 60 s after it; a message
-that has expired, or whose node is not online, is reported as lost to whoever asks for the reply;
-replies stay with the engine until the server fetches them. Of a node that is killed while it sends
-its reply, the engine has a half of the reply, and gives it up after 180 s.
+It behaves as Flower was found to. Messages wait at the engine until their node fetches them, one
+after another. A node sends a heartbeat every 30 s and counts as online for 60 s after it. A message
+that has expired, or whose node is not online, is reported as lost to whoever asks for the reply.
+Replies stay with the engine until the server fetches them. If a node is killed while it sends its
+reply, the engine has half of the reply, and gives it up after 180 s.
 """
 
 from __future__ import annotations

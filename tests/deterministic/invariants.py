@@ -76,7 +76,8 @@ def check_ids(federation: Federation, world: ObservedWorld, finished: Run) -> No
 
 
 def check_ledger(federation: Federation, world: ObservedWorld) -> None:
-    """Bytes are those of the rounds that count: declared ones by call, measured ones by message."""
+    """The ledger has the bytes of the rounds that count: declared ones by call, measured ones by
+    message."""
     entries = federation.trace.entries
     ledger = world.ledger
     calls = [entry for entry in entries if isinstance(entry, Call)]

@@ -279,7 +279,7 @@ class UndisturbedWorld:
     def _made(
         self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None
     ) -> Reply:
-        """What those clients reply whose replies came."""
+        """The replies of the clients that replied in time."""
         self._clients._failed = lambda *call_: ~came.arrived  # type: ignore[method-assign]
         return replace(self._clients.run(task, clients, stream), nonfinite=came.nonfinite)
 

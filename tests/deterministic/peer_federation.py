@@ -42,7 +42,7 @@ _LEAST = 2  # rounds that a peer does when nothing happens any more
 
 
 class FakeEvent(Event):
-    """An event whose waits are those of a fake clock."""
+    """An event that waits on a fake clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -345,7 +345,7 @@ def check_average(peer: Peer, trace: RoundTrace, record: dict[str, Any]) -> None
 
 
 def _read(name: str, data: bytes, trace: RoundTrace) -> Message:
-    """A reply; its arrays are those of the request that it came to."""
+    """A reply, with the arrays of its request."""
     for arrays in (("model",), ("model", "update")):
         try:
             return decode(data, Request(FEDERATION, name, arrays, P))

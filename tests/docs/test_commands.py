@@ -102,8 +102,8 @@ def test_every_reason_is_of_a_command_that_a_page_has() -> None:
 
 
 def installed_by(page: Path) -> set[str]:
-    """The packages that fedkin and the pip commands of a page bring; for a contributor, those of
-    the Makefile."""
+    """The packages that fedkin and the pip commands of a page bring. For a contributor, also the
+    Makefile's packages."""
     commands = [
         *in_blocks(page),
         *(words for text in in_text(page) for words in simple_commands(text)),
@@ -144,7 +144,7 @@ def test_imports_of_a_page_are_of_packages_that_it_installs(page: Path) -> None:
 
 
 def modules_of(source: str) -> set[str]:
-    """The top-level modules that a block imports, without those of Python and of the reader."""
+    """The top-level modules that a block imports, without Python's own and the reader's."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

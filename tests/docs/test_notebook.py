@@ -29,7 +29,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def shown(notebook: Any) -> Iterator[tuple[str, str, str]]:
-    """Of every output: its cell, what it is, and its text."""
+    """For every output: its cell, its kind and its text."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})

@@ -45,8 +45,8 @@ def round_of(method: Athena, w: Any, state: Any = None, cohort: Any = None) -> A
 
 
 def test_clusters_come_from_the_last_layers_of_a_detector_for_each_class() -> None:
-    """End to end, and zero for a class that a client has not; each client trains those of its
-    classes only."""
+    """End to end, and zero for a class that a client does not have. Each client trains only the
+    detectors of its classes."""
     w = athena_world()
     state = started(Athena(**NEAR, pretraining=3), w)
     assert groups(state) == [[0, 1, 2], [3, 4]]

@@ -75,8 +75,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 def test_the_mean_as_coded_forgets_the_first_queries(
     oracle: Callable[[str], dict[str, Any]],
 ) -> None:
-    """The profiles of the oracle, from the method:
-    clients whose gradients are those of the case."""
+    """The profiles of the oracle, from the method, with clients that have the gradients of the
+    case."""
     for case in oracle("methods2")["cflgp"]:
         method = CFLGP(clusters=case["K"], period=case["period"], weighting="as_coded")
         gradients = np.array(case["gradients"])

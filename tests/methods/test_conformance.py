@@ -542,7 +542,7 @@ def run(
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    """By name; those of options have the name of their section in front."""
+    """Arrays of a state, by name. Arrays of an option have the name of its section in front."""
     values = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "extras"}
     for section, of_option in state.extras.items():
         values |= {f"{section}/{name}": array for name, array in of_option.items()}
@@ -581,8 +581,8 @@ def assert_sound(state: Any, name: str, world: Any) -> None:
 
 
 def loss_of(world: Any, state: Any) -> float:
-    """Mean over clients of the training loss of the models that their cluster trains: detectors one
-    by one, others those of a client without a cluster too, which has the first."""
+    """Mean over clients of the training loss of the models that their cluster trains. Detectors are
+    scored one by one. With other methods, a client without a cluster has the first model."""
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
         return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())

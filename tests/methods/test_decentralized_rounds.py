@@ -48,7 +48,7 @@ class Leaving(FakeWorld):
 
 
 def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
-    """Of peers 0 to 5, 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody
+    """Peer 5 of 0 to 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody
     trusted everybody."""
     w = Leaving(
         np.eye(6, 3, dtype=np.float32),

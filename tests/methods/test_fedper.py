@@ -113,7 +113,7 @@ def test_in_the_end_heads_are_the_clients_own_and_the_body_is_the_mean() -> None
 
 
 def test_the_body_is_fedavgs_where_the_head_does_not_touch_it() -> None:
-    """Of quadratic clients, whose numbers are independent."""
+    """With quadratic clients, whose numbers are independent."""
     w = world()
     fedavg = FedAvg()
     plain = fedavg.init(w, STREAM)

@@ -114,8 +114,8 @@ def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
 
 
 def test_answers_without_a_direction_are_left_out() -> None:
-    """Clients 6 and 7 answer zeros and NaN, client 8 nothing;
-    the groups are those of the others."""
+    """Clients 6 and 7 answer zeros and NaN, client 8 nothing. The groups are formed from the
+    others."""
     w = world(
         np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]),
         garbage=frozenset({7}),

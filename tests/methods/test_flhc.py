@@ -254,8 +254,8 @@ def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
 
 
 def test_as_many_clusters_as_the_silhouette_says() -> None:
-    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, of which one is opposed
-    to another."""
+    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, and one is opposed to
+    another."""
     angles = np.deg2rad([0, 3, 90, 93, 180, 183, 1, 91])
     updates = 4 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     assert labels(updates, distance="silhouette", metric="cosine", linkage="average") == [

@@ -66,8 +66,8 @@ def run(method: Any, w: FakeWorld, rounds: int, cohort: np.ndarray = EVERYBODY) 
 
 
 def contacts(w: RecordingWorld) -> np.ndarray:
-    """Who got an answer of whom, round by round, where all ask as many: a call has the targets of
-    one after another."""
+    """Which peer got an answer of which, round by round, where all ask as many: a call has the
+    targets of one after another."""
     targets = np.stack([targets for targets in w.asked if len(targets)])
     return (targets.reshape(len(targets), 7, -1, 1) == EVERYBODY).any(axis=2)
 

@@ -129,7 +129,8 @@ def test_no_client_is_clustered_again() -> None:
 
 
 def test_half_of_each_cluster_trains() -> None:
-    """Of 8, 3 and 1 clients 4, 2 and 1; others in other rounds, and everybody in some."""
+    """Clusters of 8, 3 and 1 clients train 4, 2 and 1; others in other rounds, and everybody in
+    some round."""
     points = (
         np.repeat([[0, 0], [50, 0], [90, 0]], [8, 3, 1], axis=0) + np.arange(12)[:, None] * 0.01
     )

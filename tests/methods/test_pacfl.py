@@ -137,8 +137,8 @@ def test_text_is_refused() -> None:
 
 
 def world_of(directions: Any, **options: Any) -> SimulatedWorld:
-    """Clients of two labels in a plane; each client's samples of label 0 lie in one direction,
-    given in degrees, and those of label 1 are along a third axis."""
+    """Clients of two labels in a plane. Each client's samples of label 0 lie in one direction,
+    given in degrees. Samples of label 1 are along a third axis."""
     angle = np.radians(np.asarray(directions, float))
     first = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
     x = np.stack([first, 2 * first, np.tile([0, 0, 1.0], (len(angle), 1))], axis=1).reshape(-1, 3)
@@ -201,7 +201,7 @@ def test_a_newcomer_between_two_clusters_joins_them() -> None:
 
 
 def test_a_cluster_that_is_cut_off_goes_on_from_its_models() -> None:
-    """Of {0, 8}, WPGMA takes 0 from 8 once 12 and 13 are there: who leaves starts with the model of
+    """Once 12 and 13 are there, WPGMA splits {0, 8}: a client that leaves starts with the model of
     all."""
     method = replace(METHOD, linkage="weighted", threshold=9.0)
     w = world_of([0, 8, 12, 13])

@@ -190,7 +190,7 @@ def test_candidates_are_of_those_there() -> None:
 
 @pytest.mark.parametrize("age", [QUIET, 7, MATCHING, 400])
 def test_a_peer_that_trusts_no_other_begins_again(age: int) -> None:
-    """In any round, not only those of HNM: l = 3 candidates."""
+    """In any round, not only in rounds of HNM: l = 3 candidates."""
     assert queried(one_peer(9, [], age), others(9, away=[4, 7]), noise(9, [4, 7, 8, 6, 5])) == [
         5,
         6,

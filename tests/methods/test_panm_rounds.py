@@ -145,8 +145,8 @@ BY_THEMSELVES = np.setdiff1d(EVERYBODY, [3, 6, 9])  # 0 without its cluster
 
 @each_method
 def test_where_the_whole_bag_has_left_it_begins_again(method: Matching) -> None:
-    """Of the cluster 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l
-    = 4 others at once, keeps k = 2 of them, and forgets who left."""
+    """In round 9, which is no round of matching, only 0 is left of the cluster 0, 3, 6, 9. It asks
+    l = 4 others at once, keeps k = 2 of them, and forgets the peers that left."""
 
     def here(t: int) -> np.ndarray:
         return EVERYBODY if t < 9 else BY_THEMSELVES
@@ -163,7 +163,7 @@ def test_where_the_whole_bag_has_left_it_begins_again(method: Matching) -> None:
 @pytest.mark.parametrize("t", [9, 10])
 def test_where_the_whole_bag_is_inactive_it_stays(method: Matching, t: int) -> None:
     """No peer of 0's cluster is active in round 9, or in round 10, where it asks the bag in vain,
-    and l = 4 others: it trains alone, and keeps its bag."""
+    and l = 4 others. So it trains alone, and keeps its bag."""
     w = fake()
     states = run(method, w, t, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
     before, after = states[t - 1 :]
@@ -197,9 +197,9 @@ def test_alone() -> None:
 @pytest.mark.parametrize("lr", [0.3, 1.0])
 def test_true_clusters_are_found(method: Matching, lr: float) -> None:
     """Where all of a cluster want the same, nearly all neighbours are of one's cluster by the end
-    of stage one, and bags become exactly the cluster. With lr 1 models arrive in the
-    first round: losses are 0 from then on, and updates too where a peer has averaged with its
-    cluster only; nothing is divided by."""
+    of stage one, and bags become exactly the cluster. With lr 1 models reach their targets in the
+    first round. Losses are 0 from then on, and so are updates of peers that have averaged with
+    their cluster only; there is no division by zero."""
     states = run(method, fake(noise=0.0, lr=lr), 36)
     assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(
         states[4].trust.sum(axis=1) == 2

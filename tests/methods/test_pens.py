@@ -124,8 +124,8 @@ def test_in_stage_two_it_asks_no_peer_for_a_trial() -> None:
 
 @pytest.mark.parametrize("age", [1, 4])
 def test_a_vote_for_each_of_the_best_and_an_average_with_them(age: int) -> None:
-    """Losses .5, 4, .1 and .2 of 1, 2, 3 and 4, of which 3 gave no answer: similarities are one
-    over them."""
+    """Losses .5, 4, .1 and .2 of peers 1, 2, 3 and 4; 3 gave no answer. Similarities are one over
+    the losses."""
     before = one_peer([0, 7, 1, 2, 0], age, (2,))
     after = SMALL.match_neighbours(
         before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]])
@@ -249,8 +249,8 @@ def test_a_silent_peer_is_inactive() -> None:
 
 
 def test_active_peers_reply_and_get_votes() -> None:
-    """All five others are asked, 4 and 5 are not in the cohort: of the rest the best are 2, of its
-    cluster, and 1 or 3; they get the votes, and queries to inactive peers do not count."""
+    """All five others are asked; 4 and 5 are not in the cohort. The best of the rest are 2, of its
+    cluster, and 1 or 3. They get the votes, and queries to inactive peers do not count."""
     w = world()
     after = run(PENS(sampled=5, top=2, stage_one=3), w, 1, lambda t: EVERYBODY[:4])[-1]
     half = (TARGET + [5, 0.5]) / 2
@@ -263,7 +263,8 @@ def test_active_peers_reply_and_get_votes() -> None:
 
 
 def test_few_trials_may_be_wasted() -> None:
-    """n_s = 2 of the five others, of which three are inactive: no other is tried in their place."""
+    """n_s = 2 of the five others, and three of these are inactive: no other is tried in their
+    place."""
     asked = []
     method = PENS(sampled=2, top=1, stage_one=9)
     states = run(method, world(), 8, lambda t: EVERYBODY[:3])

@@ -110,7 +110,7 @@ def test_a_module_with_dropout() -> None:
 
 
 def test_dropout_in_the_world() -> None:
-    """Training differs from round to round and repeats; scores and gradients are those of
+    """Training differs from round to round and repeats. Scores and gradients are computed as in
     inference."""
     world = SimulatedWorld(
         DATA, as_model(with_dropout), LocalTraining(epochs=1, batch_size=200, lr=0.1)

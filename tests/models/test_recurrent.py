@@ -223,7 +223,7 @@ def gradient(model: Model, w: np.ndarray, data: FederatedData) -> np.ndarray:
 @pytest.mark.parametrize("make", [rnn, lstm])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_parameter_has_a_gradient(make: Callable[..., Model], classes: int) -> None:
-    """Of the embedding: the words that occur, and no other."""
+    """In the embedding, only the words that occur."""
     data = text(classes=classes, vocabulary=100)
     model = make(data, hidden=4, embedding=3)
     found = gradient(model, weights(model), data)

@@ -96,7 +96,7 @@ def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: C
 
 
 def test_a_wait_longer_than_the_longest_stays(clock: Clock) -> None:
-    """Of a lease of half an hour."""
+    """With a lease of half an hour."""
     assert waits(MissingPeers("me", 1080.0, clock), clock, 5000, 1) == [1081, 1082, 1082, 1082]
 
 

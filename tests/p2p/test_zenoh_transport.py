@@ -259,8 +259,8 @@ def test_a_peer_that_hears_one_it_cannot_reach_connects_again(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a hang of about a lease one side may lack all that the other declared, and is told
-    nothing any more."""
+    """After a hang of about a lease one side may lack all that the other declared, and hears of
+    nothing new."""
     ports = free_ports(2)
     clock = [0.0]
     one = opened("one", links(ports[0]))

@@ -167,7 +167,7 @@ def test_defaults_are_those_of_the_stored_runs(made: Callable[..., Any]) -> None
 
 
 def test_every_cell_of_the_catalogue_is_found() -> None:
-    """By the keys of its jobs; those of questions have no table."""
+    """By the keys of its jobs. Jobs of questions have no table."""
     found = {(cell.table, cell.setting.row, cell.column) for cell in cells()}
     keys = [job.key for paper in PAPERS.values() for job in paper.jobs() if "table" in job.key]
     assert keys and {(key["table"], key["row"], key["column"]) for key in keys} <= found

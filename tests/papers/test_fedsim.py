@@ -213,7 +213,7 @@ def test_rounds_better_than_both() -> None:
 
 
 def test_rounds_better_than_both_are_tested_over_draws() -> None:
-    """In the second round the gains of ten seeds have p = 0.006, those of their five draws p =
+    """In the second round the gains of ten seeds have p = 0.006, the gains of their five draws p =
     0.05: twice that with two baselines."""
     results = runs(FEMNIST.row, 5, 10)
     for run in results:

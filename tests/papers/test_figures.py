@@ -276,7 +276,7 @@ def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(
 def test_figure_3_has_a_distance_to_the_global_model_for_each_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the first seed; of the six methods FedAvg and FedProx have no groups."""
+    """For the first seed. FedAvg and FedProx have no groups."""
     figures: dict[str, Figure] = {}
     monkeypatch.setattr(
         "fedkin.reporting.style.write", lambda figure, path: figures.setdefault(path.stem, figure)
@@ -311,8 +311,8 @@ def test_sections_name_their_figures() -> None:
 
 
 def test_the_auxiliary_global_model_stands_next_to_the_clusters() -> None:
-    """Of the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
-    third seed; methods without clusters have no line."""
+    """For the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
+    third seed. Methods without clusters have no line."""
     two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]
     last = {**fake_line(flexcfl.FIGURE_5[0], 2), "global_accuracy": [None, 0.6, 0.7]}
     alone = {

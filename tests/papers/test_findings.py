@@ -1,4 +1,4 @@
-"""What the page opens with, and the notes on it: sentences whose numbers are those of runs."""
+"""The page's first section, and its notes: sentences with the numbers of runs."""
 
 from __future__ import annotations
 

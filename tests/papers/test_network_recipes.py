@@ -173,8 +173,8 @@ def test_fedsim_numbers() -> None:
 
 
 def test_gains_of_table_6_are_summed_over_the_rounds() -> None:
-    """Of 10 samples FedSim has 5, 8, 9 right, FedAvg 5, 6, 6: (0 + 20 + 30) / 2 points; FedProx 5,
-    5, 10: 10."""
+    """FedSim has 5, 8, 9 of 10 samples right, FedAvg 5, 6, 6: (0 + 20 + 30) / 2 points. FedProx has
+    5, 5, 10: 10."""
     right = {"FedSim": [5, 8, 9], "FedAvg": [5, 6, 6], "FedProx": [5, 5, 10]}
     row = fedsim.MNIST_CNN.row
     results = [

@@ -44,8 +44,8 @@ def line(
 
 
 def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, ComparedNumber]:
-    """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and
-    FeSEM."""
+    """Numbers of FlexCFL's Table III. In MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg,
+    IFCA and FeSEM."""
     numbers = explained(accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III), Evidence())
     return {n.column: n for n in numbers if n.row == row}
 

@@ -124,8 +124,8 @@ def names(runs: list[run_queue.QueuedRun]) -> list[str]:
 
 
 def test_the_most_informative_run_for_its_time_comes_first(bench: Workbench) -> None:
-    """By hand: of A, which takes 10 s, 1, 1/4 and 1/9 by 10 s; of B, not the paper's own, half of 1
-    and 1/4 by 6 s; of C 1 by 60 s. With 1/(n + 1) for the square A's third would come before C,
+    """By hand: A takes 10 s and has 1, 1/4 and 1/9 by 10 s. B, not the paper's own, has half of 1
+    and 1/4 by 6 s. C has 1 by 60 s. With 1/(n + 1) for the square A's third would come before C,
     without the half B before A."""
     rates = {"A0": 1 / 10, "B0": 1 / 12, "A1": 1 / 40, "B1": 1 / 48, "C0": 1 / 60, "A2": 1 / 90}
     assert names(bench.queue()) == list(rates)
@@ -541,7 +541,7 @@ def test_a_process_is_alive_until_it_ends() -> None:
 def test_a_pool_that_broke_loses_its_own_runs_and_no_other(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two runs were under way; those of the next pool are not ended for what the first did."""
+    """Two runs were under way. Runs of the next pool are not ended because of the first pool."""
     pools: list[Executor] = []
     monkeypatch.setattr(
         run_queue, "_pool", lambda workers: pools.append(InThisProcess()) or pools[-1]

@@ -40,7 +40,7 @@ def test_the_goal_names_each_attack_and_its_sleepers() -> None:
 def figures(
     weights: list[float | None], accuracy: list[float], attackers: list[int]
 ) -> dict[str, Any]:
-    """Of a run with these final figures: four clients, two kinds."""
+    """Figures of a run with these final values: four clients, two kinds."""
     data = FederatedData(
         name="four",
         x=np.zeros((8, 1), np.float32),

@@ -1,5 +1,5 @@
-"""Secret sums through Flower's processes: four nodes, of which one is killed between two messages
-of a sum."""
+"""Secret sums through Flower's processes: four nodes. One of them is killed between two messages of
+a sum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stage(folder: Path) -> int:
 def killed_after_its_shares(
     tmp_path: Path, data: fk.FederatedData, **sections: dict[str, Any]
 ) -> dict[str, Any]:
-    """The summary of a round of four nodes, of which the last is killed when it has sealed its
+    """The summary of a round of four nodes. The last one is killed when it has sealed its
     shares."""
     sections = {
         "federation": {"capacity": 4, "wait_for": 4, "deadline": 240.0, "quorum": 0.75},

@@ -241,7 +241,7 @@ def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
 
 
 def with_clusters(found: Comparison, configured: int) -> Comparison:
-    """The same runs of a method with so many clusters, of which two have clients."""
+    """The same runs of a method with so many clusters. Two of these have clients."""
     entry = {"name": "ifca", "clusters": configured}
     runs = {
         key: dataclasses.replace(run, config=run.config.with_sections({"method": entry}))

@@ -186,7 +186,7 @@ class Aside(State):
 
 @pytest.mark.parametrize(("cold", "partial"), [([2], False), ([2, 3], True), ([3], True)])
 def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool) -> None:
-    """Of those without a cluster only the others are still to be placed."""
+    """Excluded clients may stay without a cluster; other clients are still to be placed."""
     assignment = np.where(np.isin(np.arange(4), cold), UNASSIGNED, 0)
     state = Aside(np.ones((1, 3), np.float32), assignment)
     if 2 not in cold:
@@ -208,9 +208,9 @@ class Detected(State):
 
 
 def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
-    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). Clients 0 and 1 of cluster
-    0 have class 0 and not; 2 and 3 of cluster 1 have no sample of class 1, so that no is right;
-    client 2 does not answer."""
+    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). In cluster 0, client 0 has
+    class 0, and client 1 has not. Clients 2 and 3 of cluster 1 have no sample of class 1, so "no"
+    is right. Client 2 does not answer."""
     counts = np.array([[1, 0], [0, 1], [1, 0], [1, 0]])
     world = fake_world(clients=4, counts=counts, detects=True, silent=frozenset({2}))
     state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))

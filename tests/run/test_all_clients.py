@@ -30,8 +30,8 @@ from tests.server.small_federations import clustered_data, model_of, node_of, re
 
 
 class Placing(Toy):
-    """A method that learns nothing and has one good model, of which two clients know; ``place``
-    gives the other."""
+    """A method that learns nothing and has one good model. Two clients know it; ``place`` gives the
+    other."""
 
     def init(self, world: World, stream: Stream) -> Any:
         state = super().init(world, stream)

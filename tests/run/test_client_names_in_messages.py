@@ -23,7 +23,7 @@ NAMES = np.arange(60) % 6 + 1  # client 3 is at position 2
 
 
 def samples(scale: float = 1.0) -> np.ndarray:
-    """Sixty samples; those of client 3 are multiplied."""
+    """Sixty samples; the samples of client 3 are multiplied."""
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     x[NAMES == 3] *= scale
     return x

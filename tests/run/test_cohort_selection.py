@@ -1,4 +1,4 @@
-"""Who is drawn for a round."""
+"""The clients that are drawn for a round."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def test_fine_tuning_takes_all_epochs_without_validation(tiny: fk.data.Federated
 
 
 def test_the_number_of_epochs_is_chosen_on_validation_samples(tiny: fk.data.FederatedData) -> None:
-    """Validation labels that are those of the joint model: nothing is gained by fine-tuning, and
-    none is taken."""
+    """The validation labels are the joint model's predictions: fine-tuning gains nothing, so no
+    epoch is chosen."""
     data = tiny.with_validation(0.3)
     run = simulated(fk.FedAvg(), data, rounds=1)
     assert data.validation is not None

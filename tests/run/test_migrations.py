@@ -1,4 +1,4 @@
-"""Who went where, written down round by round: it adds up to the assignments, live, from disk and
+"""Migrations, written down round by round: they add up to the assignments, live, from disk and
 after a resume."""
 
 from __future__ import annotations

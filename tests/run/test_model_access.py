@@ -56,7 +56,7 @@ class Net(nn.Module):
 
 
 def accuracies(run: fk.Run, data: fk.data.FederatedData) -> list[float]:
-    """Of every scored client with test samples, by the run's predictions."""
+    """Accuracy of every scored client with test samples, by the run's predictions."""
     tested = [int(client) for client in run.clients["client"] if len(data.test[int(client)])]
     rows = {client: data.test[client] for client in tested}
     return [

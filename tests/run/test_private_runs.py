@@ -213,7 +213,7 @@ def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
 
 
 def test_results_read_from_the_folder_say_how_much_privacy_cost(tmp_path: Path) -> None:
-    """The run, its report, and a comparison, all of which are made from folders."""
+    """The run, its report, and a comparison. All are made from folders."""
     private = [
         "privacy.name=client_dp",
         "privacy.noise_multiplier=1",

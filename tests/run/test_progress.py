@@ -1,5 +1,5 @@
-"""Who sees the progress of a run: on a terminal, in a notebook, or when asked for; and the user's
-own listener."""
+"""When the progress of a run is shown: on a terminal, in a notebook, or when asked for; and the
+user's own listener."""
 
 from __future__ import annotations
 

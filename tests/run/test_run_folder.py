@@ -132,7 +132,7 @@ def test_a_data_digest_sees_every_sample(row: int) -> None:
 
 
 def resumed_after(folder: Path, **changes: Any) -> str:
-    """What goes to the log when a run goes on whose environment was another."""
+    """The environment file after a run has gone on in another environment."""
     Folder.create(folder, DESCRIPTION)
     (folder / "environment.json").write_text(json.dumps(environment(DESCRIPTION) | changes))
     Folder.reopen(folder, DESCRIPTION).restore(fake_world())

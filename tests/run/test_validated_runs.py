@@ -333,8 +333,8 @@ def test_a_test_of_a_methods_own_must_know_the_samples() -> None:
 
 
 def test_detectors_are_scored_on_them(tiny: FederatedData) -> None:
-    """Where validation samples are the test samples, all numbers are the same, those of each
-    detector too."""
+    """Where validation samples are the test samples, all numbers are the same, each detector's
+    too."""
     data = replace(tiny, validation=tiny.test)
     method = fk.Athena(eps=100.0, pretraining=1)
     options: dict[str, Any] = {"rounds": 2, "cohort": 12, "local": fk.SGD(lr=0.1)}

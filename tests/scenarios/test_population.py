@@ -1,4 +1,5 @@
-"""Who takes part: arrivals, dropout and stragglers as pure decisions per client and round."""
+"""Which clients take part: arrivals, dropout and stragglers as pure decisions per client and
+round."""
 
 from __future__ import annotations
 

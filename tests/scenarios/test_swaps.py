@@ -83,7 +83,7 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
 
 
 def test_only_labels_that_the_other_has_not_are_drawn() -> None:
-    """Of pairs (0, 6), (3, 2) and (7, 4): {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
+    """Pairs (0, 6), (3, 2) and (7, 4) may draw {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
     pairs = np.array([[0, 6], [3, 2], [7, 4]])
     seen = []
     for round in range(100):

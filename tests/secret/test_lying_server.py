@@ -146,6 +146,6 @@ def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> N
 
 
 def test_what_a_client_cannot_see_it_does_not_check() -> None:
-    """Of 21 holders it needs 15, or ``least`` of them; a ``least`` of more than 21 is the server's
-    to keep."""
+    """It needs 15 of 21 holders, or ``least`` of them. The server must keep a ``least`` above
+    21."""
     assert [client.needed(21, least) for least in (3, 15, 18, 21, 22)] == [15, 15, 18, 21, 15]

@@ -1,4 +1,4 @@
-"""Vectors as integers: unbiased, never out of range in silence, and means that are those of the
+"""Vectors as integers: unbiased, never out of range in silence, and with the means of the
 vectors."""
 
 from __future__ import annotations

@@ -108,7 +108,8 @@ def test_who_cannot_reveal_is_not_asked_and_the_sum_is_lost() -> None:
 
 
 def test_what_leaves_a_client_is_noise() -> None:
-    """Of a vector of zeros: as many ones as zeros among the bits, and another vector each time."""
+    """From a vector of zeros: as many ones as zeros among the bits, and another vector each
+    time."""
     seen = []
     for _ in range(2):
         one = SmallSum(3, numbers=4000)

@@ -1,4 +1,5 @@
-"""Who a message is from: signatures, certificates, and what an authority did not sign."""
+"""The sender of a message: signatures, certificates, and certificates that the authority did not
+sign."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ EXAMPLES = np.array([10, 11, 12])  # of the three clients
 
 
 class Federation:
-    """Three sites of a client each, the last of which may be late, and FedAvg that waits for late
-    replies."""
+    """Three sites with a client each, and FedAvg that waits for late replies. The last site may be
+    late."""
 
     def __init__(self, **late: Any) -> None:
         self.engine = MemoryTransport()

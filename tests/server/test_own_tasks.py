@@ -404,7 +404,7 @@ class MeansByOwn(Task):
 
 @dataclass(frozen=True)
 class MeansOfShared(Task):
-    """Means by model, of models that all clients have, and of which each chooses one."""
+    """Means by model. All clients have the models, and each chooses one."""
 
     tables: np.ndarray = shared("K P")
 

@@ -51,7 +51,7 @@ def test_scores_in_portions_are_counted_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def passes_of(method: Any, work: fk.LocalTraining) -> float:
-    """Of the first round of all clients."""
+    """Passes over the samples in the first round of all clients."""
     data = fk.planted(
         "digits", "rotation", clusters=2, clients=4, samples=20, test_samples=5, seed=0
     )

@@ -157,7 +157,7 @@ def test_stragglers_are_lost_where_nothing_partial_is_sent() -> None:
 
 
 def test_stragglers_send_completed_steps() -> None:
-    """Of E = 4 epochs a straggler manages 1, 2 or 3: its update is bit for bit the one of so many
+    """A straggler manages 1, 2 or 3 of E = 4 epochs: its update is bit for bit the one of so many
     epochs."""
     work = replace(WORK, epochs=4, partial=True)
     by_epochs = np.stack(
@@ -187,7 +187,7 @@ def test_arrivals() -> None:
 
 
 def test_stragglers_manage_fewer_steps_too() -> None:
-    """Of two steps a straggler manages one, and sends what that one gave."""
+    """A straggler manages one of two steps, and sends the update of that one."""
     slow = trained(world(Population(stragglers=1.0)), work=replace(WORK, steps=2, partial=True))
     one = trained(world(), work=replace(WORK, steps=1))
     two = trained(world(), work=replace(WORK, steps=2))

@@ -76,7 +76,7 @@ def test_sums_by_model_with_noise_of_the_clip_also_where_no_client_is() -> None:
 
 
 def test_clip_and_noise_are_those_of_the_oracle(oracle: Oracle) -> None:
-    """Of a mean of a fixed number of clients, with the oracle's normal numbers."""
+    """For a mean of a fixed number of clients, with the oracle's normal numbers."""
     cases = oracle("trust")["clip_and_noise"]
     assert len(cases) == 3
     for case in cases:

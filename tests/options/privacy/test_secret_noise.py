@@ -95,8 +95,8 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
 
 @pytest.mark.parametrize("seeded", [False, True])
 def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) -> None:
-    """What a client adds to the sums of three models, of which it has trained the second: as much
-    noise to each, and another."""
+    """The noise that a client adds to the sums of three models, after it has trained the second: as
+    much to each, and different noise to each."""
     models = np.zeros((3, 20_000), np.float32)
     grid = Grid(4, 2.0, 10)
     share = NoiseShare(0.3, 0.15, seeded)

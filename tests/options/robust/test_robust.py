@@ -97,7 +97,7 @@ def failing(record: Any) -> None:
 
 
 def accuracy(run: fk.Run, attackers: np.ndarray) -> float:
-    """Of honest clients."""
+    """Mean accuracy of honest clients."""
     return float(run.clients["accuracy"].to_numpy()[~attackers].mean())
 
 

@@ -17,7 +17,7 @@ ROWS = np.array(
 @pytest.mark.parametrize("before", ["", "nnm+", "arc+", "clip+", "arc+nnm+"])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_weighted_mean_is_what_the_rule_makes(rule: str, before: str) -> None:
-    """Of one coordinate, in which every rule is a weighted mean of the rows."""
+    """With one coordinate, every rule is a weighted mean of the rows."""
     rows = ROWS[:, :1]
     own = weights(rows, before + rule, 2)
     np.testing.assert_allclose(own @ rows, aggregate(rows, before + rule, 2), rtol=1e-9)

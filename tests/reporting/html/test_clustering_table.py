@@ -12,7 +12,7 @@ ROWS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 1, 1]])
 
 
 def shifted(seed: int, detected: int) -> ReportedRun:
-    """Two rounds of shifts, three in all, of which some were detected without a false alarm."""
+    """Two rounds of shifts, three in all. Some were detected, without a false alarm."""
     return ReportedRun(
         "",
         "X",

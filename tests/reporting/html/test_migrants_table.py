@@ -1,4 +1,4 @@
-"""Who migrated: the latest first, by name, and no longer than a page can hold."""
+"""The table of migrated clients: the latest first, by name, and no longer than a page can hold."""
 
 from __future__ import annotations
 

@@ -259,8 +259,8 @@ PRIVATE = '[secret]\nname = "sums"\n[privacy]\nname = "client_dp"\ndelta = 1e-3\
 def test_privacy_of_real_sites_is_secret_sums_in_which_sites_add_the_noise(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """Charged as in a simulation; without noise the models are those of the simulator, and with it
-    others."""
+    """Charged as in a simulation. Without noise the models equal the simulator's; with noise they
+    differ."""
     lab.join(*range(CLIENTS))
     run = lab.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 1.0")
     said = run.summary()["privacy"]

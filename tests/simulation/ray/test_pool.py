@@ -208,7 +208,7 @@ def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPa
 def test_actors_that_sum_send_sums_and_the_same_means(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nine clients of other sizes, of which some drop out, train two models on three actors."""
+    """Nine clients of different sizes train two models on three actors. Some clients drop out."""
     data = fk.data.synthetic(clients=9, samples=6, seed=1)
     model = fk.models.mclr(data)
     work = fk.SGD(epochs=1, batch_size=4, lr=0.1)

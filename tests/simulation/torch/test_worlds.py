@@ -153,7 +153,7 @@ def test_a_client_chooses_its_model() -> None:
 
 
 def test_the_same_clients_drop_out_and_straggle() -> None:
-    """Who fails is the world's own business, whoever computes."""
+    """The world decides which clients fail, whatever library computes."""
     two = worlds("mclr", population=Population(dropout=0.3, stragglers=0.5))
     start = models(two[0].model)
     seen = []
