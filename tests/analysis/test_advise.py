@@ -404,7 +404,7 @@ def test_without_a_known_gain_the_prior_names_the_method() -> None:
     assert replace(gains, heterogeneity=advice.heterogeneity).method == "flexcfl"  # pilots decide
 
 
-def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
+def test_the_whole_advice_and_its_suggested_run(tmp_path: Path) -> None:
     data = federation(2, clients=12)
     said = []
     advice = advise(

@@ -258,7 +258,7 @@ def test_more_seeds_are_added_and_fewer_are_not_counted(
 # --- what fails
 
 
-def test_a_cell_that_fails_is_told_and_the_others_go_on(
+def test_a_cell_that_fails_is_named_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "c"
@@ -311,7 +311,7 @@ def one_refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Compari
     return out, found, rounds
 
 
-def test_what_a_method_refuses_is_found_before_the_first_run(
+def test_a_refusal_of_a_method_is_found_before_the_first_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     said_at_first: list[str] = []
@@ -588,7 +588,7 @@ def test_a_comparison_of_another_grid_is_refused(copy: Path, tmp_path: Path) -> 
     assert contents(copy) == before
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     for options, words in (
         ({"by": "fianl"}, "did you mean 'final'"),
         ({"seeds": 0}, "seeds"),

@@ -114,7 +114,7 @@ def test_seeds_are_not_the_same_run(whole: Path) -> None:
     assert len(set(records)) == 3
 
 
-def test_seeds_start_where_they_are_told(tmp_path: Path) -> None:
+def test_seeds_start_at_the_given_number(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     repeated = execute_seeds(
         settings(2, 1, seed=5), out=tmp_path / "run", on_seed=lambda *seed: told.append(seed)
@@ -299,7 +299,7 @@ def test_other_seeds_or_settings_are_another_experiment(
         ({"data": {"clients": 10**6}}, ConfigError),
     ],
 )
-def test_what_cannot_be_leaves_nothing_behind(
+def test_a_refused_call_leaves_nothing_behind(
     tmp_path: Path, options: dict[str, Any], error: type[Exception]
 ) -> None:
     options = {**options, "run": {**options.get("run", {}), "seeds": 2}}

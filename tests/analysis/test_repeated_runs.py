@@ -70,7 +70,7 @@ for seeds in (0, -1, True, 2.0, "35", None, [], [3, 3], [0, True], [1.5], [-1]):
 """
 
 
-def test_no_seeds_are_told_without_a_type_checker() -> None:
+def test_missing_seeds_are_refused_without_a_type_checker() -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
     )

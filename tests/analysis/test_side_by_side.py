@@ -159,7 +159,7 @@ def test_seeds_are_those_of_one_process(tmp_path: Path) -> None:
     assert (tmp_path / "two/curves.csv").read_bytes() == (tmp_path / "one/curves.csv").read_bytes()
 
 
-def test_a_stop_that_comes_too_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_that_comes_too_late_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     run = execute_seeds(settings(1, 2), out=None).runs[0]
     replay(run, lambda record: STOP if record["round"] == 1 else None)
     (told,) = caplog.messages
@@ -184,7 +184,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     assert "2 finished, 0 missing" in done.stdout
 
 
-def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
+def test_options_that_need_this_process_are_refused(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Here(FedAvg):
         pass

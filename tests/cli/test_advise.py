@@ -71,7 +71,7 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
 
 
-def test_one_criterion_decides_and_the_others_are_for_who_asks(
+def test_one_criterion_decides_and_the_others_are_shown_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def clustered(*_: object, **__: object) -> Advice:

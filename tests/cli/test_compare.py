@@ -120,7 +120,7 @@ def test_the_files_of_a_comparison(compared: tuple[Path, Result]) -> None:
     }
 
 
-def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> None:
+def test_without_arguments_it_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> None:
     result = fedkin(*QUICK, "--seeds", "1")
     assert result.exit_code == 0, result.output
     (folder,) = (elsewhere / "runs").iterdir()
@@ -161,7 +161,7 @@ def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
 @pytest.mark.parametrize(
     ("measure", "words"), [("bottom", "bottom 10% of clients"), ("best", "best accuracy")]
 )
-def test_methods_are_told_apart_by_another_measure(
+def test_methods_are_distinguished_by_another_measure(
     compared: tuple[Path, Result], measure: str, words: str
 ) -> None:
     shutil.copytree(compared[0] / "c", "c")
@@ -178,7 +178,7 @@ def test_methods_are_told_apart_by_another_measure(
 # --- going on
 
 
-def test_a_finished_comparison_is_told_again_and_takes_more_seeds(
+def test_a_finished_comparison_is_shown_again_and_takes_more_seeds(
     compared: tuple[Path, Result],
 ) -> None:
     shutil.copytree(compared[0] / "c", "c")
@@ -230,7 +230,7 @@ def test_ctrl_c_ends_with_130_and_says_how_far_it_got_and_how_to_go_on(
 # --- what fails
 
 
-def test_what_could_not_be_run_is_told_at_the_end() -> None:
+def test_cells_that_could_not_be_run_are_named_at_the_end() -> None:
     result = fedkin(*QUICK, "--methods", "fedavg,oracle", "--seeds", "1", "--out", "c", "--json")
     assert result.exit_code == 2
     told = json.loads(result.stdout.splitlines()[-1])
@@ -285,9 +285,7 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         (["data.name=file", "data.path=nothere.npz"], ["no cell", "nothere.npz"]),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    elsewhere: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_a_refusal_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
     result = fedkin(*arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     refused(result, *words)
@@ -342,7 +340,7 @@ def test_in_a_process_bad_input_is_one_line_too(elsewhere: Path) -> None:
     nothing_in(elsewhere)
 
 
-def test_help_says_what_it_takes() -> None:
+def test_help_names_the_arguments() -> None:
     told = fedkin("--help").stdout
     for option in ("--methods", "--seeds", "--grid", "--by", "--out", "--resume", "--json"):
         assert option in told

@@ -97,7 +97,7 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(fedkin("init", "fed"), "pip install 'fedkin[flower]'", "--insecure")
 
 
-def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> None:
+def test_a_site_that_leaves_deletes_its_clients_memory(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--insecure")
     own, other = (elsewhere / f"fed/site-{number}/state" for number in (0, 1))
     for folder in (own, other):
@@ -117,7 +117,7 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
     refused(fedkin("leave", "fed/site-7/client.toml"), "fed/site-7")
 
 
-def test_what_does_not_run_is_shown_and_ended_without_harm(elsewhere: Path) -> None:
+def test_parts_that_do_not_run_are_shown_and_ended_without_harm(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--insecure", "--port", str(free_ports(1)[0]))
     result = fedkin("status", "fed")
     assert (

@@ -275,7 +275,7 @@ label_names = ["ill", "well"]
 """
 
 
-def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
+def test_a_site_exports_the_model_in_its_state_folder(tmp_path: Path) -> None:
     """The newest run's models, in the layout in which a node stores them."""
     (tmp_path / "client.toml").write_text(SITE)
     refused(

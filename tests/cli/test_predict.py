@@ -103,7 +103,7 @@ def test_an_unseen_label_is_named_with_its_row_of_the_file(folder: Path, tmp_pat
     )
 
 
-def test_numbers_are_positions_where_the_run_was_told_their_names(tmp_path: Path) -> None:
+def test_numbers_are_positions_where_the_run_was_given_their_names(tmp_path: Path) -> None:
     table = patients().assign(outcome=lambda t: (t["outcome"] == "ill").astype(int))
     data = fk.data.from_pandas(
         table, label="outcome", client="hospital", label_names=["well", "ill"]

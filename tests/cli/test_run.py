@@ -219,9 +219,7 @@ def test_another_environment_is_one_line(
         (["run.devices=10000"], ["devices must be between"]),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    elsewhere: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_a_refusal_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
     refused(fedkin("run", *arguments), *words)
     nothing_in(elsewhere)
 
@@ -406,7 +404,7 @@ def test_usage_errors_are_one_line(elsewhere: Path, arguments: list[str]) -> Non
 
 
 @pytest.mark.parametrize("arguments", [[], ["data"]])
-def test_nothing_said_is_the_help(arguments: list[str]) -> None:
+def test_without_arguments_it_is_the_help(arguments: list[str]) -> None:
     result = fedkin(*arguments)
     assert (result.exit_code, result.stderr) == (2, "")
     assert "Usage" in result.stdout and "Commands" in result.stdout
@@ -624,7 +622,7 @@ KIN = (
 )
 
 
-def test_eps_tells_what_each_finds_and_the_run_finds_it(elsewhere: Path) -> None:
+def test_eps_shows_the_clusters_of_each_value_and_the_run_finds_them(elsewhere: Path) -> None:
     shown = fedkin("eps", *KIN, "privacy.name=client_dp", "privacy.epsilon=2", "--out", "kin.png")
     assert shown.exit_code == 0, shown.output
     assert "does not cover what is shown here" in shown.stdout

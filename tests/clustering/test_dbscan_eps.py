@@ -242,7 +242,7 @@ def test_the_rule_by_hand() -> None:
         (lambda: eps_ranges(np.array([[0.0], [np.nan]]), 2), "row 1"),
     ],
 )
-def test_what_cannot_be(call: Any, message: str) -> None:
+def test_invalid_values_are_refused(call: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         call()
 

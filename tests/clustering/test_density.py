@@ -153,7 +153,7 @@ def test_partitions_by_name() -> None:
         (lambda: nearest_label(LINE, LINE[:0], np.zeros(0, int)), "at least 1"),
     ],
 )
-def test_what_cannot_be(call: Any, message: str) -> None:
+def test_invalid_values_are_refused(call: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         call()
 

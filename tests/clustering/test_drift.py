@@ -106,7 +106,7 @@ def test_eager_clients_share_one_new_model() -> None:
     )
 
 
-def test_who_is_alone_or_has_no_new_samples_keeps_its_model() -> None:
+def test_a_client_alone_or_without_new_samples_keeps_its_model() -> None:
     accuracy = [[0.9, 0.2, OUT, OUT], [OUT] * 4]
     chosen = choose(accuracy, [0.9, 0.9], [1, 1], alone=np.array([True, False]))
     assert (
@@ -130,7 +130,7 @@ def test_the_place_of_the_model_used_longest_ago() -> None:
     assert recycled(owner, np.zeros(5, bool)) == 4 and recycled(owner, np.ones(4, bool)) is None
 
 
-def test_a_model_is_forgotten_with_what_it_owned() -> None:
+def test_a_forgotten_model_owns_no_samples() -> None:
     accuracy = [[0.9, 0.2, 0.2, 0.2], [0.2, 0.9, 0.2, 0.2], [0.2, 0.2, 0.2, 0.1], [0.9, 0, 0, 0]]
     chosen = choose(accuracy, [0.9, 0.9, 0.9, 0.9], [0, 1, 2, 3])
     assert chosen.model.tolist() == [0, 1, 2, 0] and chosen.owner[:, 0].tolist() == [0, 1, -1, 3]

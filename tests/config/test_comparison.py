@@ -62,7 +62,7 @@ def refused(
 # --- methods
 
 
-def test_nothing_said_is_the_demonstration_from_three_seeds() -> None:
+def test_without_arguments_it_is_the_demonstration_from_three_seeds() -> None:
     grid = load(None)
     assert (methods(grid), settings(grid), grid.seeds) == (["FedGroup", "FedAvg"], [""], (0, 1, 2))
     assert grid.settings[0].raw["data"] == {"name": "digits"}
@@ -107,7 +107,7 @@ def test_an_option_of_methods_is_an_axis_of_those_that_have_it(tmp_path: Path) -
     assert settings(grid) == [""]
 
 
-def test_an_axis_with_one_value_changes_and_is_not_told(tmp_path: Path) -> None:
+def test_an_axis_with_one_value_changes_the_runs_without_a_label(tmp_path: Path) -> None:
     grid = read(tmp_path, sweeps=["method.clusters=2", "local.lr=0.5"], methods=["ifca"])
     assert (methods(grid), settings(grid)) == (["IFCA"], [""])
     assert (grid.methods[0].entry["clusters"], grid.settings[0].raw["local"]["lr"]) == (2, 0.5)
@@ -173,7 +173,7 @@ def test_the_names_of_data_sets_are_an_axis(tmp_path: Path) -> None:
     ]
 
 
-def test_names_are_laid_before_the_options_of_what_they_name(tmp_path: Path) -> None:
+def test_names_are_applied_before_their_options(tmp_path: Path) -> None:
     grid = read(tmp_path, sweeps=["data.clients=10,12", "data.name=digits,synthetic"])
     assert settings(grid) == [
         f"{name}, clients {n}" for name in ("digits", "synthetic") for n in (10, 12)
@@ -242,7 +242,7 @@ def test_values_from_python_are_those_of_a_file(tmp_path: Path) -> None:
         ("seed = 7", "", 2, (7, 8)),
     ],
 )
-def test_who_says_the_seeds(
+def test_where_the_seeds_come_from(
     tmp_path: Path, run: str, compare: str, argument: int | None, expected: tuple[int, ...]
 ) -> None:
     text = f'[data]\nname = "digits"\n[run]\n{run}\n[compare]\n{compare}\n'
@@ -335,7 +335,7 @@ def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
         ("[comparee]\nseeds = 3", ["study.toml: comparee", "unknown section"]),
     ],
 )
-def test_what_a_file_cannot_say(tmp_path: Path, more: str, words: list[str]) -> None:
+def test_values_that_a_file_must_not_have(tmp_path: Path, more: str, words: list[str]) -> None:
     refused(words, tmp_path, more)
 
 
@@ -363,7 +363,7 @@ def test_what_a_file_cannot_say(tmp_path: Path, more: str, words: list[str]) -> 
         ({"axes": {"run.target": [None, 0.5]}}, ["run.target", "None"]),
     ],
 )
-def test_what_arguments_cannot_say(
+def test_values_that_arguments_must_not_have(
     tmp_path: Path, options: dict[str, Any], words: list[str]
 ) -> None:
     refused(words, tmp_path, **options)
@@ -520,7 +520,7 @@ def test_a_grid_next_to_the_files_is_tried_with_it_and_replaces_values_of_the_sa
     assert len(read(tmp_path, own, sweeps=["local.batch_size=5,10"]).settings) == 8
 
 
-def test_what_methods_drop_of_a_method_that_does_not_run_is_told(
+def test_options_dropped_from_a_method_that_does_not_run_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     flexcfl = FILE.replace(

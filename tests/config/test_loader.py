@@ -94,7 +94,7 @@ def test_sections_are_known_tables() -> None:
         Sections({"run": 3}, ["run"], lambda key: f"f: {key}")
 
 
-def test_what_a_constructor_refuses_has_its_place() -> None:
+def test_a_refusal_of_a_constructor_has_its_place() -> None:
     def refuse() -> None:
         raise DataError("too few")
 

@@ -120,7 +120,7 @@ def test_a_method_that_cannot_be_found_or_made_is_told_with_its_place(
     assert "the step 'round'" not in str(error.value)
 
 
-def test_a_module_that_fails_is_told(folder: Path) -> None:
+def test_a_module_that_fails_is_named(folder: Path) -> None:
     (folder / "broken_method_module.py").write_text("1 / 0")
     with pytest.raises(
         ConfigError, match=r"importing it failed: ZeroDivisionError: division by zero"
@@ -157,7 +157,7 @@ def test_instances_and_tables_and_labels_are_listed_as_in_a_file(folder: Path) -
         load(None, methods=[fk.IFCA(clusters=4), fk.IFCA(clusters=5)])
 
 
-def test_an_instance_keeps_what_it_says_and_takes_nothing_over(folder: Path) -> None:
+def test_an_instance_keeps_its_options_and_inherits_none(folder: Path) -> None:
     """FL+HC without a number of clusters does not inherit the number of [method]."""
     file = folder / "study.toml"
     file.write_text('[data]\nname = "digits"\n[method]\nname = "ifca"\nclusters = 5\n')
@@ -196,7 +196,7 @@ def test_a_class_that_no_other_process_finds_works_in_this_one_and_its_folder_sa
         (3, r"'builtins:int' is no method: it lacks the step 'init'"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(method: Any, words: str) -> None:
+def test_methods_that_cannot_be_stored_are_refused(method: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         registry.method_entry(method)
 

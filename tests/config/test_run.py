@@ -95,7 +95,7 @@ def test_every_default_is_spelled_out(file: Path) -> None:
     assert load().description().run["selection"] == "uniform"
 
 
-def test_nothing_said_is_the_demonstration() -> None:
+def test_without_arguments_it_is_the_demonstration() -> None:
     config = load()
     assert (config.data.name, config.model.name, config.method.name) == (
         "digits",

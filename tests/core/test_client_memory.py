@@ -52,7 +52,7 @@ def test_nothing_is_kept_at_first() -> None:
     assert kept.arrays() == {} and kept.changes == 0
 
 
-def test_what_some_clients_keep() -> None:
+def test_memory_of_some_clients() -> None:
     kept = filled()
     np.testing.assert_array_equal(
         kept.has("vector", np.arange(5)), [False, True, False, True, False]
@@ -244,7 +244,7 @@ def test_memory_above_its_limit() -> None:
     mine["vector"] = np.ones(4, np.float32)  # in place of the former one
 
 
-def test_what_others_keep_does_not_count_for_the_limit() -> None:
+def test_memory_of_others_does_not_count_for_the_limit() -> None:
     """A client has room for its own arrays, whatever columns there are."""
     kept = memory(limit=24)
     own(kept, 1)["vector"] = np.zeros(4, np.float32)  # 16 bytes
@@ -291,7 +291,7 @@ def test_a_memory_no_client_keeps_any_more_may_come_back_in_another_shape(
     assert own(kept)["place"].shape == (2, 3)
 
 
-def test_columns_of_a_checkpoint_are_told_from_other_arrays() -> None:
+def test_columns_of_a_checkpoint_are_distinguished_from_other_arrays() -> None:
     """Whatever else a world or a run stores, and whatever a memory is called."""
     kept = filled()
     other = memory()

@@ -82,7 +82,7 @@ def test_neighbouring_clients_are_not_correlated() -> None:
     assert abs(draws.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 2_000)
 
 
-def test_streams_stay_what_they_are() -> None:
+def test_streams_stay_unchanged() -> None:
     """Literal values: a new way of naming streams changes every run ever published, so it must not
     pass unnoticed."""
     stream = Stream(seed=1, round=2, purpose="run/train")

@@ -173,7 +173,7 @@ def test_means_from_rows_are_those_of_the_portions() -> None:
     assert got.faults == {"update": [2]}
 
 
-def test_the_vector_whose_mean_a_task_wants() -> None:
+def test_a_task_names_the_vector_of_its_mean() -> None:
     long = floats("P", np.float32, missing=0.0, over="model", norm_checked=True)
     by_row = Sums(update=replace(long, over="row"), **BY)
     two = Sums(update=long, other=long, **BY)

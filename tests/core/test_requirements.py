@@ -47,7 +47,7 @@ def by_path(needs: Requirements) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_needs_what_its_paper_says(name: str) -> None:
+def test_a_method_needs_the_numbers_of_its_paper(name: str) -> None:
     needs = needs_of(METHODS[name]())
     assert needs == CASES[name].needs
     assert callable(METHODS[name].requirements)
@@ -260,7 +260,7 @@ def test_a_detector_is_refused_by_other_methods() -> None:
         (fk.FedSim(clusters=4), []),
     ],
 )
-def test_what_disappoints_is_a_warning(method: Any, words: list[str]) -> None:
+def test_a_disappointing_plan_is_a_warning(method: Any, words: list[str]) -> None:
     check_plan(Plan(5, 4), method, 8)
     assert plan_warnings(Plan(5, 4), method, 8) == words
 

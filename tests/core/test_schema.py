@@ -34,7 +34,7 @@ def test_the_kinds_of_arrays() -> None:
     assert (flag.dtype, flag.missing, flag.counted) == (np.bool_, True, False)
 
 
-def test_rows_and_sums_say_what_their_arrays_are_over() -> None:
+def test_rows_and_sums_name_the_axes_of_their_arrays() -> None:
     rows = Rows(own=floats(), total=floats(over="all"))
     sums = Sums(total=floats(), mean=floats(over="model"), **BY)
     assert {name: array.over for name, array in rows.arrays.items()} == {

@@ -24,7 +24,7 @@ def test_it_reads_as_the_array_of_its_rows() -> None:
     assert SharedRows.of(table) is table
 
 
-def test_what_would_not_be_rows_is_refused() -> None:
+def test_arrays_that_would_not_be_rows_are_refused() -> None:
     table = SharedRows.of(ARRAY)
     for index in (np.array([[0, 1]]), (slice(None), 0)):
         with pytest.raises(IndexError):

@@ -53,7 +53,7 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_no_space_left_is_said_in_the_systems_words(
+def test_no_space_left_is_named_in_the_systems_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> Any:

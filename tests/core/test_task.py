@@ -278,7 +278,7 @@ def test_bytes_of_every_field() -> None:
     ) == (4 * 3 * 4, 0)
 
 
-def test_an_announcement_counts_what_clients_keep() -> None:
+def test_an_announcement_counts_kept_arrays() -> None:
     assert traffic(LastKept(VECTORS), CLIENTS, EVERY, {**KNOWN, "k": 2}) == (4 * 3 * 8, 0)
 
 
@@ -324,7 +324,7 @@ def test_a_model_that_a_task_is_not_for(detects: bool) -> None:
         other.check("mine", spec, 3)
 
 
-def test_what_a_task_is_unless_it_says_otherwise() -> None:
+def test_the_defaults_of_a_task() -> None:
     task = OfAny()
     assert task.single() is None and task.for_messages(ModelSpec(4)) is task
     assert (

@@ -62,7 +62,7 @@ def test_given_weights_are_the_same_for_all() -> None:
         LocalTraining(label_smoothing=0.1).check_classes(4, True)
 
 
-def test_options_that_are_off_are_not_told() -> None:
+def test_options_that_are_off_are_not_stored() -> None:
     """So that runs from before there were any are described, and sent, as they were."""
     before = [
         "epochs",

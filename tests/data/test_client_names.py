@@ -75,7 +75,7 @@ def test_names_are_found_exactly() -> None:
     )
 
 
-def test_names_with_one_checksum_are_told_apart() -> None:
+def test_names_with_one_checksum_are_distinguished() -> None:
     column = ClientNames.of(("codding", "gnu"))  # whose CRC-32 is the same
     assert column._by_checksum[0][0] == column._by_checksum[0][1]
     assert column.positions("codding").tolist() == [0] and column.positions("gnu").tolist() == [1]

@@ -157,7 +157,7 @@ def test_label_counts_of_some_clients() -> None:
         ({"classes": 0}, "classes must be an integer of at least 1, got 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
+def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         FederatedData(**(GOOD | change))
 

@@ -220,7 +220,7 @@ def test_files_that_are_no_such_json(text: str, message: str, tmp_path: Path) ->
         read_leaf(tmp_path)
 
 
-def test_users_who_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
+def test_users_that_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
     write(tmp_path, TRAIN, {"c": ([[1, 2]], [0])})
     with pytest.raises(
         DataError, match=r"test.all_data\.json: user 'c' has test samples but no training samples"

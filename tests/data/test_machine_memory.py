@@ -103,7 +103,7 @@ def test_a_generator_is_refused_before_it_allocates(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 6])
-def test_the_first_wrong_sample_is_named_whatever_its_block(
+def test_the_first_wrong_sample_is_named_in_any_block(
     position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedkin.data.array_checks._BLOCK_BYTES", 2 * 3 * 4)

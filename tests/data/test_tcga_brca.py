@@ -267,7 +267,7 @@ def test_model_is_linear_in_each_patients_features_and_blind_to_absent_ones(
     assert (scores[~present] < -1e8).all() and not present.all()
 
 
-def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
+def test_a_run_learns_which_patients_die_first(place: Callable[..., Path]) -> None:
     table = patients(20)
     table["T"] = 1000 - 10 * table["age_at_index"] + 5 * table["f3"]
     place(table)

@@ -126,7 +126,7 @@ IN_ONE: list[Callable[..., None]] = [
     conformance.test_more_clusters_than_clients_are_refused,
 ]
 WITH_LOST_REPLIES: list[Callable[..., None]] = [
-    conformance.test_a_round_uses_what_came,
+    conformance.test_a_round_uses_the_replies_that_came,
     conformance.test_a_run_survives_missing_replies,
 ]
 

@@ -71,7 +71,7 @@ def test_the_error_is_the_one_that_is_shown(
     assert len(shown) == 1 and shown[0] in capsys.readouterr().out
 
 
-def test_what_it_lists_exists() -> None:
+def test_its_listed_names_exist() -> None:
     """Ways to travel, the model engine, and names that are taken."""
     ways = set(get_args(get_type_hints(Down)["kind"]))
     assert (
@@ -183,7 +183,7 @@ def examples(page: dict[str, Any]) -> Sequence[tuple[Task, fk.Stream | None]]:
 
 
 @pytest.mark.parametrize("groups", GROUPS)
-def test_deployed_tasks_reply_what_simulated_ones_do(page: dict[str, Any], groups: str) -> None:
+def test_deployed_tasks_reply_as_simulated_ones(page: dict[str, Any], groups: str) -> None:
     """No code of the server knows them."""
     transport = MemoryTransport()
     near = simulated(clustered_data(), model_of(), range(6))

@@ -158,7 +158,7 @@ def test_the_twin_of_every_convolutional_network(variant: Any, side: int) -> Non
     np.testing.assert_allclose(network(torch.tensor(x)).detach().numpy(), expected, atol=1e-5)
 
 
-def test_the_card_says_what_the_files_are(images: FederatedData, tmp_path: Path) -> None:
+def test_the_card_describes_the_files(images: FederatedData, tmp_path: Path) -> None:
     run = fk.simulate(
         fk.FlexCFL(clusters=2, steps=3),
         images,
@@ -242,7 +242,7 @@ def test_detectors_are_exported_as_one_classifier(format: str, tmp_path: Path) -
         )
 
 
-def test_what_cannot_be_exported_is_refused_by_name(
+def test_models_that_cannot_be_exported_are_refused_by_name(
     images: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = fk.as_model(lambda key: eqx.nn.Linear(256, 3, key=key), name="mine")

@@ -136,7 +136,7 @@ def test_every_package_has_its_line() -> None:
     assert {package_of(module) for module in FILES} == PACKAGES.keys()
 
 
-def test_packages_import_what_their_line_names() -> None:
+def test_packages_import_only_the_packages_of_their_line() -> None:
     wrong = []
     for module, targets in INNER.items():
         own = package_of(module)

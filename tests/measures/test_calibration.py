@@ -170,7 +170,7 @@ def test_scores_in_one_bin_say_how_frequent_positives_are() -> None:
     assert expit(a * CENTRES[40] + b) == pytest.approx(target, abs=1e-6)
 
 
-def test_what_cannot_be_calibrated_stays() -> None:
+def test_detectors_that_cannot_be_calibrated_stay() -> None:
     counts = np.zeros((3, 2, 64), int)
     counts[0, POSITIVE, 10:20] = 7
     counts[1, NEGATIVE, 10:20] = 7

@@ -54,7 +54,7 @@ def test_without_ties_both_are_the_same_and_a_shift_of_scores_changes_nothing() 
     assert breslow == pytest.approx(cox_loss(scores + 700, times, died), rel=1e-9)
 
 
-def test_lists_and_events_as_numbers_are_what_booleans_are() -> None:
+def test_lists_and_events_as_numbers_equal_booleans() -> None:
     """By hand: of scores 0, times 1 to 4, all events, (log 4 + log 3 + log 2 + log 1) / 4."""
     by_hand = np.log(24) / 4
     assert fk.cox_loss([0, 0, 0, 0], [1, 2, 3, 4], [1, 1, 1, 1]) == pytest.approx(by_hand)

@@ -60,7 +60,7 @@ def test_clusters_come_from_the_last_layers_of_a_detector_for_each_class() -> No
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
+def test_a_client_that_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Athena(**NEAR), athena_world(**{how: frozenset({1})}))
     assert groups(state) == [[0, 2], [3, 4]] and state.assignment[1] == UNASSIGNED
 
@@ -72,7 +72,7 @@ def test_clusters_may_be_given_and_then_no_client_trains_for_them() -> None:
     assert not hasattr(w, "calls") and not state.suspects.any()
 
 
-def test_who_is_given_no_cluster_is_excluded_and_never_asked() -> None:
+def test_a_client_that_is_given_no_cluster_is_excluded_and_never_asked() -> None:
     """As clients that Hierarchical found suspicious."""
     w = athena_world()
     method = Athena(assignment=(0, 0, 0, 1, -1))

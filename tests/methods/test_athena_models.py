@@ -88,7 +88,7 @@ def test_without_calibration_scores_are_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_does_not_answer_is_not_counted(how: str) -> None:
+def test_a_client_that_does_not_answer_is_not_counted(how: str) -> None:
     w = athena_world()
     deaf = athena_world(**{how: frozenset({1, 4})})
     method = Athena(assignment=GIVEN, calibrate=1)

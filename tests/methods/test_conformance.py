@@ -810,7 +810,7 @@ LOST = frozenset({1, 4, 5, 11, 18})
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 @each_method
-def test_a_round_uses_what_came(name: str, how: str) -> None:
+def test_a_round_uses_the_replies_that_came(name: str, how: str) -> None:
     """With some replies lost, a round is what it would have been without those clients."""
     method = make(name)
     whole = fake(name)

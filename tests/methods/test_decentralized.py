@@ -50,7 +50,7 @@ def test_noise_is_each_peers_own_stream() -> None:
         np.testing.assert_array_equal(row, STREAM.client(int(peer)).random(6))
 
 
-def test_noise_does_not_depend_on_who_else_draws_or_on_how_many_there_are() -> None:
+def test_noise_does_not_depend_on_other_peers_or_their_number() -> None:
     everybody = draw_noise(STREAM, np.arange(6), 6)
     np.testing.assert_array_equal(draw_noise(STREAM, np.array([3]), 6), everybody[3:4])
     np.testing.assert_array_equal(draw_noise(STREAM, np.arange(6), 9)[:, :6], everybody)
@@ -100,7 +100,7 @@ def test_ranks_by_hand() -> None:
     ]
 
 
-def test_who_is_not_under_the_mask_has_no_place() -> None:
+def test_a_value_outside_the_mask_has_no_rank() -> None:
     """None that is below any number of places, were it larger than the row."""
     values = np.array([[0.1, np.nan, 0.3]])
     empty_mask = np.zeros((1, 3), bool)
@@ -113,7 +113,7 @@ def test_who_is_not_under_the_mask_has_no_place() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(1, 8))
-def test_ranks_count_who_comes_before(seed: int, n: int, N: int) -> None:
+def test_ranks_count_the_values_before(seed: int, n: int, N: int) -> None:
     rng = np.random.default_rng(seed)
     # With equals.
     values = rng.integers(0, 5, size=(n, N)) / 4
@@ -306,7 +306,7 @@ def test_communities_are_of_mutual_trust() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9))
-def test_communities_are_what_can_be_reached(seed: int, N: int) -> None:
+def test_communities_are_connected_components(seed: int, N: int) -> None:
     trust = np.random.default_rng(seed).random((N, N)) < 0.4
     reach = (trust & trust.T) | np.eye(N, dtype=bool)
     for _ in range(N):

@@ -65,7 +65,7 @@ def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
     return w, before, method.round(w, before, np.arange(4), STREAM)
 
 
-def test_all_who_can_be_reached_are_queried_and_active_ones_reply() -> None:
+def test_all_reachable_peers_are_queried_and_active_ones_reply() -> None:
     method = Asking()
     _, before, after = a_round(method)
     np.testing.assert_array_equal(method.reachable, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
@@ -73,7 +73,7 @@ def test_all_who_can_be_reached_are_queried_and_active_ones_reply() -> None:
     assert before.age.tolist() == [1] * 6 and after.age.tolist() == [2, 2, 1, 1, 1, 1]
 
 
-def test_trust_loses_who_has_left_and_keeps_inactive_peers() -> None:
+def test_trust_loses_peers_that_left_and_keeps_inactive_peers() -> None:
     """Before anything is asked; peers that are inactive change nothing."""
     method = Asking()
     _, before, after = a_round(method)

@@ -177,7 +177,7 @@ def accuracy(run: fk.Run) -> float:
     return float(run.summary()["final_accuracy"])
 
 
-def test_it_finds_the_components_and_what_each_client_has_of_them() -> None:
+def test_it_finds_the_components_and_each_clients_shares() -> None:
     data = small()
     local = fk.SGD(epochs=1, batch_size=32, lr=1.0)
     run = fk.simulate(

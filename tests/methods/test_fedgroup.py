@@ -82,7 +82,7 @@ def test_clusters_start_from_the_simple_mean_of_their_clients_solutions() -> Non
     assert state.pretrained.all()
 
 
-def test_pretraining_lasts_one_epoch_whatever_the_run_says() -> None:
+def test_pretraining_lasts_one_epoch_in_every_run() -> None:
     w = world(epochs=5)
     w.work = replace(w.work, steps=7)
     FedGroup(clusters=3).init(w, STREAM)
@@ -300,7 +300,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
 @pytest.mark.parametrize("method", [FedGroup, FedGrouProx])
-def test_refuses_what_cannot_be(method: type[FedGroup], options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(method: type[FedGroup], options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         method(**options)
 

@@ -306,7 +306,7 @@ def test_more_clusters_than_a_cohort() -> None:
     + [{"variance": float("nan")}],
     ids=str,
 )
-def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         FedSim(**options)
 

@@ -90,7 +90,7 @@ def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves
     assert bool(w.run(Shifted(), EVERYBODY).shifted.any()) != moves
 
 
-def test_only_a_first_cluster_notes_what_the_data_are() -> None:
+def test_only_a_first_cluster_notes_the_data() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on
     comparing."""
     w = shifting()
@@ -164,7 +164,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
 @pytest.mark.parametrize("method", [FeSEM, FeSEMMig])
-def test_refuses_what_cannot_be(method: type[FeSEM], options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(method: type[FeSEM], options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         method(**options)
 

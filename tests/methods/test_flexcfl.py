@@ -98,7 +98,7 @@ def test_alpha_m_clients_are_clustered_and_the_others_wait() -> None:
     np.testing.assert_array_equal(np.flatnonzero(state.assignment != UNASSIGNED), asked)
 
 
-def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
+def test_only_clients_that_may_migrate_are_sent_the_directions() -> None:
     """No client keeps directions that it will never compare itself with."""
     cases = [("direction", "label_blind", 4 * 6 * 3 * 3), ("direction", "none", 0)]
     cases += [("loss", "label_blind", 0), ("random", "label_blind", 0)]
@@ -225,7 +225,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
-def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         FlexCFL(**options)
 

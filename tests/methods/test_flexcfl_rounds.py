@@ -40,7 +40,7 @@ def test_two_migrations_in_one_round_selected_or_not() -> None:
     np.testing.assert_allclose(after.models, [[2.5, 1, 1], [1, 2, 1], [1, 1, 2.5]], rtol=1e-6)
 
 
-def test_who_has_migrated_is_not_flagged_again() -> None:
+def test_a_migrated_client_is_not_flagged_again() -> None:
     w = world()
     state = given(TRUE_CLUSTERS)
     swap(w, 0, 1)

@@ -68,7 +68,7 @@ def test_before_it_there_is_one_model_for_everybody() -> None:
 
 
 @pytest.mark.parametrize("cohort", [[], [3], [0, 1, 2, 3]])
-def test_in_it_everybody_is_clustered_whatever_the_cohort(cohort: list[int]) -> None:
+def test_in_it_all_clients_are_clustered_with_any_cohort(cohort: list[int]) -> None:
     """Examples 10, 20, 30, 40: (10 * 4 + 30 * 5) / 40 and (20 * 4 + 40 * 5) / 60."""
     state = rounds(FLHC(clusters=2, cluster_round=1), world(), cohort)
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
@@ -112,7 +112,7 @@ def test_a_run_that_comes_late_is_clustered_in_its_next_round() -> None:
 # --- the distances that are clustered, and the height at which the tree is cut
 
 
-def test_three_clusters_where_nothing_is_said() -> None:
+def test_three_clusters_by_default() -> None:
     assert labels([[0, 0], [9, 0], [0, 9], [1, 0], [9, 1]]) == [0, 1, 2, 0, 1]
 
 

@@ -79,7 +79,7 @@ def test_clusters_are_numbered_by_their_lowest_client(order: list[int], options:
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
+def test_a_client_that_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Hierarchical(**NEAR), world(POINTS, **{how: frozenset({1, 3})}))
     np.testing.assert_array_equal(state.assignment == UNASSIGNED, [False, True, False, True, False])
     np.testing.assert_array_equal(
@@ -97,7 +97,7 @@ def test_a_single_client_is_a_cluster() -> None:
     assert groups(started(Hierarchical(**NEAR), world(POINTS[:1]))) == [[0]]
 
 
-def test_who_is_placed_notes_what_its_data_are() -> None:
+def test_a_client_that_is_placed_notes_its_data() -> None:
     """Client 1 does not answer, client 2 is excluded."""
     w = world(POINTS, silent=frozenset({1}))
     started(Hierarchical(**NEAR, suspicious=20.0), w)

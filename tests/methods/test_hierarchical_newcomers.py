@@ -80,7 +80,7 @@ def test_no_newcomer_at_all() -> None:
     assert not w.calls
 
 
-def test_who_is_cold_is_left_out_of_a_round() -> None:
+def test_a_client_without_a_cluster_is_left_out_of_a_round() -> None:
     w = world([*POINTS, [12, 0]], late={1: 1})
     state = started(Hierarchical(**NEAR), w)
     w.calls = []
@@ -161,7 +161,7 @@ def test_a_gap_is_suggested_on_its_logarithmic_middle() -> None:
     assert "from 1 up to 9" in messages and "3 is suggested" in messages
 
 
-def test_where_no_eps_helps_that_is_said() -> None:
+def test_where_no_eps_helps_the_remark_says_so() -> None:
     [messages] = remarks([[1, 1]] * 4, eps=1.0)
     assert "one cluster of all clients" in messages and "no other" in messages
 

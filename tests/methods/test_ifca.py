@@ -39,7 +39,7 @@ def test_clusters_start_from_different_random_models_without_clients() -> None:
     np.testing.assert_array_equal(state.assignment, [UNASSIGNED] * 5)
 
 
-def test_a_cluster_starts_the_same_whatever_the_number_of_clusters() -> None:
+def test_a_cluster_starts_the_same_with_any_number_of_clusters() -> None:
     few, many = (IFCA(clusters=k).init(world(), Stream(3)).models for k in (2, 4))
     np.testing.assert_array_equal(few, many[:2])
 

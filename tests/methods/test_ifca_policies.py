@@ -89,7 +89,7 @@ def test_only_shifted_clients_are_asked_and_only_once() -> None:
     assert [clients for clients in w.asked if clients] == [[1, 4]]
 
 
-def test_only_a_first_choice_notes_what_the_data_are() -> None:
+def test_only_a_first_choice_notes_the_data() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on
     comparing."""
     w = shifting()
@@ -178,7 +178,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
 @pytest.mark.parametrize("method", [IFCA, IFCAMig])
-def test_refuses_what_cannot_be(method: type[IFCA], options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(method: type[IFCA], options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         method(**options)
 

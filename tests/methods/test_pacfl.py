@@ -76,7 +76,7 @@ def test_weighted_is_not_average() -> None:
         assert groups(merge_up_to(distances, height - 0.01, linkage)) == [[0, 1, 2], [3]]
 
 
-def test_merging_refuses_what_it_cannot_order() -> None:
+def test_merging_refuses_distances_that_it_cannot_order() -> None:
     with pytest.raises(MethodError, match="linkage"):
         merge_up_to(np.zeros((2, 2)), 1.0, "ward")
     with pytest.raises(MethodError, match="finite"):

@@ -139,7 +139,7 @@ def test_in_stage_one_neighbours_are_not_counted_against_l() -> None:
     assert members(result) == [1, 2, 3, 4, 5, 7, 8, 9]
 
 
-def test_it_asks_only_those_who_are_there() -> None:
+def test_it_asks_only_reachable_peers() -> None:
     assert queried(one_peer(9, [4], 2), others(9, away=[2, 7, 8]), noise(9, [2, 8, 7, 5, 6])) == [
         1,
         4,
@@ -295,7 +295,7 @@ def test_matching(kind: type[Matching]) -> None:
     assert members(after.trust) == [2, 4, 5, 7]
 
 
-def test_who_does_not_answer_stays_in_the_bag() -> None:
+def test_a_peer_that_does_not_answer_stays_in_the_bag() -> None:
     """6 is asked and silent: nothing is known of it."""
     assert trusted(one_peer(9, [4, 5, 6, 7], MATCHING), row(9, [1, 2, 3, 4, 5]), SPLIT) == [
         2,

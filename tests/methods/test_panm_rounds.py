@@ -65,7 +65,7 @@ def test_peers_that_do_not_answer(method: Matching) -> None:
 
 
 @each_method
-def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
+def test_a_peer_that_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
     """From round 9 on 4 gives no answer. That is no reason to forget it, but no peer can average
     with it."""
 
@@ -238,7 +238,7 @@ def test_rounds_are_repeated_to_the_bit_and_leave_states_alone() -> None:
 @pytest.mark.parametrize(
     ("method", "vectors"), [(GRADIENT, 2), (LOSS, 1), (replace(METHOD, alpha=0), 1)]
 )
-def test_what_a_round_costs(method: Matching, vectors: int) -> None:
+def test_the_cost_of_a_round(method: Matching, vectors: int) -> None:
     """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (without alpha, or
     by loss: model). Rounds 2 to 4: 4 and the k = 2 neighbours, whom one averages with and who are
     not asked twice. Round 5: k = 2 models."""

@@ -79,7 +79,9 @@ def test_published_threshold(oracle: Callable[[str], dict[str, Any]]) -> None:
     ("N", "top", "rounds", "exact"),
     [(10, 3, 20, 6), (49, 1, 49, 1), (98, 2, 49, 1), (93, 3, 31, 1), (25, 7, 25, 7)],
 )
-def test_exactly_what_chance_gives_is_not_enough(N: int, top: int, rounds: int, exact: int) -> None:
+def test_as_many_votes_as_by_chance_are_not_enough(
+    N: int, top: int, rounds: int, exact: int
+) -> None:
     """More than n_t / N times the rounds. In floats 1 / 49 * 49 is less than 1."""
     votes = np.zeros(N, int)
     votes[[1, 2, 3]] = exact - 1, exact, exact + 1
@@ -91,7 +93,7 @@ def test_no_neighbour_may_be_left() -> None:
     assert kept(PENS(sampled=3, top=1, stage_one=10), [0, 1, 2, 2, 1]) == []
 
 
-def test_neighbours_stay_what_they_were_chosen_to_be() -> None:
+def test_chosen_neighbours_stay() -> None:
     """The vote threshold uses the rounds of stage one, however many have passed since."""
     method = PENS(sampled=3, top=2, stage_one=10)
     for age in (11, 12, 500):
@@ -288,7 +290,7 @@ def without_2_and_4() -> tuple[PeerState, PeerState]:
     return before, method.round(w, before, reachable, Stream(3, 3, "method").child("round"))
 
 
-def test_who_has_no_neighbours_left_trains_alone() -> None:
+def test_a_peer_without_neighbours_trains_alone() -> None:
     """0 trusts 2 and 4, which have left."""
     before, after = without_2_and_4()
     np.testing.assert_allclose(after.models[0], (before.models[0] + TARGET[0]) / 2, rtol=1e-6)
@@ -297,7 +299,7 @@ def test_who_has_no_neighbours_left_trains_alone() -> None:
         np.testing.assert_array_equal(getattr(after, name)[[2, 4]], getattr(before, name)[[2, 4]])
 
 
-def test_who_has_left_is_trusted_no_more() -> None:
+def test_a_peer_that_left_is_trusted_no_more() -> None:
     """However many votes it had."""
     _, after = without_2_and_4()
     assert not after.trust[np.ix_([0, 1, 3, 5], [2, 4])].any()

@@ -108,7 +108,7 @@ def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
     ).cluster
 
 
-def test_the_nearest_direction_whatever_its_length() -> None:
+def test_the_nearest_direction_of_any_length() -> None:
     np.testing.assert_array_equal(directed(world(), [[0.001, 0], [0, 1000]]), [0, 1, 0, 1])
 
 
@@ -130,7 +130,7 @@ def test_no_answer_and_no_direction_are_left_cold() -> None:
     )
 
 
-def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
+def test_pretraining_is_fifty_mini_batches_by_default() -> None:
     w = world()
     directed(w, [[1, 0]])
     assert w.steps == 50
@@ -150,7 +150,7 @@ def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
     assert w.noted == [3]
 
 
-def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
+def test_only_newcomers_among_the_choosing_clients_note() -> None:
     """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
     w = world()
     before = state([1, UNASSIGNED, 0, UNASSIGNED])
@@ -206,7 +206,7 @@ def test_placed_by_direction_measures_from_the_start() -> None:
     np.testing.assert_array_equal(after.models, before.models)
 
 
-def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> None:
+def test_a_cluster_that_never_left_the_start_attracts_only_opposed_clients() -> None:
     """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
     w = world([[4, 0], [-4, 0]])
     before = state([UNASSIGNED, UNASSIGNED], models=[[1, 0], [0, 0]])

@@ -82,7 +82,7 @@ def test_the_norm_of_the_mean_decides_and_not_the_mean_of_norms() -> None:
     assert cut_into(APART, eps1=0.04) == [0, 0, 0, 0]
 
 
-def test_clients_who_pull_together_are_not_cut() -> None:
+def test_clients_that_pull_together_are_not_cut() -> None:
     assert cut_into([[1, 0], [1, 0.1], [1, -0.1]], eps1=0.9) == [0, 0, 0]
 
 
@@ -178,7 +178,7 @@ def test_means_can_be_weighted_by_examples() -> None:
     np.testing.assert_allclose(state.models, [[1, 0.075], [-1, 0.2 / 3]], rtol=1e-6)
 
 
-def test_the_lowest_client_id_keeps_the_number_whatever_the_order() -> None:
+def test_the_lowest_client_id_keeps_the_number_in_any_order() -> None:
     state = one_round(SattlerCFL(**EVERY_TIME), world(APART), cohort=[3, 0, 2, 1])
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
 

@@ -164,7 +164,7 @@ def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatc
     assert (program() != written_out) == (jax.default_backend() == "cpu")
 
 
-def test_what_a_large_layer_takes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_input_of_a_large_layer_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not, as part of the sum of outer products, once for each of its outputs."""
     x = normal((10, 16, 16, 64))
     w = normal((64, 4096))

@@ -280,7 +280,7 @@ def test_integer_features_are_refused(name: str) -> None:
         ),
     ],
 )
-def test_what_a_model_refuses(make: Callable[[], Model], said: str) -> None:
+def test_invalid_options_of_a_model_are_refused(make: Callable[[], Model], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         make()
 

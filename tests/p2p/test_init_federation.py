@@ -74,7 +74,7 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
         ({"peers": 2, "settings": ["method.nieghbours=1"]}, "did you mean 'neighbours'"),
     ],
 )
-def test_init_refuses_what_cannot_be_and_writes_nothing(
+def test_init_refuses_invalid_values_and_writes_nothing(
     tmp_path: Path, arguments: Any, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -54,7 +54,7 @@ def waits(
     return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
 
 
-def test_who_is_named_for_long_is_missing(missing: MissingPeers, clock: Clock) -> None:
+def test_a_peer_named_for_long_is_missing(missing: MissingPeers, clock: Clock) -> None:
     assert waits(missing, clock, PATIENCE + 1, 0.5) == [PATIENCE + 0.5]
 
 
@@ -76,7 +76,7 @@ def test_names_that_are_invented_one_after_another_disturb_as_seldom(
     ) == [6.5]
 
 
-def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
+def test_a_stranger_that_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
     """Names for somewhat longer than the wait, then is silent for a time, again and again; the
     worst of many times."""
     attempts = {}
@@ -153,7 +153,7 @@ def test_a_word_in_each_third_round_is_enough(missing: MissingPeers, clock: Cloc
 
 
 @pytest.mark.parametrize("step", [0.5, 60])
-def test_who_left_and_comes_back_is_not_missing_at_once(
+def test_a_peer_that_left_and_comes_back_is_not_missing_at_once(
     missing: MissingPeers, clock: Clock, step: float
 ) -> None:
     """Reports about it from before it left are too old to count when it comes back."""
@@ -165,7 +165,7 @@ def test_who_left_and_comes_back_is_not_missing_at_once(
     assert missing.check() == []
 
 
-def test_who_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) -> None:
+def test_a_peer_that_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) -> None:
     missing.add(["other"])
     missing.remove("other")
     clock.now += 10

@@ -160,7 +160,7 @@ def test_a_reply_older_than_the_last_is_stale() -> None:
     assert [record["failures"] for record in storage.records] == [{}, {"stale": 1}, {}]
 
 
-def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
+def test_a_peer_that_leaves_is_not_asked_and_one_that_comes_is() -> None:
     network = MemoryNetwork()
     storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 1, FAR))
@@ -269,7 +269,7 @@ def test_stopped_it_ends_after_the_round_and_keeps_itself() -> None:
     assert [memory.age for memory in storage.memories] == [1]
 
 
-def test_who_has_left_is_forgotten_while_others_are_there() -> None:
+def test_a_peer_that_left_is_forgotten_while_others_are_there() -> None:
     network = MemoryNetwork()
     network.add_peer("bob", constant("bob", 3, FAR))
     before = PeerMemory(

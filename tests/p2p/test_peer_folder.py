@@ -94,7 +94,7 @@ def test_a_damaged_file_says_how_to_start_again(tmp_path: Path, content: bytes) 
         own.restore(3)
 
 
-def test_on_a_full_disk_a_peer_goes_on_and_keeps_what_it_had(tmp_path: Path) -> None:
+def test_on_a_full_disk_a_peer_goes_on_and_keeps_its_last_state(tmp_path: Path) -> None:
     settings = PeerSettings("p0")
     network = MemoryNetwork()
     own = PeerFolder(tmp_path / "own", settings)

@@ -78,7 +78,7 @@ def test_a_stranger_gets_nothing_and_is_not_seen(
     assert inside.peers() == {} and inside.request(["peer-1"], "model", 1.0) == {"peer-1": ()}
 
 
-def test_a_member_whom_the_rules_do_not_know_gets_nothing(
+def test_a_member_outside_the_rules_gets_nothing(
     members: Path, opened: Callable[..., ZenohTransport]
 ) -> None:
     folder = members.parent / "more"

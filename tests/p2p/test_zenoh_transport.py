@@ -22,7 +22,7 @@ from tests.free_ports import free_ports, links, network, until
 zenoh = pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
 
 
-def test_all_find_each_other_through_one_and_lose_who_leaves(
+def test_all_find_each_other_through_one_and_lose_peers_that_leave(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(3)
@@ -184,16 +184,14 @@ def test_federations_do_not_meet(opened: Callable[..., ZenohTransport]) -> None:
     assert "theirs" not in ours.peers() and ours.request(["theirs"], "model", 0.5) == {"theirs": ()}
 
 
-def test_a_port_that_is_taken_is_told(opened: Callable[..., ZenohTransport]) -> None:
+def test_a_port_that_is_taken_is_named(opened: Callable[..., ZenohTransport]) -> None:
     (port,) = free_ports(1)
     opened("one", links(port))
     with pytest.raises(ConfigError, match=f"network: Zenoh cannot start: .*{port}.*in use"):
         opened("other", links(port))
 
 
-def test_what_the_users_file_says_is_heard(
-    tmp_path: Path, opened: Callable[..., ZenohTransport]
-) -> None:
+def test_the_users_file_is_used(tmp_path: Path, opened: Callable[..., ZenohTransport]) -> None:
     own = tmp_path / "own.json5"
     own.write_text("{transport: {link: {tx: {lease: 1234}}}, scouting: {gossip: {enabled: false}}}")
     (port,) = free_ports(1)
@@ -215,7 +213,7 @@ def test_a_file_that_is_none_of_zenohs(tmp_path: Path, content: str | None) -> N
         network("one", NetworkSettings(zenoh=str(own)))
 
 
-def test_without_zenoh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zenoh_it_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zenoh", None)
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[p2p\]'"):
         network("one", NetworkSettings())
@@ -314,7 +312,7 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
     assert one.request(["other"], "status", 5.0) == {"other": (b"reply",)}
 
 
-def test_a_reply_arrives_whatever_the_number_of_names_with_it(
+def test_a_reply_arrives_with_any_number_of_names(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(2)

@@ -44,7 +44,7 @@ def test_the_federation_of_a_case() -> None:
     assert even.clients == 10 and abs(even.train.sizes.mean() - 144) < 2
 
 
-def test_a_line_has_what_the_page_shows() -> None:
+def test_a_line_has_the_values_of_the_page() -> None:
     case = Case(panel="planted", base="digits", kind="rotation", clusters=1, clients=8, samples=8)
     record = advise.measure(case, 0)
     assert {key: record[key] for key in vars(case)} == vars(case)

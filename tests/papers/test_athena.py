@@ -323,7 +323,7 @@ def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 
 
-def test_detectors_are_compared_by_accuracy_or_by_what_they_gain() -> None:
+def test_detectors_are_compared_by_accuracy_or_by_gain() -> None:
     pairs = {("cifar10", "2 classes"): (0.31, 0.2), ("cifar10", "5 classes"): (0.5, 0.35)}
     pairs |= {("fashion_mnist", "5 classes"): (0.5, 0.6)}
     results = [

@@ -74,7 +74,7 @@ def test_more_runs_narrow_the_interval() -> None:
     assert first(number(*FIVE_RUNS * 4)).cause == Cause.UNKNOWN  # 84 +- 3.9
 
 
-def test_what_the_authors_code_does() -> None:
+def test_the_authors_code_as_a_cause() -> None:
     found = first(number(85.0), variant(91.0, 92.0))
     assert (found.mark, found.cause, found.shown_by) == (
         Mark.EXPLAINED,
@@ -323,7 +323,7 @@ def test_numbers_that_are_not_counted_get_no_cause(other: ComparedNumber) -> Non
     assert explained([other], AUTHORS) == [other] and other.cause is None
 
 
-def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
+def test_an_unknown_cause_is_stated_and_the_number_stays() -> None:
     found = first(number(80.0))
     assert (found.mark, found.cause, found.shown_by) == (Mark.NOT_REPRODUCED, Cause.UNKNOWN, "")
     assert found.symbol == "≠ unknown" and first(number(*FIVE_RUNS)).symbol == "≠ spread"
@@ -373,9 +373,7 @@ def test_an_unknown_cause_shows_the_interval_that_decided() -> None:
 # --- on the page
 
 
-def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_what_shows_it() -> (
-    None
-):
+def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_evidence() -> None:
     """FlexCFL's Table III prints 89.4, 90.9 and 94.2 for FedAvg, FedProx and IFCA on MNIST-MCLR."""
     accuracies: dict[str, tuple[float, ...]] = {
         "FedAvg": (0.894,),

@@ -177,7 +177,7 @@ def test_no_two_of_them_have_one_name() -> None:
     assert len({made.__name__ for made in pinned()}) == len(set(pinned()))
 
 
-def test_what_only_questions_use_is_pinned_too() -> None:
+def test_defaults_that_only_questions_use_are_pinned_too() -> None:
     """Advice has digits; planted clusters and PANM have ``planted``."""
     assert not {"digits", "planted"} & {cell.setting.data for cell in cells()}
     assert {"digits", "planted", "load", "femnist_candidate", "mlp"} <= today().keys()

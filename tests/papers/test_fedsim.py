@@ -88,7 +88,7 @@ def test_seeds_are_paired_and_those_that_one_method_lacks_are_left_out() -> None
     assert curves["FedAvg"][1].tolist() == [0.10, 0.51, 0.60]
 
 
-def test_a_gain_is_told_as_the_paper_tells_it_and_with_a_verdict() -> None:
+def test_a_gain_is_written_as_in_the_paper_and_with_a_verdict() -> None:
     table = fedsim_page.gains(runs(MNIST.row, 5, 12), {MNIST: ((7.32, 2.69), (5.65, 4.35))})
     over_avg, over_prox = table.splitlines()[2:]
     # Mean gains: 0, 5, 5 - 1 (the mean of jitter); summed and divided by T = 2.
@@ -132,7 +132,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     }
 
 
-def test_measuring_gives_what_json_can_hold() -> None:
+def test_measured_values_fit_into_json() -> None:
     figures = json.loads(
         json.dumps(
             measure(

@@ -442,7 +442,7 @@ def test_the_same_stream_gives_the_same_interval() -> None:
         ({"ours": np.ones((0, 2)), "theirs": np.ones((0, 2))}, "ours", "at least one seed"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_runs_that_cannot_be_compared_are_refused(
     curves: dict[str, np.ndarray], method: str, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -168,7 +168,7 @@ def three() -> Any:
     return tables()["flexcfl-table3"][1]
 
 
-def test_the_share_counts_what_came_of_each_number() -> None:
+def test_the_share_counts_the_mark_of_each_number() -> None:
     results = [
         line("FedAvg", 0.899),  # half a point above the printed number
         line("FedProx", 0.95),  # above 90.9
@@ -283,7 +283,7 @@ def test_shown_causes_of_one_run_are_counted() -> None:
     )
 
 
-def test_further_seeds_of_what_differs_are_no_secret() -> None:
+def test_further_seeds_of_numbers_that_differ_are_stated() -> None:
     """FedAvg agrees from two runs and from five; FedProx differs from one."""
     agreeing = [{**line("FedAvg", 0.894), "seed": seed} for seed in range(5)]
     assert runs_by_outcome({"flexcfl": [*agreeing[:2], line("FedProx", 0.95)]}).startswith(
@@ -340,7 +340,7 @@ def test_unknown_numbers_of_few_runs_are_named() -> None:
     assert few_runs({"flexcfl": [line("FedAvg", 0.894)]}) == ""
 
 
-def test_spread_of_what_the_authors_code_does_is_counted() -> None:
+def test_spread_of_the_authors_code_is_counted() -> None:
     """The paper's IFCA on MNIST-MCLR, 94.2, is 2.2 points from the variant's mean and in its
     interval, whose half-width is 2.776 * 2 * sqrt(6/5) = 6.1; the variant is the column's as it
     gives the 95.8 of MNIST-MLP."""

@@ -117,7 +117,7 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
     assert [line["column"] for line in read(store).runs] == ["FedAvg"] * 2 + ["FedProx"] * 2
 
 
-def test_a_store_that_cannot_be_written_is_told_before_anything_is_run(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_named_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     never = Job(
         row="row",
@@ -181,7 +181,7 @@ def test_a_damaged_line_is_named_and_left_out(tmp_path: Path, damaged: bytes) ->
         assert stored.left_out() == [f"{store}, line 2: not a run, damaged"]
 
 
-def test_each_damaged_line_has_its_number_and_what_it_was_is_run_again(tmp_path: Path) -> None:
+def test_each_damaged_line_is_numbered_and_its_run_is_repeated(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     run_all([job()], store)
     first, second = store.read_text().splitlines()
@@ -295,7 +295,7 @@ class Toy:
     images: int
 
 
-def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_path: Path) -> None:
+def test_a_question_is_known_by_its_fields_and_the_common_settings(tmp_path: Path) -> None:
     def ask(images: int = 5, **fixed: Any) -> Job:
         question = Toy("found", images)
         return job_of_question(
@@ -392,7 +392,7 @@ NOT_TO_DOWNLOAD = {  # data -> the file that is named, and what to do
 
 
 @pytest.mark.parametrize("data", NOT_TO_DOWNLOAD)
-def test_a_recipe_whose_data_are_missing_says_what_to_do_and_stores_nothing(
+def test_a_recipe_without_its_data_says_how_to_go_on_and_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str
 ) -> None:
     (tmp_path / "data").mkdir()

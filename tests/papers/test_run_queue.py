@@ -420,7 +420,7 @@ def test_runs_made_again_end_in_one_line(command: Workbench) -> None:
 # --- real processes
 
 
-def test_two_processes_run_and_store_what_one_gives(
+def test_two_processes_store_the_same_runs_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FedSim's Figure 10, which needs no data: jobs travel by their place in the catalogue."""

@@ -98,7 +98,7 @@ def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
     assert len(finished) == 3 and "its process on the cluster died" in done.stderr + done.stdout
 
 
-def test_what_a_cluster_cannot_run_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_the_cluster_cannot_do_is_refused(tmp_path: Path) -> None:
     for overrides, engine, words in (
         ([], "dask", "expected the engine ray"),
         (["run.engine=ray"], "ray", r"engine=ray: a process has one core; leave out run\.engine"),

@@ -71,7 +71,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
     assert cells_of(comparison({"": CURVES}), 0)[5] == "2.0 / 4.0"
 
 
-def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
+def test_without_a_target_the_first_methods_final_accuracy_is_the_target() -> None:
     found = comparison({"": CURVES})
     assert found.target("") == pytest.approx(0.61)
     # FedAvg reaches 0.61 in round 1 (always), IFCA in rounds 2, 1 and 2, FedProx in the last of one
@@ -145,7 +145,7 @@ def test_cells_that_are_missing() -> None:
     assert list(found.curves("hard")) == ["IFCA"]
 
 
-def test_differences_are_told_by_setting_and_measure() -> None:
+def test_differences_are_named_by_setting_and_measure() -> None:
     found = comparison({"a": CURVES, "b": CURVES})
     table = found.differences()
     assert table["setting"].tolist() == ["a"] * 3 + ["b"] * 3
@@ -201,7 +201,7 @@ def test_ranks_of_many_settings_are_written_and_drawn(tmp_path: Path) -> None:
     assert not list((tmp_path / "few").glob("rank*"))
 
 
-def test_without_its_library_the_picture_is_left_out_and_said(
+def test_without_its_library_the_picture_is_left_out_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
@@ -270,7 +270,7 @@ def markdown_table(text: str) -> list[list[str]]:
     return [cells(line) for line in text.splitlines() if line.startswith("|")]
 
 
-def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
+def test_markdown_has_one_cell_per_column_with_any_label() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
     text = comparison_tables.markdown(found)
     table = markdown_table(text)
@@ -329,7 +329,9 @@ def test_numbers_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("bottom", 4)])
-def test_bold_is_the_best_and_what_does_not_differ_significantly(measure: str, place: int) -> None:
+def test_bold_are_the_best_and_methods_that_do_not_differ_significantly(
+    measure: str, place: int
+) -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
     bold = {
@@ -409,7 +411,7 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     assert "| honest clients (%) |" in comparison_tables.markdown(found)
 
 
-def test_table_notes_says_what_the_numbers_are() -> None:
+def test_table_notes_explain_the_numbers() -> None:
     told = " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told
     assert (
@@ -478,7 +480,7 @@ def test_a_dash_for_the_best_is_explained() -> None:
 NASTY = r"[50%] a_b & c # {d} $5 ^~ \x"
 
 
-def test_latex_is_balanced_whatever_labels_hold() -> None:
+def test_latex_is_balanced_with_any_label() -> None:
     found = comparison({NASTY: {NASTY: AVG, "*IFCA": IFCA}, "b": {NASTY: AVG, "*IFCA": IFCA}})
     lines = comparison_tables.latex(found).splitlines()
     body = [line for line in lines if line.endswith(r"\\")]

@@ -185,7 +185,7 @@ class Aside(State):
 
 
 @pytest.mark.parametrize(("cold", "partial"), [([2], False), ([2, 3], True), ([3], True)])
-def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool) -> None:
+def test_excluded_clients_make_no_round_partial(cold: list[int], partial: bool) -> None:
     """Excluded clients may stay without a cluster; other clients are still to be placed."""
     assignment = np.where(np.isin(np.arange(4), cold), UNASSIGNED, 0)
     state = Aside(np.ones((1, 3), np.float32), assignment)
@@ -236,7 +236,7 @@ def test_other_models_have_no_accuracy_by_detector() -> None:
     )
 
 
-def test_what_messages_weigh_is_recorded_where_there_are_any() -> None:
+def test_message_sizes_are_recorded_where_there_are_messages() -> None:
     ledger = Ledger()
     ledger.add("train", 100, 50)
     assert "messages_down" not in ledger_record(ledger)

@@ -151,7 +151,7 @@ def test_a_rehearsal_leaves_no_trace(tiny_world: SimulatedWorld) -> None:
     assert other.ledger is tiny_world.ledger and other.data is tiny_world.data
 
 
-def test_test_samples_are_what_it_is_measured_on(tiny: FederatedData) -> None:
+def test_it_is_measured_on_test_samples(tiny: FederatedData) -> None:
     """Also where validation samples choose."""
     data = tiny.with_validation(0.3)
     ended = fk.simulate(
@@ -160,7 +160,7 @@ def test_test_samples_are_what_it_is_measured_on(tiny: FederatedData) -> None:
     assert ended.summary()["accuracy_all_clients"] == ifca_by_hand(data, ended)
 
 
-def test_what_cannot_be_placed_has_no_number(
+def test_clients_that_cannot_be_placed_have_no_number(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unable(Placing):

@@ -63,7 +63,7 @@ def test_a_list_of_clients_is_by_names_where_there_are_some() -> None:
     assert client_list(range(25)).endswith("18, 19 ...")
 
 
-def test_a_reply_that_is_not_finite_is_told_with_the_clients_name(
+def test_a_reply_that_is_not_finite_is_logged_with_the_clients_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     federated = data(samples(1e35))
@@ -113,7 +113,7 @@ def test_a_client_whose_batch_fails_is_named() -> None:
         ("memory", "client 3, memory kept: expected finite"),
     ],
 )
-def test_a_reply_that_does_not_fit_is_told_with_the_clients_name(kind: str, message: str) -> None:
+def test_a_reply_that_does_not_fit_is_logged_with_the_clients_name(kind: str, message: str) -> None:
     with pytest.raises(TaskError, match=message):
         world().run(BrokenForTwo(kind=kind), np.arange(6))
 

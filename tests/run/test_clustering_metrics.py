@@ -308,7 +308,7 @@ def test_a_kind_that_changes_without_a_cluster_is_no_event() -> None:
     assert of(history.then([0, 1, 1], [0, 1, 1]), *ANSWERS, "newcomers_matched") == [0, 0, 0, 1]
 
 
-def test_who_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
+def test_a_client_that_loses_its_cluster_is_a_newcomer_again_and_owes_nothing() -> None:
     history = History(5)
     true_clusters = [0, 0, 1, 1, 1]
     history.then([0, 0, 1, 1, 0], [0, 0, 1, 1, 0])

@@ -158,7 +158,7 @@ def test_memory_passes_through() -> None:
     np.testing.assert_array_equal(shifted, [False, True, True, True, *[False] * 4])
 
 
-def test_clients_of_another_cluster_are_told_so() -> None:
+def test_reassigned_clients_reach_the_inner_world() -> None:
     class Reassigned(FakeWorld):
         def reassigned(self, clients: Any) -> None:
             moved.append(clients.tolist())

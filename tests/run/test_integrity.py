@@ -127,7 +127,7 @@ def test_changed_records_are_refused_where_the_run_goes_on(
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_what_a_run_writes_again_at_its_end_is_mended_by_resuming_it(
+def test_files_written_again_at_the_end_are_mended_by_resuming(
     tiny: FederatedData, folder: Path
 ) -> None:
     whole = (folder / "summary.json").read_bytes()

@@ -101,7 +101,7 @@ def test_a_terminal_that_closes_may_say_so_more_than_once(tmp_path: Path) -> Non
     assert (tmp_path / "run/checkpoints/round-000001.safetensors").exists()
 
 
-def test_a_signal_is_noted_even_where_it_cannot_be_told(tmp_path: Path) -> None:
+def test_a_signal_is_noted_even_where_it_cannot_be_printed(tmp_path: Path) -> None:
     def tell(_: int) -> None:
         raise OSError("the terminal has gone")
 
@@ -275,7 +275,7 @@ def test_nor_do_seeds(name: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_what_a_killed_start_has_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_files_of_a_killed_start_are_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/environment.json").write_text("{}")
     go(tmp_path / "run")

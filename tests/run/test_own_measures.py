@@ -278,7 +278,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_is_one_line_with_its_place(name: str) -> None:
+def test_a_refusal_is_one_line_with_its_place(name: str) -> None:
     from fedkin.run.simulate import execute
 
     with pytest.raises(ConfigError, match=re.escape(BAD[name])) as refused:

@@ -102,7 +102,7 @@ def test_neighbours_are_fewer_than_clients(kind: Any, count: int) -> None:
     check_plan(plan, kind(neighbours=N - 1), N)
 
 
-def test_who_has_no_such_number_is_not_asked_for_it() -> None:
+def test_a_method_without_such_a_number_is_not_asked_for_it() -> None:
     for method in (Local(), PENS(), FedAvg()):
         check_plan(Plan(rounds=3, cohort=1), method, 1)
 
@@ -168,7 +168,7 @@ def test_a_stage_two_that_no_peer_reaches(
 
 
 @pytest.mark.parametrize("method", [Gossip(), Oracle(), Local()], ids=lambda m: type(m).__name__)
-def test_who_has_no_stages_does_not_miss_one(method: Any) -> None:
+def test_a_method_without_stages_does_not_miss_one(method: Any) -> None:
     assert told(method, 1, N) == [False, False]
 
 

@@ -102,7 +102,7 @@ def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWor
     )
 
 
-def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
+def test_a_method_gets_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
     """All clients weigh the same, whatever their samples, and 4 expected clients over 2 clusters
     are 2 a cluster."""
     world = private_world(replace(TESTING, noise_multiplier=0.0, clip=0.3))
@@ -194,7 +194,7 @@ def test_a_method_that_trains_twice_in_a_round_is_refused() -> None:
         simulate(method=TrainsTwice())
 
 
-def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
+def test_the_summary_and_the_folder_have_the_cost(tmp_path: Path) -> None:
     run = simulate(out=tmp_path / "run")
     said = run.summary()["privacy"]
     assert said == json.loads((tmp_path / "run" / "privacy.json").read_text())
@@ -249,7 +249,7 @@ def test_noise_of_the_system_is_not_repeated_by_the_seed() -> None:
     np.testing.assert_array_equal(simulate().models, simulate().models)
 
 
-def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
+def test_a_resumed_run_has_spent_its_released_sums(tmp_path: Path) -> None:
     """Round 3 was done by a process that was killed before its checkpoint: it counts twice."""
     whole = simulate()
     simulate(rounds=2, out=tmp_path / "run")
@@ -359,7 +359,7 @@ def test_clients_may_choose_their_cluster_and_the_clip_may_adapt(tmp_path: Path)
     assert np.isfinite(run.models).all()
 
 
-def test_ifca_by_examples_is_what_it_was() -> None:
+def test_ifca_by_examples_is_unchanged() -> None:
     """Means are asked for in place of single updates; the bits are the same."""
     plain: dict[str, Any] = {"rounds": 3, "cohort": 5, "local": fk.SGD(lr=0.1)}
     means = fk.simulate(IFCA, DATA, mclr(DATA), **simulate_arguments(plain))
@@ -524,7 +524,7 @@ def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
     ]
 
 
-def test_who_insists_gets_an_infinite_epsilon() -> None:
+def test_allowing_unprotected_replies_gives_an_infinite_epsilon() -> None:
     run = simulate(
         replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2)
     )
@@ -554,7 +554,7 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
         ),
     ],
 )
-def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> None:
+def test_tasks_that_would_leak_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulate(**options)
 
@@ -576,7 +576,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
         ClientDP(**settings)
 
 
-def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none() -> None:
+def test_several_seeds_have_a_total_cost_and_seeded_noise_is_no_protection() -> None:
     def run(seed: int, privacy: Any = TESTING) -> fk.Run:
         return simulate(privacy, rounds=1, seed=seed)
 
@@ -591,7 +591,7 @@ def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none
     assert "privacy_notes" not in plain and "Privacy" not in str(seeds_table(plain).caption)
 
 
-def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
+def test_a_private_run_does_not_stop_because_of_clients_replies(tmp_path: Path) -> None:
     """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last
     round is planned."""
     with pytest.raises(ConfigError, match=r"a callback returned STOP.*set run.rounds"):
@@ -606,7 +606,7 @@ def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> No
     assert any("extended, after a look" in each for each in said["not_charged"])
 
 
-def test_a_new_run_does_not_begin_on_what_another_has_spent(tmp_path: Path) -> None:
+def test_a_new_run_does_not_begin_on_another_runs_journal(tmp_path: Path) -> None:
     (tmp_path / "privacy.jsonl").write_text("")
     with pytest.raises(fk.StorageError, match=r"privacy\.jsonl"):
         simulate(rounds=1, out=tmp_path)

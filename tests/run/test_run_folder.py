@@ -78,7 +78,7 @@ def test_a_folder_without_a_run_cannot_be_read(tmp_path: Path) -> None:
         read_records(tmp_path)
 
 
-def test_a_fingerprint_covers_what_decides_the_numbers() -> None:
+def test_a_fingerprint_covers_all_settings_that_decide_the_numbers() -> None:
     with_run = DESCRIPTION.with_run
     base = fingerprint(DESCRIPTION, "data")
     assert (

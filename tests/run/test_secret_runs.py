@@ -523,7 +523,7 @@ def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
     )
 
 
-def test_who_sees_the_cohorts_gets_no_amplification() -> None:
+def test_with_visible_cohorts_there_is_no_amplification() -> None:
     """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of
     z / sqrt(2)."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
@@ -538,7 +538,7 @@ def test_who_sees_the_cohorts_gets_no_amplification() -> None:
 
 
 @pytest.mark.parametrize("cap", [None, 3])
-def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
+def test_cohorts_of_a_fixed_size_cost_as_much_as_full_rounds(
     cap: int | None, tmp_path: Path
 ) -> None:
     """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by

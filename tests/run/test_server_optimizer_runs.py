@@ -88,7 +88,7 @@ def test_tables_name_it() -> None:
         ),
     ],
 )
-def test_what_it_does_not_apply_to_is_refused(
+def test_methods_and_options_without_server_optimizers_are_refused(
     method: Any, options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as error:

@@ -91,7 +91,7 @@ def test_methods_of_one_run_see_the_same_moves(whole: tuple[Run, Path]) -> None:
     assert column(run, "data_shifts") == column(run.against["fedavg"], "data_shifts")
 
 
-def test_the_last_round_is_scored_on_what_clients_have_by_then(
+def test_the_last_round_is_scored_on_the_last_samples(
     tiny: FederatedData, whole: tuple[Run, Path]
 ) -> None:
     """The client without test samples has swapped, and the true clusters moved with the data."""
@@ -140,7 +140,7 @@ def test_data_moved_in_the_rounds_after_which_it_was_stopped(whole: tuple[Run, P
     assert any(record["migrations"] for record in run.records[2:])
 
 
-def test_what_clients_noted_is_in_the_checkpoint(
+def test_notes_of_clients_are_in_the_checkpoint(
     tiny: FederatedData, whole: tuple[Run, Path]
 ) -> None:
     _, there = whole
@@ -172,7 +172,7 @@ def test_a_shift_is_described_and_another_is_another_run(
             short(shift=other, resume=True)
 
 
-def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:
+def test_without_a_shift_no_shift_is_recorded(tiny: FederatedData, tmp_path: Path) -> None:
     run = go(tiny, tmp_path / "run", shift=None, rounds=2, against=[])
     assert (
         "shift" not in run.config.sections

@@ -354,7 +354,7 @@ def test_configurations_have_it_and_old_ones_stay_as_they_are() -> None:
         ({"until": 1.1}, r"run\.until: expected a value less than or equal to 1, got 1\.1"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict({"run": options})
 

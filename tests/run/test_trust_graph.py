@@ -56,7 +56,7 @@ def test_precision_and_recall_by_hand() -> None:
     np.testing.assert_allclose(recall, [1, 0, 1, 1])
 
 
-def test_a_record_counts_who_is_there() -> None:
+def test_a_record_counts_present_peers() -> None:
     whole = peers_record(state(), np.arange(4), KINDS, keeping=False)
     assert whole == pytest.approx(
         {

@@ -135,7 +135,7 @@ def test_test_samples_are_read_after_the_last_round_only(
     assert events == [*(e for r in range(6) for e in ("validation", r)), *["test"] * read]
 
 
-def test_what_it_chooses_is_what_a_shorter_run_ends_with(tiny: FederatedData) -> None:
+def test_the_chosen_round_equals_the_end_of_a_shorter_run(tiny: FederatedData) -> None:
     """A run of as many rounds, which trains on the same samples and is scored on test samples, ends
     there. FedPer's heads are on the clients, as they were in that round."""
     data = tiny.with_validation(0.3)

@@ -43,7 +43,7 @@ def variants(drift: Drift, rounds: int, clients: int = N) -> np.ndarray:
 
 
 @given(kinds=st.integers(2, 6), seed=st.integers(0, 99), fraction=st.sampled_from([0.0, 0.5, 1.0]))
-def test_who_starts_where_and_moves(kinds: int, seed: int, fraction: float) -> None:
+def test_start_variants_and_moves(kinds: int, seed: int, fraction: float) -> None:
     drift = Relabel(kinds=kinds, fraction=fraction, at=3)
     origin, then = (drift.variants(N, round, Stream(seed, round, "s")) for round in (0, 3))
     sizes = np.bincount(origin, minlength=kinds)
@@ -216,7 +216,9 @@ def test_more_variants_than_permutations() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [Relabel, Rotate])
-def test_what_cannot_be(kind: type[Drift], options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(
+    kind: type[Drift], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         kind(**options)
 

@@ -146,6 +146,6 @@ def test_numpys_whole_numbers_will_do() -> None:
         {"departures": {2: 0}},
     ],
 )
-def test_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Population(**options)

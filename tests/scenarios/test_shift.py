@@ -198,7 +198,7 @@ def test_as_coded_clients_detect_the_cut_once(compiled: bool) -> None:
     assert found == [set(first), *placed[:-1]]
 
 
-def test_in_the_sound_form_clients_compare_with_what_they_had_when_placed() -> None:
+def test_in_the_sound_form_clients_compare_with_their_samples_when_placed() -> None:
     """Release 1 is in round 5, and a quarter of the data more is a shift to all who were placed
     with less."""
     _, placed, found = detected(Incremental(every=4))
@@ -264,7 +264,7 @@ def test_a_portion_is_not_one_too_large_by_rounding() -> None:
         ({"releases": (0.5, 1.5)}, r"releases must be a fraction in \[0, 1\], got 1.5"),
     ],
 )
-def test_what_cannot_be(options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Incremental(**options)
 

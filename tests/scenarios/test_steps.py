@@ -65,7 +65,7 @@ def test_data_without_steps() -> None:
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"every": -2}])
-def test_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Steps(**options)
 

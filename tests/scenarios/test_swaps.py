@@ -138,7 +138,7 @@ def test_part_most_training_samples_decide_the_true_cluster(
     assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 1]
 
 
-def test_part_swapped_back_is_what_it_was() -> None:
+def test_a_part_swapped_back_is_as_before() -> None:
     data = federation([[0, 0, 0, 1], [2, 2, 3]], true_clusters=True)
     away, _ = swap_labels(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
     back, _ = swap_labels(data, away, np.array([[0, 1]]), np.array([[2, 0]]))
@@ -207,7 +207,7 @@ def test_no_client_swaps_before_the_first_communication_round(shift: SwapAll) ->
 
 
 @pytest.mark.parametrize("probability", [0.05, 0.5])
-def test_pairs_swap_as_often_as_said(probability: float) -> None:
+def test_pairs_swap_with_the_given_probability(probability: float) -> None:
     data = federation([[0]] * 1000)
     moved = [
         SwapAll(probability)
@@ -228,7 +228,7 @@ def test_pairs_swap_as_often_as_said(probability: float) -> None:
     probability=st.sampled_from([0.3, 1.0]),
 )
 @pytest.mark.parametrize("kind", [SwapAll, SwapPart])
-def test_what_swaps_never_change(
+def test_swaps_keep_samples_and_sizes(
     kind: type[SwapAll] | type[SwapPart], labels: list[list[int]], seed: int, probability: float
 ) -> None:
     original = current = federation(labels, [own[::2] for own in labels], true_clusters=True)

@@ -41,7 +41,7 @@ class Signed:
         )
 
 
-def test_what_the_holders_have_signed_is_accepted(tmp_path: Path) -> None:
+def test_keys_that_the_holders_have_signed_are_accepted(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     assert signed.signatures.shape == (3, SIGNATURE)
     for identity in signed.identities:
@@ -91,7 +91,7 @@ def test_an_invalid_signature_is_refused(text: bytes, tmp_path: Path) -> None:
         check_signed(signed.identities[0], signed.group, nothing)
 
 
-def test_who_has_no_certificate_neither_signs_nor_takes_part(tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_neither_signs_nor_takes_part(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     for step in (
         lambda: sign(None, signed.alone(0)),

@@ -31,7 +31,7 @@ def refusal(
     return caught.value.reason
 
 
-def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authority) -> None:
+def test_every_member_checks_adas_signature(tmp_path: Path, authority: Authority) -> None:
     ada = certified(tmp_path, authority, "ada")
     bob = certified(tmp_path, authority, "bob")
     assert isinstance(ada, MessageSigner)

@@ -150,7 +150,7 @@ def test_a_simulation_counts_the_same(federation: Federation) -> None:
     assert found[:5] == found[5:]
 
 
-def test_clients_that_keep_nothing_for_their_cluster_are_told_nothing(
+def test_clients_that_keep_nothing_for_their_cluster_are_not_notified(
     federation: Federation,
 ) -> None:
     federation.counts(np.array([0]))

@@ -151,7 +151,7 @@ def test_a_late_reply_is_checked_as_one_in_time_is(
     assert "a late reply of round 1 is of no use" in caplog.text
 
 
-def test_what_a_method_trains_outside_its_rounds_is_not_waited_for() -> None:
+def test_training_outside_rounds_is_not_waited_for() -> None:
     """A training that no mean of a round is of, such as a newcomer's first, is of no use later."""
     federation = Federation()
     federation.round(1, [0, 1])

@@ -288,7 +288,7 @@ class FirstKept(Task):
 
 
 @each_layout
-def test_a_disk_that_went_back_to_a_backup_is_sent_again_what_it_had_to_keep(layout: str) -> None:
+def test_a_disk_restored_from_a_backup_is_sent_its_kept_arrays_again(layout: str) -> None:
     """A node must not answer with the array that it kept before."""
     federation = Federation(layout)
     one = np.full(3, 1, np.float32)

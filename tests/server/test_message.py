@@ -176,7 +176,7 @@ def message_or_refused(data: bytes) -> None:
     ],
     ids=["not packed", "packed in another type", "packed nothing", "too many arrays", "half"],
 )
-def test_what_no_message_holds_is_refused(data: bytes) -> None:
+def test_values_that_no_message_can_hold_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidMessageError):
         decode(data)
 

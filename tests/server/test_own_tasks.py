@@ -68,7 +68,7 @@ def test_a_field_with_the_name_of_a_part_of_a_request_is_refused_where_it_is_def
 
 
 @pytest.mark.parametrize("name", ["shift", "note"])
-def test_so_is_one_with_the_name_of_what_travels_with_other_messages(name: str) -> None:
+def test_so_is_one_with_a_name_of_another_message(name: str) -> None:
     with pytest.raises(TaskError, match=f"a field cannot be called {name}"):
         type("OwnField", (Task,), {"__annotations__": {name: "int"}, name: 3, "up": Rows()})
 
@@ -149,7 +149,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("layout", ["lone", "fleets"])
 @pytest.mark.parametrize("value", SETTINGS, ids=str)
-def test_settings_arrive_as_what_they_are(value: Any, layout: str) -> None:
+def test_settings_arrive_unchanged(value: Any, layout: str) -> None:
     far, near = pair(layout)
     work = LocalTraining(epochs=2, batch_size=4, lr=0.05)
     for options in ({"part": value}, {"required": value, "work": work}):
@@ -482,7 +482,7 @@ class Draws(Task):
 
 
 @each_layout
-def test_clients_draw_what_they_draw_in_a_simulation(layout: str) -> None:
+def test_clients_draw_the_same_numbers_as_in_a_simulation(layout: str) -> None:
     reply = compared(Draws(), layout)
     assert len(set(reply.number.tolist())) > 1 and reply.client.tolist() == SOME.tolist()
 

@@ -296,7 +296,7 @@ def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     }
 
 
-def test_the_ledger_has_what_messages_weigh() -> None:
+def test_the_ledger_has_the_size_of_messages() -> None:
     far, _ = pair("mixed")
     transport = far.membership.request_round.transport
     train(far, SOME, [2, 0, 2, 1], reduce=True)
@@ -319,7 +319,7 @@ def test_the_ledger_has_what_messages_weigh() -> None:
     )
 
 
-def test_the_ledger_counts_what_a_simulation_counts() -> None:
+def test_the_ledger_counts_as_in_a_simulation() -> None:
     """Handshakes, headers and late replies are only in what messages weigh."""
     for layout in LAYOUTS:
         far, near = pair(layout)

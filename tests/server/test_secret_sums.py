@@ -75,7 +75,7 @@ def alone(method: Any = None) -> RunState:
 
 @pytest.mark.parametrize("groups", [LONE, [[0, 1, 2], [3, 4, 5]]])
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.APFL()])
-def test_real_nodes_give_what_the_simulator_gives(method: Any, groups: list[list[int]]) -> None:
+def test_real_nodes_equal_the_simulator(method: Any, groups: list[list[int]]) -> None:
     far, said = deployed(federation(groups), method)
     near = alone(method)
     np.testing.assert_allclose(far.state.models, near.state.models, rtol=1e-4, atol=1e-6)
@@ -83,7 +83,7 @@ def test_real_nodes_give_what_the_simulator_gives(method: Any, groups: list[list
     assert far.records[-1]["bytes_by_operation"] == near.records[-1]["bytes_by_operation"]
 
 
-def test_what_nodes_send_is_masked_and_as_long_as_a_model() -> None:
+def test_messages_of_nodes_are_masked_and_as_long_as_a_model() -> None:
     transport = federation()
     deployed(transport, rounds=1)
     sizes = {
@@ -170,7 +170,7 @@ def _few_partners(arrays: dict[str, np.ndarray]) -> None:
         ("secret_train", _few_partners, "clients are left|a sum without this client"),
     ],
 )
-def test_nodes_refuse_what_would_give_them_away_and_the_round_goes_on(
+def test_nodes_refuse_requests_that_would_reveal_them_and_the_round_goes_on(
     operation: str, change: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = federation()

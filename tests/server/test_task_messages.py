@@ -129,7 +129,7 @@ def test_every_setting_of_local_training_arrives() -> None:
     assert not {*options, *schedules, "class_weights"} & sent(TASK, [0]).header["work"].keys()
 
 
-def test_what_stays_is_not_sent() -> None:
+def test_values_that_stay_are_not_sent() -> None:
     message = sent(TASK, [0])
     assert "secret" not in message.header and "secret" not in message.arrays
     assert received(AllKinds, message).secret == "of the server"

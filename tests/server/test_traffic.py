@@ -135,7 +135,7 @@ def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
 
 
 @pytest.mark.parametrize(("name", "groups"), MESSAGES)
-def test_messages_weigh_what_they_did_before_tasks(name: str, groups: str) -> None:
+def test_messages_have_the_same_size_as_before_tasks(name: str, groups: str) -> None:
     transport, state = deployed(
         name, {"lone": LONE, "fleets": FLEETS}[groups], plan(4, 6, evaluate_every=100)
     )

@@ -74,7 +74,7 @@ def test_the_mute_train_for_themselves_and_send_nothing() -> None:
     assert w.ledger.total() == before
 
 
-def test_what_happens_at_home_does_not_travel() -> None:
+def test_local_work_does_not_travel() -> None:
     w = world()
     evaluate(w, models(w.model, 1), ASKED, np.zeros(40, np.int64), split="train", local=True)
     assert w.ledger.total() == (0, 0) and not w.ledger.down

@@ -226,7 +226,7 @@ def test_ledger() -> None:
     assert w.ledger.up == up
 
 
-def test_what_goes_between_servers_is_outside_the_total() -> None:
+def test_traffic_between_servers_is_outside_the_total() -> None:
     w = world()
     w.run(Directions(START), EVERYONE[:1])
     w.ledger.between_servers("sharing", 12)

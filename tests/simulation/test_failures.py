@@ -111,7 +111,7 @@ def test_half_drop_out() -> None:
     assert w.ledger.total() == (30 * BYTES, there.sum() * BYTES)
 
 
-def test_who_drops_out_depends_on_client_and_round_only() -> None:
+def test_dropout_depends_on_client_and_round_only() -> None:
     population = Population(dropout=0.5)
     usual = trained(world(population)).arrived
     # Other operations first, another purpose, another order, other clients in the call.
@@ -130,7 +130,7 @@ def test_who_drops_out_depends_on_client_and_round_only() -> None:
     assert (other_seed.arrived != usual).any()
 
 
-def test_who_drops_out_of_a_round_tells_no_losses_in_it() -> None:
+def test_a_client_that_drops_out_of_a_round_sends_no_losses_in_it() -> None:
     w = world(Population(dropout=0.5))
     whole = world().run(Losses(START), EVERYONE).losses
     for round in (3, 4):

@@ -178,7 +178,7 @@ def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
 @pytest.mark.parametrize(
     "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
 )
-def test_who_sends_nothing_has_no_gradient(population: Population) -> None:
+def test_a_client_that_sends_nothing_has_no_gradient(population: Population) -> None:
     w = world(population=population)
     whole = trained(world())
     found = trained(w)

@@ -143,7 +143,7 @@ def test_models_go_down_and_nothing_comes_up() -> None:
     assert w.ledger.up == {"label_errors": 0}
 
 
-def test_who_drops_out_tells_nothing() -> None:
+def test_a_client_that_drops_out_sends_nothing() -> None:
     w = world(population=Population(dropout=0.5))
     whole = world().run(LabelErrors(START), EVERYONE).error
     silent = set()

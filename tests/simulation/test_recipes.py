@@ -249,7 +249,7 @@ def test_settings_that_a_users_optimiser_would_ignore(work: dict[str, Any], word
         (lambda p, lr: torch.optim.LBFGS(p, lr), "a step of its optimizer failed: TypeError"),
     ],
 )
-def test_an_optimiser_that_fails_is_told_in_words(factory: Callable[..., Any], words: str) -> None:
+def test_an_optimiser_that_fails_is_explained(factory: Callable[..., Any], words: str) -> None:
     own = torch_model(lambda: perceptron(WIDTHS["mclr"]), optimizer=factory)
     with pytest.raises(ModelError) as error:
         trained(own, SGD)

@@ -468,7 +468,7 @@ def test_means_are_those_of_the_single_form(name: str) -> None:
 
 
 @each_pair
-def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
+def test_the_reply_follows_the_schema(name: str, model: str) -> None:
     """Written again here, with no help of the code that checks replies."""
     reply, opened = run_in(REFERENCE, name, model)
     g = given(name, model)
@@ -560,7 +560,7 @@ def test_tasks_are_known_by_their_names() -> None:
     assert all(fedkin.tasks.find_task(kind.name) is kind for kind in kinds())
 
 
-def test_arrays_of_schemas_say_what_each_row_has() -> None:
+def test_arrays_of_schemas_name_the_axes_of_each_row() -> None:
     """No array without a dtype that messages have, and none by a name of the task's fields in
     another sense."""
     for name, model in PAIRS:

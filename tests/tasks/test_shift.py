@@ -61,7 +61,7 @@ def test_changes_add_up_until_they_are_noted() -> None:
     assert not shifted(world, less(0, 0, 30))[0]
 
 
-def test_only_those_who_note_forget() -> None:
+def test_only_clients_that_note_forget() -> None:
     world = federation()
     now = START // 2
     note(world, np.array([2, 0]), now)

@@ -111,7 +111,7 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
     assert len(notes.ended) == 2 and notes.ended[1]
 
 
-def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_path: Path) -> None:
+def test_a_run_that_is_tracked_later_sends_its_records(tiny: FederatedData, tmp_path: Path) -> None:
     simulate(tiny, tmp_path / "run", rounds=2)
     early = Notes()
     late = Notes()

@@ -69,7 +69,7 @@ class Opinions(Task):
     )
 
 
-def test_lies_are_what_the_schema_allows() -> None:
+def test_lies_keep_to_the_schema() -> None:
     task = Opinions(np.zeros((2, 3), np.float32))
     arrays = {
         "losses": np.full((3, 2), 5.0),

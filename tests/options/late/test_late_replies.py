@@ -214,7 +214,7 @@ def test_a_file_has_it(tmp_path: Path) -> None:
         ({"exponent": -0.5}, "exponent must be a number from 0 up"),
     ],
 )
-def test_what_cannot_be(option: dict[str, Any], words: str) -> None:
+def test_invalid_values_are_refused(option: dict[str, Any], words: str) -> None:
     with pytest.raises(MethodError, match=words):
         LateReplies(**option)
 

@@ -109,7 +109,7 @@ def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None
 
 
 @LONG
-def test_a_cap_costs_what_it_cuts() -> None:
+def test_a_tight_cap_costs_epsilon_and_a_wide_one_nothing() -> None:
     free = epsilon(NoisyRounds(0.05, 1.0, 100), 1e-5)
     tight, wide = (
         epsilon(
@@ -141,7 +141,7 @@ def test_noise_for_an_epsilon() -> None:
 
 
 @LONG
-def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
+def test_noise_for_the_epsilon_left_by_a_cold_start() -> None:
     """Between the start's price and its upper bound by RDP there is noise; below its price there is
     none."""
 

@@ -65,7 +65,7 @@ def test_shares_of_noise_in_secret_sums_hold_and_a_tenth_of_them_is_found(seed: 
     assert faulty.lower_bound > faulty.claim and not faulty.holds
 
 
-def test_the_claim_is_of_what_canaries_go_through() -> None:
+def test_the_claim_covers_the_steps_of_the_canaries() -> None:
     """Their sums of updates, and no sum of scores."""
     scored = ClientDP(noise_multiplier=5.0, delta=1e-5, clip=0.3, scores=1.0).mechanism(
         1000, 1000, 10, "uniform"

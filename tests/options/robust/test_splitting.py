@@ -59,7 +59,7 @@ def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> 
     )
 
 
-def test_those_who_leave_a_cluster_leave_together_with_a_copy_of_its_model() -> None:
+def test_clients_that_leave_a_cluster_leave_together_with_a_copy_of_its_model() -> None:
     models = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     clusters = Clusters(models, np.array([0, 0, 0, 1, 1, 1, -1]), np.zeros(7, np.int64))
     due = np.array([True, False, False, True, False, False, True])
@@ -84,7 +84,7 @@ def test_more_than_may_be_byzantine_do_not_leave() -> None:
     assert split(half, second, lambda count: count // 2).assignment.tolist() == [1, 1, 0, 0, 0]
 
 
-def test_who_has_left_does_not_leave_again_and_counts_as_gone() -> None:
+def test_a_client_that_has_left_does_not_leave_again_and_counts_as_gone() -> None:
     """Two of six leave cluster 0; were one of them to leave its new cluster, another could leave
     cluster 0."""
     left = np.array([1, 1, 0, 0, 0, 0])

@@ -16,7 +16,7 @@ ROWS = np.array(
 
 @pytest.mark.parametrize("before", ["", "nnm+", "arc+", "clip+", "arc+nnm+"])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_weighted_mean_is_what_the_rule_makes(rule: str, before: str) -> None:
+def test_the_rule_equals_a_weighted_mean(rule: str, before: str) -> None:
     """With one coordinate, every rule is a weighted mean of the rows."""
     rows = ROWS[:, :1]
     own = weights(rows, before + rule, 2)

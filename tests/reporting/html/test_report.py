@@ -131,7 +131,7 @@ def test_it_opens_on_the_best_clustered_method() -> None:
     assert contents(read_runs(alone))["opening"] == 0
 
 
-def test_the_table_says_what_the_summary_says(kept: Path) -> None:
+def test_the_table_equals_the_summary(kept: Path) -> None:
     summary = fk.Run.load(kept).summary()
     table = contents(read_runs(kept))["table"]
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
@@ -148,7 +148,7 @@ def test_a_run_in_memory_needs_a_place(tmp_path: Path) -> None:
         read_runs(3)
 
 
-def test_whatever_names_hold_they_stay_text(tmp_path: Path) -> None:
+def test_names_stay_text_with_any_characters(tmp_path: Path) -> None:
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     run = a_run(wandering(6, 4), data=nasty)
     page = fk.report(run, tmp_path / "r.html")
@@ -391,7 +391,7 @@ def test_any_damaged_file_leaves_a_page(
     assert contents_of(page)["accuracy"][0]["lines"][0]["rounds"] == [0, 1, 2]
 
 
-def test_nothing_to_show_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(CheckpointError, match="no run, no seeds and no comparison"):
             fk.report(folder)
@@ -525,7 +525,7 @@ def test_beyond_the_limit_similarities_are_left_out_and_named(
     assert any("IFCA, seed 1" in note and "other data shifts" in note for note in made["notes"])
 
 
-def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_told(tiny: FederatedData) -> None:
+def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_mentioned(tiny: FederatedData) -> None:
     model = fk.models.mclr(tiny)
     runs = [fk.simulate(fk.FedAvg(), tiny, model, rounds=1, cohort=2, seed=seed) for seed in (0, 1)]
     runs[1] = dataclasses.replace(runs[1], fingerprint="of other data")

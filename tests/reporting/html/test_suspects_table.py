@@ -23,7 +23,7 @@ def judged(rows: np.ndarray, weights: list[float | None], attackers: list[int]) 
     return replace(run, final=run.final | {"rule_weights": weights, "attackers": attackers})
 
 
-def test_the_least_weights_come_first_and_say_who_attacks() -> None:
+def test_the_least_weights_come_first_and_attackers_are_named() -> None:
     shown = suspects_table(judged(ROWS, [0.3, 1.4, 0.0, None], [2, 3]))
     assert shown["rows"] == [
         ["2", "no cluster", "0.00", "attacker"],

@@ -67,7 +67,7 @@ def test_a_significant_gain_has_its_interval_p_and_cost() -> None:
     assert "Holm-adjusted" in verdict(read_runs(seeds(ours, theirs))).note
 
 
-def test_a_loss_is_told_from_the_side_of_the_main_method() -> None:
+def test_a_loss_is_written_from_the_side_of_the_main_method() -> None:
     said = sentence(seeds([0.60, 0.64, 0.60, 0.66], [0.70, 0.72, 0.71, 0.75]))
     gains = np.array([-10.0, -8.0, -11.0, -9.0])
     low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
@@ -114,7 +114,7 @@ def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
     assert said.endswith("; -2.0 points against FeSEM (1 seed: not tested).")
 
 
-def test_fedavg_is_what_the_others_are_measured_against() -> None:
+def test_other_methods_are_compared_with_fedavg() -> None:
     assert sentence(with_others(one("fedavg", 0.5), one("ifca", 0.7))).startswith(
         "IFCA +20.0 points"
     )
@@ -127,7 +127,7 @@ def test_fedavg_is_what_the_others_are_measured_against() -> None:
     assert main_method(runs, means, None) == "FeSEM" and main_method(runs, means, "IFCA") == "IFCA"
 
 
-def test_clients_without_a_cluster_are_told() -> None:
+def test_clients_without_a_cluster_are_mentioned() -> None:
     partial = replace(
         one("ifca", 0.7, partial=[True, True, True]), final={"accuracy_all_clients": 0.7}
     )

@@ -104,7 +104,7 @@ def site(folder: Path) -> MemoryTransport:
     return transport
 
 
-def test_a_client_has_in_its_next_process_what_it_noted(tmp_path: Path) -> None:
+def test_a_client_has_its_notes_in_its_next_process(tmp_path: Path) -> None:
     transport = site(tmp_path / "state")
     world = remote(transport, clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))

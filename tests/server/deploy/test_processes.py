@@ -60,7 +60,7 @@ def test_a_part_is_found_with_all_that_it_has_started_and_ended(part: Part) -> N
     process.wait()
 
 
-def test_what_a_dead_program_has_left_is_ended(part: Part) -> None:
+def test_processes_left_by_a_dead_program_are_ended(part: Part) -> None:
     process = started(part, PROGRAM)
     process.kill()
     process.wait()

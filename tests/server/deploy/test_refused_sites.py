@@ -181,7 +181,7 @@ def write_server_state(folder: Path, state: FederationState) -> None:
     write_state(server_state_file(folder / "run"), state)
 
 
-def test_the_status_has_what_the_server_knows_also_of_other_machines(wards: Path) -> None:
+def test_the_status_has_the_servers_knowledge_of_other_machines_too(wards: Path) -> None:
     write_server_state(wards, STATE)
     note_refusal(wards / "site-2", "the server does not know its key")
     lines = lines_of(wards)
@@ -222,7 +222,7 @@ def said_by(
     return say_who_takes_part(select(wards), missing, former, said.append), said
 
 
-def test_up_says_what_the_server_has_decided(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_shows_the_servers_decision(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_server_state(wards, replace(STATE, ready=("site-2",)))
     monkeypatch.setattr(verdicts, "_START", 0.0)
     good, said = said_by(wards, "site-0", "site-1", "site-2", "site-3")
@@ -259,7 +259,7 @@ def server_process(wards: Path) -> Iterator[None]:
 ACCEPTED = FederationState(accepted=("site-0",), nodes={"site-0": 1})
 
 
-def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(
+def test_a_site_that_comes_back_is_judged_by_the_servers_newest_words(
     wards: Path, server_process: None
 ) -> None:
     missing = Missing(superlink=False, sites=[], run=False)
@@ -274,7 +274,7 @@ def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(
     assert said_by(wards, "site-0", former=former, run=False) == (True, ["site-0: takes part"])
 
 
-def test_what_the_server_has_said_before_is_no_verdict_about_a_site_that_comes_back(
+def test_earlier_words_of_the_server_are_no_verdict_about_a_site_that_comes_back(
     wards: Path, server_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verdicts, "_START", 0.0)

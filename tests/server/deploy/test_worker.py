@@ -214,7 +214,7 @@ def test_an_error_of_the_node_is_a_reply(site: SiteWorker, workers: Workers) -> 
     assert said(site).header == {"failed": "mine.npz is not there"}
 
 
-def test_a_refusal_has_the_name_of_the_site_and_is_told_to_its_program(workers: Workers) -> None:
+def test_a_refusal_names_the_site_and_reaches_its_program(workers: Workers) -> None:
     """The server then knows who is refused, and the site's own log and status have the reason."""
     workers.config.write_text('[client]\nname = "berlin"\n')
     reasons: list[str] = []

@@ -507,7 +507,7 @@ def test_a_last_layer_that_is_not_last_is_no_head() -> None:
     assert spec.head is None and spec.head_bias is None and next(iter(spec.slices)) == "head.weight"
 
 
-def test_a_batch_that_a_module_does_not_take_is_told_with_its_client() -> None:
+def test_a_batch_that_a_module_does_not_take_is_named_with_its_client() -> None:
     """Client 4 has 23 samples, and batches of 11 leave one over; client 12 among all."""
     world = SimulatedWorld(
         DATA, torch_model(with_norm), replace(WORK, batch_size=11), ids=EVERYONE * 3

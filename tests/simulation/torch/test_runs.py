@@ -97,7 +97,7 @@ def test_the_whole_run_is_the_simulators() -> None:
             )
 
 
-def test_an_object_that_is_no_model_is_told_in_words() -> None:
+def test_an_object_that_is_no_model_is_refused() -> None:
     simulate: Any = inspect.unwrap(fk.simulate)  # past the run-time type check, as users have it
     with pytest.raises(
         ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"
@@ -109,7 +109,7 @@ def test_an_object_that_is_no_model_is_told_in_words() -> None:
         simulate(fk.FedAvg(), DATA, network, rounds=1, cohort=2)
 
 
-def test_it_is_said_once_that_this_is_slower(caplog: pytest.LogCaptureFixture) -> None:
+def test_slower_training_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     simulate_module._warn_of_pytorch.cache_clear()
     with caplog.at_level(logging.WARNING, "fedkin"):
         for model in (mclr(DATA), fk.torch_model(network), fk.torch_model(network)):

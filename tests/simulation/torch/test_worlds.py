@@ -81,7 +81,7 @@ def test_training(name: str, work: str) -> None:
 @pytest.mark.parametrize(
     "asked", [{"reduce": True}, {"gradient": True}, {"part": slice(54, 80)}], ids=str
 )
-def test_what_travels_back(asked: dict[str, Any]) -> None:
+def test_arrays_that_travel_back(asked: dict[str, Any]) -> None:
     assert_same_training("mlp", work=SGD, **asked)
 
 
