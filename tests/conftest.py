@@ -149,7 +149,7 @@ _tests_since_release = 0
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the module
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Release what a module's tests have compiled."""
+    """Release everything that a module's tests have compiled."""
     global _tests_since_release
     _tests_since_release += 1
     if nextitem is None or nextitem.path != item.path or _tests_since_release >= TESTS_BETWEEN:
@@ -164,7 +164,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Note what a worker of pytest-xdist has counted."""
+    """Store the counts of a worker of pytest-xdist."""
     if "maps" in getattr(node, "workeroutput", {}):
         _maps[f"worker {node.gateway.id}"] = node.workeroutput["maps"]
 

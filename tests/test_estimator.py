@@ -1,4 +1,5 @@
-"""The scikit-learn door: what its own checks ask of a classifier, and what clients add."""
+"""The scikit-learn door: scikit-learn's own checks of a classifier, and the additions for
+clients."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Running a grid: every cell is the run alone, nothing is made or run twice, and what fails is
-told."""
+"""Running a grid: every cell equals the run alone, nothing is made or run twice, and failures are
+named."""
 
 from __future__ import annotations
 

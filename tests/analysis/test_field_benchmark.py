@@ -1,4 +1,4 @@
-"""The prior of an advice: what the benchmark of the field found for clients that differ in the same
+"""The prior of an advice: results of the field's benchmark for clients that differ in the same
 way."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The non-IID index: against the formula (FedSim, eq. 16 to 18),
-and what only clients may compute."""
+"""The non-IID index: against the formula (FedSim, eq. 16 to 18), and the parts that only clients
+may compute."""
 
 from __future__ import annotations
 

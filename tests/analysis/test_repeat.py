@@ -1,4 +1,4 @@
-"""Many seeds in one process are the seeds alone; what they say together is computed once more,
+"""Many seeds in one process equal the seeds alone. Their joint numbers are computed again in
 another way."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Runs from several seeds, put together in Python; what they say is computed once more, another
-way."""
+"""Runs from several seeds, put together in Python. Their joint numbers are computed again in
+another way."""
 
 from __future__ import annotations
 

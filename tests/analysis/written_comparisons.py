@@ -55,7 +55,7 @@ def finished(
 
 
 def at_the_end(**finals: Sequence[float | None]) -> dict[str, list[list[float] | None]]:
-    """Curves of two rounds by method, from what each seed has in the last one."""
+    """Curves of two rounds by method, from each seed's last value."""
     return {
         name: [None if v is None else [0.1, 0.2, v] for v in values]
         for name, values in finals.items()

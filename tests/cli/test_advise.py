@@ -1,4 +1,4 @@
-"""``fedkin advise``: what it prints, what it draws, and how it refuses."""
+"""``fedkin advise``: output, picture, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fedkin check`` says how far a run came, and which of its files are not what it wrote."""
+"""``fedkin check`` says how far a run came, and which of its files have changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fedkin compare``: what it prints, where it writes, and how it refuses."""
+"""``fedkin compare``: output, files, and refusals."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def test_a_damaged_comparison_is_one_line(compared: tuple[Path, Result]) -> None
 
 
 def test_in_a_process_bad_input_is_one_line_too(elsewhere: Path) -> None:
-    """Nothing but the command itself decides here what warnings become of."""
+    """Only the command itself decides here how warnings are shown."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""``fedkin export`` and ``fedkin predict``: what they write, and how they refuse."""
+"""``fedkin export`` and ``fedkin predict``: their files, and refusals."""
 
 from __future__ import annotations
 

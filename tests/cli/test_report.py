@@ -1,4 +1,4 @@
-"""``fedkin report``: what it writes, and how it refuses."""
+"""``fedkin report``: its file, and refusals."""
 
 from __future__ import annotations
 

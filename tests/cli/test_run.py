@@ -1,4 +1,4 @@
-"""The command line: what it prints, where it writes, and how it refuses."""
+"""The command line: output, files, and refusals."""
 
 from __future__ import annotations
 

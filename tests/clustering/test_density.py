@@ -1,4 +1,4 @@
-"""DBSCAN and OPTICS against the authors' calls of scikit-learn, and what becomes of noise."""
+"""DBSCAN and OPTICS against the authors' calls of scikit-learn, and the treatment of noise."""
 
 from __future__ import annotations
 

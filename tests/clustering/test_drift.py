@@ -14,7 +14,7 @@ from fedkin.clustering.drift import choose_models, drift_distances, merge_models
 
 
 def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
-    """What clients chose, and the models and what each has become after the merge."""
+    """The models that clients chose, the models after the merge, and where each one went."""
     models = np.array(case["model_parameters"])
     owner = np.array(case["history_model_of_client_at_0"])[:, None]
     now = np.array(case["accuracy_models_by_clients_now"]).T

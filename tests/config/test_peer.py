@@ -1,4 +1,4 @@
-"""peer.toml: what it says, and what it may not say."""
+"""peer.toml: its settings, and its refusals."""
 
 from __future__ import annotations
 

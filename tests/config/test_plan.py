@@ -1,4 +1,4 @@
-"""A plan is checked wherever it comes from, and says what happens after which round."""
+"""A plan is checked wherever it comes from, and says which steps follow which round."""
 
 from __future__ import annotations
 

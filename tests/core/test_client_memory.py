@@ -1,4 +1,4 @@
-"""What clients keep between rounds, and what they cannot keep."""
+"""The memory of clients between rounds, and values that it cannot hold."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_values_may_change_afterwards() -> None:
     [(None, set()), ("assignment", {"vector", "count"}), ("run", {"place"})],
 )
 def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
-    """All of it, or what it kept for its cluster; the others keep theirs."""
+    """All of it, or the part for its cluster; the others keep theirs."""
     kept = filled()
     kept.forget(np.array([3, 0]), lifetime)
     assert {name for name in DECLARED if kept.has(name, np.array([3]))[0]} == remaining

@@ -1,4 +1,4 @@
-"""What methods need: each declaration against its paper, refusals that say what to do, and one
+"""The needs of methods: each declaration against its paper, refusals that name the cure, and one
 place that looks."""
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_options_decide(method: Any, needs: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Own(fk.FedAvg):
-    """A user's method that declares what it is told to."""
+    """A user's method that declares the given needs."""
 
     declared: Any = None
 
@@ -153,7 +153,7 @@ SPEC = fk.ModelSpec(20)
     ],
 )
 def test_too_few_clients_are_refused(method: Any, cohort: int, words: str) -> None:
-    """The refusal names the method, what it needs, and what to change."""
+    """The refusal names the method, its need, and the cure."""
     with pytest.raises(ConfigError) as refusal:
         check_plan(Plan(1, cohort), method, 8)
     assert str(refusal.value).startswith(f"method: {type(method).__name__} needs ")

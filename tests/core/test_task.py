@@ -1,4 +1,4 @@
-"""Tasks: names, what travels down and what it weighs, sizes, and declarations that cannot be."""
+"""Tasks: names, fields that travel down and their size, sizes, and invalid declarations."""
 
 from __future__ import annotations
 

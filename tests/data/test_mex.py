@@ -125,8 +125,8 @@ def test_each_recording_has_its_own_maximum(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mats(tmp_path: Path) -> Path:
-    """Three subjects; exercise e of subject s has the maximum 1,000, and pressures that tell who
-    and what."""
+    """Three subjects. Exercise e of subject s has the maximum 1,000, and pressures that tell the
+    subject and the exercise."""
     times = steady(2, 11)
     for subject in (1, 2, 3):
         for exercise in range(1, 8):

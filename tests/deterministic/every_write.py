@@ -2,7 +2,7 @@
 peer.
 
 The run without a fault says how many operations there are; then the same run meets the fault in the
-first, in the second, and so on. What must hold is what must hold after every schedule.
+first, in the second, and so on. The same invariants must hold as after every schedule.
 """
 
 from __future__ import annotations

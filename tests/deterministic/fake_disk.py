@@ -108,7 +108,8 @@ class FakeDisk(storage.FileSystem):
     # --- faults
 
     def cut_power(self, name: str) -> None:
-        """Take back what the disk was not told to keep: of names the last, of files the ends."""
+        """Take back everything that the disk was not told to keep: the last names, and the ends of
+        files."""
         machine = self.machines[name]
         for _ in range(self._random.randrange(len(machine.renames) + 1)):
             target, before = machine.renames.pop()

@@ -183,7 +183,7 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
 
 
 def check_record(one: dict[str, Any], two: dict[str, Any]) -> None:
-    """Two records of a round agree in all but what messages weigh."""
+    """Two records of a round agree in all but the sizes of messages."""
     for name, value in two.items():
         if not name.startswith(_OWN_TO_MESSAGES) and name != "method":
             text = f"round {two['round']}: {name} is {one[name]}, and undisturbed {value}"

@@ -54,8 +54,8 @@ class FakeEvent(Event):
 
 
 class Station:
-    """One peer over all its lives: what its saved rounds depended on, and what it has written of
-    them."""
+    """One peer over all its lives: the replies that its saved rounds depended on, and its records
+    of them."""
 
     def __init__(self, name: str, client: int, folder: Path) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Station:
 
 
 class ObservedFolder(PeerFolder):
-    """A peer's folder that tells its station what it has taken."""
+    """A peer's folder that tells its station about each save."""
 
     def __init__(self, station: Station, settings: PeerSettings) -> None:
         super().__init__(station.folder, settings)
@@ -139,7 +139,7 @@ class PeerFederation:
     # --- lives
 
     def _start(self, name: str, wanted: bool = True) -> None:
-        """Start a peer's process from what its folder holds."""
+        """Start a peer's process from its folder."""
         station = self.stations[name]
         station.wanted |= wanted
         if not station.wanted or (station.end is not None and not station.end.killed):

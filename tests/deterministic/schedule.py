@@ -163,8 +163,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A federation and its faults.
-    The seed also decides how long nodes work and what a disk loses."""
+    """A federation and its faults. The seed also decides how long nodes work and which data a disk
+    loses."""
 
     seed: int
     method: str

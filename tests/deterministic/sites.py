@@ -130,7 +130,7 @@ class Site:
 
 
 class CountedCalls:
-    """Whether work with memory was done once: what clients count is what they were asked."""
+    """Whether work with memory was done once: clients counted as many calls as they were asked."""
 
     def __init__(self, clients: int) -> None:
         self._counts = np.zeros(clients, np.int64)

@@ -1,5 +1,5 @@
-"""The schedules find what they are for: each fault that is put into fedkin on purpose is found by a
-small one."""
+"""The schedules can find faults: a small schedule finds each fault that is put into fedkin on
+purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole federations on random faults: what must hold does, after each of some hundred schedules."""
+"""Whole federations with random faults: the invariants hold after each of some hundred
+schedules."""
 
 from __future__ import annotations
 

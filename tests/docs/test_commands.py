@@ -1,5 +1,5 @@
-"""Every command of every page: those in the text exist, and what a page installs brings what the
-page uses."""
+"""Every command of every page: commands in the text exist, and the installations of a page bring
+the packages that it uses."""
 
 from __future__ import annotations
 

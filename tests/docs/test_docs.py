@@ -179,7 +179,7 @@ def test_it_refuses_the_impossible(options: dict[str, Any], as_one_of_ours: str)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as ``make docs`` builds it: what cannot be resolved is an error."""
+    """The site, built as ``make docs`` builds it: a link that cannot be resolved is an error."""
     pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [

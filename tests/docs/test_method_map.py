@@ -1,4 +1,4 @@
-"""The tables of all methods, and what the methods say of themselves for them."""
+"""The tables of all methods, and the methods' own words for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, and what it shows is what comes out."""
+"""The notebook runs from top to bottom, and gives the outputs that it shows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The page "write your own task" keeps its word: its tasks run in every world, and what it says of
-tasks is so."""
+"""The page "write your own task" is right: its tasks run in every world, and its statements on
+tasks hold."""
 
 from __future__ import annotations
 

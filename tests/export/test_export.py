@@ -1,5 +1,5 @@
-"""Exports: the files give the run's own predictions, in plain PyTorch and ONNX Runtime too, and say
-what they are."""
+"""Exports: the files give the run's own predictions, in plain PyTorch and ONNX Runtime too, and
+describe themselves."""
 
 from __future__ import annotations
 

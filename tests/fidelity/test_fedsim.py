@@ -135,8 +135,8 @@ def test_one_cluster_is_the_mean_by_samples(vector: dict[str, Any]) -> None:
 
 
 def test_leftover_model(vector: dict[str, Any]) -> None:
-    """The published gradients do not depend on the model, so the result is the same; what differs
-    is who was asked."""
+    """The published gradients do not depend on the model, so the result is the same. Only the model
+    of the query differs."""
     w = world(vector)
     state = after(FedSim(clusters=3, as_coded=("leftover_model",)), w, vector)
     np.testing.assert_allclose(state.models, [flat(vector["global_model"])], atol=1e-6)

@@ -108,8 +108,8 @@ def inter_group_cases(oracle: Oracle) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", [0, 1, 2])
 def test_inter_group_aggregation_in_a_round(oracle: Oracle, case: int) -> None:
-    """Clients that already have what they want: a round is then nothing but the aggregation between
-    groups."""
+    """Clients that are already at their targets: a round is then nothing but the aggregation
+    between groups."""
     expected = inter_group_cases(oracle)[case]
     before = np.stack(
         [flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]]

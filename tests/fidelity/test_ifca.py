@@ -65,8 +65,8 @@ def test_an_empty_cluster(oracle: Oracle) -> None:
 def aggregated(
     case: dict[str, Any], name: str, round: int, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The model of a round in which all three clients of a case choose one cluster, and what the
-    vector says of it."""
+    """The model of a round in which all three clients of a case choose one cluster, and the
+    vector's model."""
     updates = np.stack(
         [np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]]
     )

@@ -126,8 +126,8 @@ def test_heuristic_neighbour_matching(vectors: dict[str, Any], name: str) -> Non
 
 
 def test_the_bag(vectors: dict[str, Any]) -> None:
-    """B <- (B - S) and H, with similarities that make H what it is: high for its members, low for
-    the others of M."""
+    """B <- (B - S) and H, with similarities that determine H: high for its members, low for the
+    others of M."""
     vector = vectors["bag_update"]
     B, S, C, H = (vector[key] for key in "BSCH")
     N = 16

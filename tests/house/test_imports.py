@@ -1,5 +1,5 @@
-"""The structure of the code: packages import only what their line in the table names; files and
-functions are short."""
+"""The structure of the code: packages import only the packages of their line in the table; files
+and functions are short."""
 
 from __future__ import annotations
 

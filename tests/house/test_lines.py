@@ -1,4 +1,4 @@
-"""Lines read in one pass: what a machine can see of that.
+"""Lines that read in one pass, as far as a machine can see.
 
 The linter holds the width of 100 characters.
 """

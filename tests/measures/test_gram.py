@@ -1,4 +1,4 @@
-"""Inner products over more columns than one block holds, and what may be read from them."""
+"""Inner products over more columns than one block holds, and values that may be read from them."""
 
 from __future__ import annotations
 

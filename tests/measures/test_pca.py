@@ -23,8 +23,8 @@ def low_rank(n: int, parameters: int, rank: int) -> np.ndarray:
 
 
 def common_mean(n: int, parameters: int, mean: float, spread: float) -> np.ndarray:
-    """Rows that are nearly the same:
-    what they share is mean / spread times what sets them apart."""
+    """Rows that are nearly the same: their common part is mean / spread times as large as their
+    differences."""
     return mean * draw((1, parameters), 3) + spread * draw((n, parameters), 4)
 
 

@@ -175,8 +175,8 @@ def test_the_number_of_clusters_is_found_and_kept() -> None:
 
 
 def test_a_newcomer_answers_all_queries() -> None:
-    """Its profile is what it would have been; client 3 joins client 2,
-    whose gradients are alike."""
+    """Its profile is the same as if it had been there. Client 3 joins client 2, which has similar
+    gradients."""
     w = world()
     method = CFLGP(clusters=2)
     state = rounds(method, w, 4)

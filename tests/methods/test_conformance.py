@@ -1,7 +1,7 @@
-"""What every method must do, in a world of quadratic clients and in a small simulated one.
+"""Rules for every method, in a world of quadratic clients and in a small simulated one.
 
 A new method is one more line in CASES; the first test fails until it is there. Other tests of all
-methods take what they expect from it too.
+methods take their expectations from it too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.simulation.numpy_detectors import linear
 
 @dataclass(frozen=True)
 class Case:
-    """A method, how it is set up here, and what it promises."""
+    """A method, its options here, and its promises."""
 
     options: dict[str, Any] = field(default_factory=dict)
     # Settings with which a round is FedAvg's, from the same model.
@@ -690,8 +690,8 @@ def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) ->
 @each_world
 @each_method
 def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
-    """The state and what clients keep are all there is: as plain arrays, in a fresh world, it goes
-    on as if never stopped."""
+    """The state and the clients' memory are all there is. As plain arrays, in a fresh world, the
+    run goes on as if never stopped."""
     before = world(name)
     after = world(name)
     half = run(make(name), before, rounds=2)
@@ -811,7 +811,7 @@ LOST = frozenset({1, 4, 5, 11, 18})
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 @each_method
 def test_a_round_uses_the_replies_that_came(name: str, how: str) -> None:
-    """With some replies lost, a round is what it would have been without those clients."""
+    """With some replies lost, a round equals a round without those clients."""
     method = make(name)
     whole = fake(name)
     state = settled(method, whole)

@@ -12,7 +12,8 @@ from tests.methods.test_decentralized import STREAM, initial_state, trusting, wo
 
 
 class Asking(PeerMethod):
-    """Asks everybody, averages with everybody, and keeps what it is told."""
+    """Asks all reachable peers, averages with its partners, and keeps the arguments of its
+    calls."""
 
     neighbours = 9
 

@@ -1,5 +1,5 @@
-"""FedDrift on streams and on clients whose history is known: who trains what, from its lines, in
-small federations."""
+"""FedDrift on streams and on clients with a known history: the models that clients train, from its
+lines, in small federations."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ STREAM = Stream(3, 0, "init")
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world that remembers whom it was asked to train, and with what work."""
+    """A fake world that remembers which clients it was asked to train, and with which work."""
 
     def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
         if task.work is not None:

@@ -139,7 +139,7 @@ def test_only_bodies_travel() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    """The body is the mean of what came; the lost client keeps the head that it had."""
+    """The body is the mean of the bodies that came. The lost client keeps its head."""
     w = world(**{how: frozenset({1})})
     state = rounds(w, 1)
     np.testing.assert_allclose(

@@ -1,5 +1,5 @@
-"""FeSEM's rounds, worked by hand from Algorithm 1 of the paper; what it shares with others is in
-``test_fesem_policies``."""
+"""FeSEM's rounds, worked by hand from Algorithm 1 of the paper. Steps shared with other methods are
+in ``test_fesem_policies``."""
 
 from __future__ import annotations
 

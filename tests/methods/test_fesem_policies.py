@@ -1,4 +1,4 @@
-"""FeSEM's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in
+"""FeSEM's newcomers, migration and sharing, its costs, and its refusals. Its rounds are in
 ``test_fesem``."""
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def test_the_variant_differs_in_one_default() -> None:
 
 
 def test_clusters_that_have_clients_share() -> None:
-    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster
-    is empty."""
+    """Only sharing moves the models, by eta = 2: clients are at their targets. Norms 5 and 10; the
+    third cluster is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     result = after([0, 1], world(models[:2]), given([0, 1], models, models[:2]), eta_g=2.0).models
     np.testing.assert_allclose(result, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""FlexCFL's two cold starts and what it refuses; its rounds are in ``test_flexcfl_rounds``.
+"""FlexCFL's two cold starts and its refusals. Its rounds are in ``test_flexcfl_rounds``.
 
 Expectations are worked out from the paper's algorithms and the published description of the code.
 """

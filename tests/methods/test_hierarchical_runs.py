@@ -1,5 +1,5 @@
-"""Hierarchical clustering in the simulated world and through the runner: what travels, narrow
-heads, late arrivals, clients excluded, configurations, and runs that go on."""
+"""Hierarchical clustering in the simulated world and through the runner: traffic, narrow heads,
+late arrivals, clients excluded, configurations, and runs that go on."""
 
 from __future__ import annotations
 

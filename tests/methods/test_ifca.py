@@ -1,5 +1,5 @@
-"""IFCA's rounds, worked by hand from Algorithm 1 of the paper; what it shares with others is in
-``test_ifca_policies``."""
+"""IFCA's rounds, worked by hand from Algorithm 1 of the paper. Steps shared with other methods are
+in ``test_ifca_policies``."""
 
 from __future__ import annotations
 

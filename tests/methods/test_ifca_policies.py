@@ -1,4 +1,4 @@
-"""IFCA's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in
+"""IFCA's newcomers, migration and sharing, its costs, and its refusals. Its rounds are in
 ``test_ifca``."""
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def test_the_variant_differs_in_one_default() -> None:
 
 
 def test_clusters_that_have_clients_share() -> None:
-    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster
-    is empty."""
+    """Only sharing moves the models, by eta = 2: clients are at their targets. Norms 5 and 10; the
+    third cluster is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     w = world(models[:2])
     result = after([0, 1], w, given([0, 1], models), eta_g=2.0).models

@@ -63,7 +63,7 @@ def test_every_method_says_which_personal_parts_it_takes() -> None:
     [("fedrep", PersonalHead(2)), ("fedper", PersonalHead(0)), ("ditto", PersonalModel())],
 )
 def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) -> None:
-    """Models, what clients keep, scores and bytes, to the last bit."""
+    """Models, clients' memory, scores and bytes, to the last bit."""
     one = world("fedavg")
     other = world("fedavg")
     published = conformance.run(conformance.make(alone), one)

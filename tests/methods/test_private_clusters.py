@@ -1,4 +1,4 @@
-"""PrivateClusters: directions from noisy sums alone, and what its cold start costs."""
+"""PrivateClusters: directions from noisy sums alone, and the cost of its cold start."""
 
 from __future__ import annotations
 

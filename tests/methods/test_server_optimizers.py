@@ -1,5 +1,5 @@
-"""Server optimisers: the published vectors, every method with them, new clusters, and what they do
-not apply to."""
+"""Server optimisers: the published vectors, every method with them, new clusters, and the cases
+that they do not apply to."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_pooled_convolution_and_its_gradient(case: str) -> None:
 @pytest.mark.parametrize("case", POOLED)
 @pytest.mark.parametrize("shared", ["images", "nothing", "kernels", "biases"])
 def test_several_models_at_once(case: str, shared: str) -> None:
-    """vmap over three models: each gets what it would get alone, gradients too."""
+    """vmap over three models: each gets the same result as alone, gradients too."""
     side, size, same = POOLED[case]
     at = [normal((3, 4, side, side, 2)), normal((3, size, size, 2, 3)), normal((3, 3))]
     axes: list[int | None] = [0, 0, 0]

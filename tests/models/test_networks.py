@@ -1,4 +1,4 @@
-"""The named models: sizes as the papers print them, shapes, options, and what they refuse."""
+"""The named models: sizes as the papers print them, shapes, options, and refusals."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -
     ("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))]
 )
 def test_fedsims_cnns(variant: Any, sizes: tuple[int, int, int, int], classes: int) -> None:
-    """Table 5, and what the code has in its place; nothing is added to the loss,
-    nothing dropped."""
+    """Table 5, and the code's variant of it. Nothing is added to the loss, nothing dropped."""
     model = cnn(data(classes=classes), variant)
     expected = dense_cnn(*sizes, classes)
     assert model.spec.parameters == expected
@@ -170,7 +169,7 @@ def test_slices_and_head(make: Callable[[], Model], hidden: int, classes: int) -
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_a_head_bias_moves_every_score(name: str) -> None:
-    """Which shows that the slices name what they say."""
+    """This shows that the slices have the right names."""
     model = MODELS[name](data())
     d = data()
     w = model.initial(np.array([1, 2], np.uint32)).copy()

@@ -1,4 +1,5 @@
-"""Recurrent networks against NumPy loops, their sizes as published, and what they do with words."""
+"""Recurrent networks against NumPy loops, their sizes as published, and their treatment of
+words."""
 
 from __future__ import annotations
 

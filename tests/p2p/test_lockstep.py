@@ -1,4 +1,4 @@
-"""Peers in lock-step do what the simulator does: the same neighbours, and the same models to float
+"""Peers in lock-step equal the simulator: the same neighbours, and the same models to float
 tolerance."""
 
 from __future__ import annotations

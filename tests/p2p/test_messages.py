@@ -1,4 +1,4 @@
-"""Messages: what goes in comes out, and nothing else gets in."""
+"""Messages come back as they were, and nothing else gets in."""
 
 from __future__ import annotations
 

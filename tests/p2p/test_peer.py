@@ -1,4 +1,4 @@
-"""The loop of a peer: its requests, what it does with the replies, and what does not stop it."""
+"""The loop of a peer: its requests, its use of replies, and failures that do not stop it."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ FIRST = re.compile(r"(?:<u>)?(-?\d+\.\d+|—)")
 
 
 def stem(row: str) -> str:
-    """A row as the paper calls it, without what our readings of its data are called."""
+    """A row as the paper calls it, without the names of our readings of its data."""
     return re.sub(
         r"(, (shared images|own images|five labels|by writer|other draws|50 rounds))+$", "", row
     )

@@ -121,7 +121,7 @@ def test_our_own_spread_counts_only_where_no_variant_contradicts_it() -> None:
 
 
 def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
-    """The authors had one code: what the other variant gives in another row shows nothing."""
+    """The authors had one code: the other variant's number in another row shows nothing."""
     rows = [number(85.0, row=row) for row in ("row", "second", "third")]
     slip = [replace(variant(90.0, row=row), column="slip") for row in ("row", "second")]
     weights = [replace(variant(90.0, row=row), column="weights") for row in ("third",)]
@@ -229,7 +229,7 @@ def printed_twice(
 
 
 def test_the_authors_own_code_comes_before_a_copy() -> None:
-    """Ours of the first row is 80: so is what their code gave."""
+    """Our number of the first row is 80, and so is their code's."""
     evidence = Evidence(authors={("row: part", "FlexCFL"): (80.5, "their code")})
     assert [n.cause for n in explained(printed_twice(), evidence)[:2]] == [
         Cause.AUTHORS,

@@ -102,7 +102,7 @@ def drawn(matched: int, others: int) -> Lines:
 
 
 def of_labels(three: float = 0.5, five: float = 6.0, seeds: int = 3) -> Lines:
-    """FedGroup's six methods, so many points above what the paper prints."""
+    """FedGroup's six methods, so many points above the paper's numbers."""
     return [
         line(column, row=setting.row, seed=seed, best=((printed or 0) + points) / 100)
         for setting, points in ((FEMNIST, three), (FEMNIST_FIVE, five))

@@ -1,4 +1,5 @@
-"""The inventory has what the papers print, each once, and the recipes of the catalogue."""
+"""The inventory has everything that the papers print, each once, and the recipes of the
+catalogue."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def test_outside_a_checkout_no_empty_page_is_written(
 
 
 def selection(*rows: str, seeds: Sequence[int] = ()) -> set[tuple[str, str]]:
-    """Table and row of what these names select of the real catalogue."""
+    """Table and row of the cells that these names select in the real catalogue."""
     return {(str(job.key.get("table")), job.row) for job in program._select(rows, seeds) or ()}
 
 

@@ -1,5 +1,5 @@
-"""The digest of a setting: what changes it, what does not, and that it is the same in every
-process."""
+"""The digest of a setting: changes that it sees, changes that it does not, and that it is the same
+in every process."""
 
 from __future__ import annotations
 

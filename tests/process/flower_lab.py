@@ -266,8 +266,8 @@ class Lab:
         raise Ended(name, process.poll(), output())
 
     def _environment(self, home: str) -> dict[str, str]:
-        """The environment of a process: this one's,
-        without what would change Flower's connections."""
+        """The environment of a process: this one's, without variables that would change Flower's
+        connections."""
         inherited = {key: value for key, value in os.environ.items() if not REMOVED.search(key)}
         # For Flower's programs.
         path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"

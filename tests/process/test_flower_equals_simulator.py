@@ -1,5 +1,5 @@
-"""Simulated equals deployed, through Flower's processes: two nodes of two clients each give what
-the simulator gives.
+"""Simulated equals deployed, through Flower's processes: two nodes of two clients each equal the
+simulator.
 
 Every method is compared with its simulation in tests/server, without processes.
 """

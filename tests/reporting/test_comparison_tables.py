@@ -427,7 +427,7 @@ def test_table_notes_explain_the_numbers() -> None:
 
 @pytest.mark.parametrize(("last", "sum_"), [(0.5, "epsilon 4.5"), ("infinite", "epsilon inf")])
 def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str) -> None:
-    """Tuning on the same clients costs what all its runs cost: 2 + 2 + 0.5 at 3 x 0.001."""
+    """Tuning on the same clients costs as much as all its runs: 2 + 2 + 0.5 at 3 x 0.001."""
     found = comparison({"": {"FedAvg": AVG}})
     prices = [2.0, 2.0, last]
     finished = {

@@ -1,4 +1,4 @@
-"""The live page: what it tells of a run that goes on, and whom it answers."""
+"""The live page: its account of a run that goes on, and the requests that it answers."""
 
 from __future__ import annotations
 

@@ -87,8 +87,7 @@ def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
 def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(
     run: fk.Run, unknown: fk.Run
 ) -> None:
-    """No lower panel, no orange lines, though the same peers trust across what they look like to be
-    kinds."""
+    """No lower panel, no orange lines, though the same peers trust across apparent kinds."""
     kept = trust_over_time(unknown.records, len(unknown.assignment))
     kind = unknown.assignment
     np.testing.assert_array_equal(kept[6], trust_over_time(run.records, len(run.assignment))[6])

@@ -1,4 +1,4 @@
-"""Small histories worked by hand, and what must hold for any."""
+"""Small histories worked by hand, and rules for any history."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def content(folder: Path) -> dict[str, object]:
 
 
 def finished(out: Path) -> dict[str, object]:
-    """Resume the run in the folder, or start again where there is none;
-    every file is then what it should be."""
+    """Resume the run in the folder, or start again where there is none; every file is then
+    right."""
     models = go(out, resume=holds_run(out)).models.tobytes()
     Run.load(out)
     assert not list(out.rglob("*.part"))

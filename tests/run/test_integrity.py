@@ -1,4 +1,4 @@
-"""Files that are not what a run has written are found, whoever reads them, and are named."""
+"""Files that differ from those that a run has written are found by every reader, and are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What peers cannot do is refused before anything runs; what a plan keeps them from is said."""
+"""Impossible plans of peers are refused before anything runs; disappointing ones are logged."""
 
 from __future__ import annotations
 

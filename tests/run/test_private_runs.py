@@ -46,7 +46,7 @@ DATA = federation()
 
 
 class Elsewhere:
-    """A tracker that sends what it gets to another machine."""
+    """A tracker that sends its input to another machine."""
 
     def begin(self, name: str, description: Any, folder: Any) -> None: ...
 
@@ -500,8 +500,8 @@ def test_uncharged_tasks_are_refused_or_infinite(kind: str, task: Any) -> None:
 
 
 def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
-    """Models and scores at a price, choices and what stays in the folder at none; tuning is said to
-    be open."""
+    """Models and scores have a price, choices and files that stay in the folder have none; tuning
+    is marked as open."""
     said = simulate(SCORED, method=IFCA, out=tmp_path / "run").summary()["privacy"]
     charged = said["charged"]
     open_ones = " ".join(said["not_charged"])
@@ -592,8 +592,8 @@ def test_several_seeds_have_a_total_cost_and_seeded_noise_is_no_protection() -> 
 
 
 def test_a_private_run_does_not_stop_because_of_clients_replies(tmp_path: Path) -> None:
-    """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last
-    round is planned."""
+    """Neither by a callback on their scores, nor where no reply is usable: the last round is
+    planned."""
     with pytest.raises(ConfigError, match=r"a callback returned STOP.*set run.rounds"):
         simulate(out=tmp_path / "run", callbacks=lambda record: fk.STOP)
     assert not (tmp_path / "run" / "release").exists()

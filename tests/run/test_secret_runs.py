@@ -425,8 +425,8 @@ def test_settings_that_are_none(settings: dict[str, Any], words: str) -> None:
 
 
 def test_private_and_secret(tmp_path: Path) -> None:
-    """With everybody in each round it costs what it does where the server adds the noise; it says
-    who is trusted."""
+    """With everybody in each round it costs as much as with noise from the server. It names the
+    trusted parties."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
     options: dict[str, Any] = {"privacy": privacy, "cohort": N, "rounds": 2}
     said = simulate(**options, out=tmp_path / "run").summary()["privacy"]
@@ -524,8 +524,8 @@ def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
 
 
 def test_with_visible_cohorts_there_is_no_amplification() -> None:
-    """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of
-    z / sqrt(2)."""
+    """Poisson cohorts of 4 of 12 in two rounds cost as much as two full rounds: a Gaussian of z /
+    sqrt(2)."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
     private = partial(simulate, privacy=privacy, cohort=4, rounds=2, selection="poisson")
     said = private().summary()["privacy"]

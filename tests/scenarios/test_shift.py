@@ -56,7 +56,7 @@ def same(a: FederatedData, b: FederatedData) -> bool:
 
 
 class Steps:
-    """A shift that notes with what it was called; each round adds 1 to all labels."""
+    """A shift that stores its arguments; each round adds 1 to all labels."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, list[int], Stream]] = []

@@ -1,5 +1,5 @@
-"""Clients that swap data: against the authors' result for the same pairs, by hand, and what must
-never change."""
+"""Clients that swap data: against the authors' result for the same pairs, by hand, and
+invariants."""
 
 from __future__ import annotations
 

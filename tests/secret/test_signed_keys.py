@@ -19,7 +19,7 @@ NAMES = ("ada", "bob", "cleo")
 
 
 class Signed:
-    """Three clients, what they have announced, and their signatures."""
+    """Three clients, their announcements, and their signatures."""
 
     def __init__(self, folder: Path, names: tuple[str, ...] = NAMES) -> None:
         self.folder = folder

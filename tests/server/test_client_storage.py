@@ -1,4 +1,4 @@
-"""What clients store: what their data were when they were placed, and their last models."""
+"""The storage of clients: their data when they were placed, and their last models."""
 
 from __future__ import annotations
 

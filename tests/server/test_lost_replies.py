@@ -187,7 +187,7 @@ def test_a_client_whose_reply_was_lost_trains_once(layout: str) -> None:
 
 @each_layout
 def test_a_server_that_resumes_in_the_same_round_is_given_the_same(layout: str) -> None:
-    """Also where it has to ask what clients had reported before."""
+    """Also where it has to ask for earlier reports of clients."""
     federation = Federation(layout)
     federation.both(*personal(federation, 1))
     federation.both(Shifted())

@@ -1,5 +1,5 @@
-"""Every remote operation gives what the simulator gives over the same data, however clients are
-spread over nodes."""
+"""Every remote operation equals the simulator over the same data, however clients are spread over
+nodes."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def same(one: Any, two: Any) -> None:
 
 
 def close(one: TrainingReply, two: TrainingReply) -> None:
-    """Where nodes took means: those, and what each row did; losses are the means of a model's rows
-    on a node."""
+    """Where nodes took means: the means, and each row's steps. Losses are the means of a model's
+    rows on a node."""
     for name in ("model_index", "examples", "arrived", "nonfinite", "weight"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
     np.testing.assert_allclose(one.update, two.update, rtol=1e-4, atol=1e-6)
@@ -320,7 +320,7 @@ def test_the_ledger_has_the_size_of_messages() -> None:
 
 
 def test_the_ledger_counts_as_in_a_simulation() -> None:
-    """Handshakes, headers and late replies are only in what messages weigh."""
+    """Handshakes, headers and late replies count only in the sizes of messages."""
     for layout in LAYOUTS:
         far, near = pair(layout)
         for world in (far, near):

@@ -1,4 +1,4 @@
-"""Outliers in norm among the replies of nodes, and what a message says of its rows."""
+"""Outliers in norm among the replies of nodes, and a message's account of its rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Secret sums with a server: real nodes give what the simulator gives, whoever is lost, and their
-refusals are told."""
+"""Secret sums with a server: real nodes equal the simulator, whoever is lost, and their refusals
+are logged."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def federation(groups: list[list[int]] = LONE) -> MemoryTransport:
 def deployed(
     transport: MemoryTransport, method: Any = None, rounds: int = ROUNDS, **settings: Any
 ) -> tuple[RunState, Any]:
-    """A run with secret sums, and what its summary says of them."""
+    """A run with secret sums, and its summary of them."""
     world = remote(transport, clustered_data(), model_of(), **settings)
     return with_secret_sums(world, method or fk.FedAvg(), SETTINGS, rounds)
 
@@ -61,7 +61,7 @@ def deployed(
 def with_secret_sums(
     world: Any, method: Any, settings: fk.SecretSums, rounds: int
 ) -> tuple[RunState, dict[str, Any]]:
-    """A run with secret sums, and what its summary says of them."""
+    """A run with secret sums, and its summary of them."""
     secret = ActiveSecretSums(settings, Journal())
     state = run(world, method, Plan(rounds, CLIENTS, seed=2), options=ActiveOptions((secret,)))
     clear = [entry["clear"] for entry in secret.journal.entries if "clear" in entry]
@@ -138,7 +138,7 @@ def test_a_reply_that_was_lost_is_sent_again_and_masks_nothing_twice() -> None:
 def changed(
     transport: MemoryTransport, operation: str, change: Callable[[dict[str, np.ndarray]], None]
 ) -> None:
-    """A server that changes what it sends all nodes in an operation."""
+    """A server that changes its messages to all nodes in an operation."""
     for station in transport.stations.values():
         handle = station.handle
 

@@ -1,5 +1,4 @@
-"""Detectors scored together, as one classifier, and one by one, against NumPy; and what they are
-refused."""
+"""Detectors scored together, as one classifier, and one by one, against NumPy; and refusals."""
 
 from __future__ import annotations
 

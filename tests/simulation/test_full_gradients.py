@@ -1,7 +1,7 @@
 """Training that also brings the full gradient at its start: against NumPy by hand, ``gradients``,
 and itself without.
 
-Run by itself with several host devices, this file prints digests of what came back, as JSON.
+Run by itself with several host devices, this file prints digests of the results, as JSON.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def test_no_client_at_all() -> None:
 
 @pytest.mark.parametrize("work", [replace(SGD, epochs=4), WORK["steps"]], ids=["epochs", "steps"])
 def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
-    """The gradient comes first; what they run out of time for is the training."""
+    """The gradient comes first. Stragglers run out of time in the training."""
     work = replace(work, partial=True)
     slow = trained(world(population=Population(stragglers=1.0)), work=work)
     whole = trained(world(), work=work)

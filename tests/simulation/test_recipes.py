@@ -186,7 +186,7 @@ def test_torch_optim_takes_the_same_steps(work: LocalTraining, make: Callable[..
 
 
 def test_two_clients_have_different_weights_and_rates() -> None:
-    """Several rows, of different numbers of steps, are what each is alone."""
+    """Several rows, of different numbers of steps, equal each row alone."""
     work = replace(SGD, class_weights="balanced", step_schedule=Schedule("cosine"))
     world = SimulatedWorld(DATA, mclr(DATA), work)
     every = np.arange(len(DATA.train))

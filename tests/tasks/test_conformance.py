@@ -310,7 +310,7 @@ def given(name: str, model: str) -> Given:
 def run_in(
     kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)
 ) -> tuple[Reply, Opened]:
-    """Run an example twice, as what clients keep may matter; the last reply."""
+    """Run an example twice, as clients' memory may matter; the last reply."""
     g = given(name, model)
     example = EXAMPLES[name]
     with ExitStack() as stack:
@@ -406,7 +406,7 @@ def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing
 
 @pytest.mark.parametrize("test", ["label_blind", "label_aware"])
 def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
-    """Clients 1 and 6 exchange their samples in round 2; 6 and 3 note what they have then."""
+    """Clients 1 and 6 exchange their samples in round 2; 6 and 3 note their samples then."""
     found = []
     for compiled in (True, False):
         with simulated(EXCHANGED, LOGISTIC, compiled, shift=RequestRound()) as opened:
@@ -427,7 +427,7 @@ def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
 )
 @pytest.mark.parametrize("kind", ["reference", *WORLDS])
 def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, model: str) -> None:
-    """Nor does what a client keeps; alone, in other company, and in another order."""
+    """Nor does a client's memory: alone, in other company, and in another order."""
     world = REFERENCE if kind == "reference" else WORLDS[kind]
     task = EXAMPLES[name].make(given(name, model))
     if (task.between_peers or task.local) and not world.peers:

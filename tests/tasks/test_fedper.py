@@ -191,7 +191,7 @@ def test_a_client_whose_training_diverged_keeps_its_head(compiled: bool) -> None
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_loss_that_cannot_be_true_is_divergence_too(compiled: bool) -> None:
-    """Finite numbers, and a loss above what a server takes."""
+    """Finite numbers, and a loss above the server's limit."""
     world = fake(lr=1e17)
     world._compiled = compiled
     reply = personal(world, [0])

@@ -140,8 +140,8 @@ def test_memory_is_copies_of_the_stored_counts() -> None:
 
 
 def test_a_note_outlasts_a_change_of_cluster() -> None:
-    """A migration is what the shift test decides on: a client that moves notes again, and forgets
-    nothing before."""
+    """A migration follows from the shift test: a client that moves notes again, and forgets nothing
+    before."""
     world = federation()
     now = START // 2
     note(world, np.array([0]), now)

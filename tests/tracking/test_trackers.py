@@ -1,5 +1,5 @@
-"""Trackers: what they are told, that nothing they do changes a run, and that what they wrote can be
-read again."""
+"""Trackers: their calls, that nothing they do changes a run, and that their files can be read
+again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Attacks on the clustering: disguises by hand, lies as schemas declare what can be said, and both
-in whole runs."""
+"""Attacks on the clustering: disguises by hand, lies that keep to the schema, and both in whole
+runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Replies that come late: the means of hand-made rounds, what counts for nothing,
-and whole runs."""
+"""Replies that come late: the means of hand-made rounds, replies that do not count, and whole
+runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Clusters that are split: who leaves, after how many updates, and what a run is with woken
-sleepers."""
+"""Clusters that are split: the clients that leave, the number of updates before, and a run with
+woken sleepers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The weights that rules give to rows: with them, a weighted mean is what the rule makes of the
-rows."""
+"""The weights that rules give to rows: the weighted mean equals the rule's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of clusters, shifts and migrations: means over the seeds of what summaries count."""
+"""The table of clusters, shifts and migrations: means of the summaries over the seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary of what ran, of simulated and of real clients."""
+"""The overview of a run, of simulated and of real clients."""
 
 from __future__ import annotations
 

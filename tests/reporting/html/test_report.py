@@ -1,5 +1,4 @@
-"""A report of what there is: finished, unfinished, damaged, of one run, of seeds,
-of a comparison."""
+"""A report of any result: finished, unfinished, damaged, of one run, of seeds, of a comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The first sentence of a report: who was better, by how much, how sure that is, at what cost."""
+"""The first sentence of a report: which method was better, by how much, how sure that is, at what
+cost."""
 
 from __future__ import annotations
 
@@ -153,7 +154,8 @@ def test_methods_without_a_seed_in_common_are_not_compared() -> None:
 
 
 def test_scores_and_tests_are_those_of_the_tables() -> None:
-    """A whole run is compared by what ``RepeatedRuns.comparisons`` compares: here all clients."""
+    """A whole run is compared by the same numbers as in ``RepeatedRuns.comparisons``: here all
+    clients."""
     settings: dict[str, Any] = {
         "data": {"name": "digits", "clients": 8, "classes_per_client": 2},
         "method": {"name": "flexcfl", "clusters": 2, "alpha": 2},

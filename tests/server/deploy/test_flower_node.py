@@ -36,7 +36,7 @@ class Ended(Exception):
 
 
 class SuperLink:
-    """What Flower's client gives, from memory: these requests, and what came back."""
+    """Flower's client in memory: these requests, and the replies."""
 
     def __init__(self, *requests: RpcMessage | BaseException) -> None:
         self.waiting = list(requests)
@@ -169,8 +169,7 @@ def test_looks_for_messages_are_rare_where_none_come() -> None:
 
 
 def test_flowers_names_are_as_they_were() -> None:
-    """Flower is limited to releases that were tested; where another is allowed, this shows what to
-    look at."""
+    """Flower is limited to tested releases. Where another is allowed, this shows where to look."""
     names = [*inspect.signature(http_request_response).parameters]
     assert names[:4] == ["server_address", "insecure", "root_certificates", "authentication_keys"]
     pulled = inspect.signature(pull_and_inflate_object_from_tree).parameters

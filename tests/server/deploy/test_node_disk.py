@@ -1,5 +1,4 @@
-"""A node's disk: what it stores lasts over processes;
-disks that are damaged or cannot be written."""
+"""A node's disk: its files last over processes; disks that are damaged or cannot be written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A site that is refused stands in the status, in the logs and in what ``up`` says, with its
-reason."""
+"""A refused site stands in the status, in the logs and in the output of ``up``, with its reason."""
 
 from __future__ import annotations
 

@@ -131,8 +131,8 @@ def test_a_deployed_run_has_trackers(lab: Lab) -> None:
 
 
 def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path) -> None:
-    """From memory, and from the server's run folder; what needs the clients' data says where they
-    are."""
+    """From memory, and from the server's run folder. Functions that need the clients' data say
+    where these are."""
     lab.join(*range(CLIENTS))
     run = lab.serve(rounds=2)
     data = clustered_data()

@@ -1,4 +1,4 @@
-"""Flower's ServerApp: what the server refuses is logged, kept for the status, and ends by an
+"""Flower's ServerApp: a refusal of the server is logged, kept for the status, and ends by an
 ordinary exception."""
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
 def call(
     kept: RepeatedSamples, clients: np.ndarray, samples: np.ndarray | None
 ) -> tuple[bool, Any]:
-    """Whether the devices had the samples of a call, and what it trains on."""
+    """Whether the devices had the samples of a call, and the samples that it trains on."""
     own = kept.begin([clients])
     return own.samples is not None, kept.on_devices(own, mesh_of(local_devices(1)), samples)
 

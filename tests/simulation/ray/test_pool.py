@@ -1,5 +1,5 @@
-"""The deal of rows to actors where actors fail, on a stand-in for Ray: what failed is named, with
-the way on."""
+"""The deal of rows to actors where actors fail, on a stand-in for Ray: the failed rows are named,
+with the way on."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ exceptions = pytest.importorskip("ray.exceptions")
 
 
 class Ray:
-    """Ray in this process: a future is a function. ``computed`` is what actors do with a part of a
-    call."""
+    """Ray in this process: a future is a function. ``computed`` is the work of actors on a part of
+    a call."""
 
     def __init__(
         self, computed: Callable[..., Any], resources: dict[str, float] | None = None

@@ -158,7 +158,7 @@ class OwnDropout(nn.Module):
 
 
 class Branch(nn.Module):
-    """Looks at the numbers to decide what to compute."""
+    """Its control flow depends on the numbers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -203,8 +203,8 @@ def test_digests() -> None:
 
 
 def test_dropout_repeats_and_belongs_to_the_client() -> None:
-    """One batch holds everything, so the order of samples cannot be what makes two rounds, or two
-    clients, differ."""
+    """One batch holds everything, so the order of samples cannot make two rounds, or two clients,
+    differ."""
     model = torch_model(with_dropout)
     work = LocalTraining(batch_size=200, lr=0.1)
     world = SimulatedWorld(DATA, model, work)

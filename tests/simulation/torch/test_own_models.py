@@ -40,7 +40,7 @@ def trained(
     work: LocalTraining,
     option: Any,
 ) -> tuple[np.ndarray, LocalUpdates, Any]:
-    """The start, what a training from there gives, and the model.
+    """The start, the result of a training from there, and the model.
 
     ``option`` is a function from the start of the three clients to their own model, or to the
     envelope.
