@@ -142,7 +142,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # counted before
 
 TESTS_BETWEEN = 100  # of one module, between two releases
-# Of this process and of every worker: the most maps, and after which module.
+# For this process and every worker: the most maps, and after which module.
 _maps: dict[str, tuple[int, str]] = {}
 _tests_since_release = 0
 

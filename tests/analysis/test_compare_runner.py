@@ -107,7 +107,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: (folder / path).read_bytes() for path in files(folder)}
 
 
-# --- what a cell is
+# --- cells
 
 
 @pytest.mark.parametrize(("lr", "method", "seed"), [(0.01, "fedavg", 0), (0.1, "fedprox", 1)])
@@ -255,7 +255,7 @@ def test_more_seeds_are_added_and_fewer_are_not_counted(
     assert (copy / "cells/lr-0.1/fedavg/2/summary.json").exists()
 
 
-# --- what fails
+# --- failures
 
 
 def test_a_cell_that_fails_is_named_and_the_others_go_on(

@@ -61,7 +61,7 @@ def begun(how: str, folder: Path) -> Path:
     return folder / "without"
 
 
-# What meets the fault, and who goes on after it.
+# The step that meets the fault, and the step that goes on after it.
 STEPS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "seeds": (seeds_tables, seeds),
     "compare": (compare, compare),

@@ -99,7 +99,7 @@ def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
         RepeatedRuns(())
 
 
-# --- what seeds say together
+# --- numbers of all seeds
 
 OURS = [[0.1, 0.6, 0.7], [0.1, 0.5, 0.8], [0.1, 0.7, 0.75], [0.1, 0.55, 0.9]]
 THEIRS = [[0.1, 0.3, 0.5], [0.1, 0.4, 0.45], [0.1, 0.35, 0.65], [0.1, 0.5, 0.6]]

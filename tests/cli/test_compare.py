@@ -63,7 +63,7 @@ def nothing_in(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-# --- what it says
+# --- output
 
 
 def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None:
@@ -227,7 +227,7 @@ def test_ctrl_c_ends_with_130_and_says_how_far_it_got_and_how_to_go_on(
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == [1, 1]
 
 
-# --- what fails
+# --- failures
 
 
 def test_cells_that_could_not_be_run_are_named_at_the_end() -> None:

@@ -249,7 +249,7 @@ def test_inputs_are_left_alone() -> None:
     np.testing.assert_array_equal(split_two_gaussians(*arrays), [[True, False, False]])
 
 
-# --- what holds of any row
+# --- rules for any row
 
 values = st.floats(-100, 100, width=32)
 coarse = st.integers(-4, 4).map(float)

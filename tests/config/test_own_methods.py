@@ -74,7 +74,7 @@ def test_a_configuration_names_a_users_method(folder: Path) -> None:
     assert config.method.values == {"name": MINE, "clusters": 4, "sizes": [1, 2]}
     made = config.method.made
     assert (type(made).__name__, made.clusters, made.sizes) == ("Mine", 4, (1, 2))
-    assert config.against[0].values["clusters"] == 4  # it means by clusters what the library does
+    assert config.against[0].values["clusters"] == 4  # its option has the library's meaning
     assert from_dict(config.description().sections) == config
     against = from_dict({"data": {"name": "digits"}, "run": {"against": [MINE, "fedavg"]}}).against
     assert [entry.name for entry in against] == [MINE, "fedavg"]

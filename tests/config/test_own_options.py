@@ -57,7 +57,7 @@ def test_a_section_with_a_class_is_the_option_in_python() -> None:
     )
     plain = execute(from_dict(RUN), out=None)
     np.testing.assert_array_equal(configured.models, in_python.models)
-    # The first round takes half of what the method changes.
+    # The first round takes half of the method's change.
     assert np.abs(configured.models).max() < 0.9 * np.abs(plain.models).max()
 
 

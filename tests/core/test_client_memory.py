@@ -170,7 +170,7 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
         uses[use]()
 
 
-# --- what cannot be kept
+# --- memory that cannot be kept
 
 
 BAD = {

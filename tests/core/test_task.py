@@ -134,7 +134,7 @@ def test_two_tasks_that_declare_a_memory_of_one_name_differently() -> None:
             type("Different", (Task,), {"memory": {"test_task_own": other}})
 
 
-# --- what travels down
+# --- fields that travel down
 
 
 def test_every_field_says_how_it_travels() -> None:

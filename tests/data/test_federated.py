@@ -52,7 +52,7 @@ def test_with_rows_keeps_all_other_values() -> None:
         and other.client_names == ("a", "b")
         and other.name == "toy"
     )
-    assert data.train.rows.tolist() == [0, 1, 3]  # the first federation is what it was
+    assert data.train.rows.tolist() == [0, 1, 3]  # the first federation is unchanged
     swapped = data.with_rows(
         train, data.test, true_clusters=np.array([0, 1]), x=data.x + 1, y=data.y[::-1]
     )

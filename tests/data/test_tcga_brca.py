@@ -95,7 +95,7 @@ def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
         np.log(np.exp(x[times >= times[i]] @ beta).sum()) - x[i] @ beta
         for i in np.flatnonzero(died)
     ]
-    assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # who died last of all has a term of 0
+    assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # the last death of all has a term of 0
 
 
 @pytest.mark.parametrize(("ties", "times"), [("breslow", [1, 2, 3, 4]), ("efron", [1, 1, 2, 2])])

@@ -152,7 +152,7 @@ class FakeTransport:
                 seat.last_beat = self.clock.now
             self.clock.at(self.clock.now + HEARTBEAT, lambda: self._beat(seat))
 
-    # --- what the server does
+    # --- the server
 
     def nodes(self) -> Sequence[OnlineNode]:
         self._take_time()
@@ -257,7 +257,7 @@ class FakeTransport:
     def is_online(self, seat: Seat) -> bool:
         return seat.alive_until > self.clock.wall()
 
-    # --- what nodes do
+    # --- the nodes
 
     def _enqueue(self, request: Request) -> None:
         request.seat.queue += [request] * (1 + ("repeat_request" in request.faults))

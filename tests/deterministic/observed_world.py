@@ -25,7 +25,7 @@ from tests.deterministic.fake_clock import FakeClock
 
 _POSITION = "trace"  # in a checkpoint: how much of the trace it stands on
 _ANY = Stream(0)  # quadratic clients draw nothing
-GRACE = 2.0  # seconds: what the server's own polling may take beyond a deadline
+GRACE = 2.0  # seconds that the server's own polling may take beyond a deadline
 
 
 @dataclass

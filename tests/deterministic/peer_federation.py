@@ -277,7 +277,7 @@ class PeerFederation:
             return
         raise AssertionError(f"two peers are called {fault.site}")
 
-    # --- what must hold
+    # --- invariants
 
     def _check(self, station: Station) -> None:
         peer = station.peer

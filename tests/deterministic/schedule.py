@@ -23,7 +23,7 @@ HOSTILE = (
     "failed",
 )
 
-# Faults, with what each does; {site}, {number}, {at} and {length} are a fault's own.
+# Faults, with the effect of each; {site}, {number}, {at} and {length} are a fault's own.
 STORIES = {
     "lose_request": "request {number} to {site} is lost without notice",
     "report_lost": "request {number} to {site} is lost, and the engine says so",
@@ -131,7 +131,7 @@ TRAINING_FIRST = (
     "flux",
 )
 assert set(TRAINING_FIRST) <= METHODS.keys()
-TRAINING = ("train", "personal", "controlled")  # what operations of training begin with
+TRAINING = ("train", "personal", "controlled")  # prefixes of training operations
 WITH_LATE = (
     "fedavg",
     "fedprox",

@@ -90,7 +90,7 @@ def test_its_listed_names_exist() -> None:
     assert set(re.findall(r"`(\w+)`", fields)) == task_registry._REQUEST
 
 
-# --- what the tasks compute
+# --- results of the tasks
 
 
 def known() -> FederatedData:

@@ -62,7 +62,7 @@ PACKAGES: dict[str, str] = {
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",
 }
-NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
+NAMES_OF_ALL = ("__version__",)  # names that any file may take from fedkin itself
 
 # What a method, and the arithmetic it stands on, must be able to live without.
 PURE = ("core", "aggregation", "measures", "clustering", "tasks", "methods")
@@ -211,7 +211,7 @@ def test_no_package_is_a_fifth_of_the_code() -> None:
 def test_files_are_short() -> None:
     lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
     limits = {module: 250 if package_of(module) == "methods" else 450 for module in FILES}
-    # These two are no methods: they hold what methods share.
+    # These two are no methods: they hold code that methods share.
     limits["fedkin.methods.decentralized"] = 450
     limits["fedkin.methods.policies"] = 450
     assert not {module: count for module, count in lines.items() if count > limits[module]}
@@ -316,7 +316,7 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
     wrong = {}
     for module in FILES:
         for name, node in public_definitions(module):
-            # Of a class, its methods too.
+            # The methods of a class too.
             if isinstance(node, ast.ClassDef) or name.rsplit(".", 2)[1][0].isupper():
                 continue
             arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)

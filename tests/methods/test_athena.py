@@ -265,7 +265,7 @@ def test_a_suspicious_client_trains_no_detector() -> None:
     assert 5 not in {c for clients, *_ in w.calls for c in clients}
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

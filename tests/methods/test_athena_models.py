@@ -14,7 +14,7 @@ from fedkin.tasks.detections import Detections
 from tests.methods.last_layer_clients import NO_CLIENTS, ROUND, started
 from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_of
 
-# --- what clients are tested on
+# --- the models that clients are tested on
 
 
 def test_everybody_is_served_one_detector_of_each_class() -> None:

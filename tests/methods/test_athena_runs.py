@@ -64,7 +64,7 @@ def scores(assigned: Any, row: int, x: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-# --- what travels
+# --- traffic
 
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 1), ("last_layer", P)])
@@ -88,7 +88,7 @@ def test_a_round_sends_the_detectors_of_a_cluster_and_calibration_all_of_them() 
         assert w.ledger.total() == ((CLIENTS * 2 + more) * P * 4, CLIENTS * 2 * P * 4)
 
 
-# --- what comes out
+# --- results
 
 
 def test_scores_of_a_run_by_hand() -> None:

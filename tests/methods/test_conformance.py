@@ -59,7 +59,7 @@ class Case:
     samples: bool = False
     hidden: bool = False  # its models must have more than a last layer
     peers: bool = False  # every client has its own model, and asks others
-    soft: bool = False  # every client trains all models, of which it has shares
+    soft: bool = False  # every client trains all models, and has shares of them
     # Arrays of its state that get a column in each step of a stream.
     by_step: frozenset[str] = frozenset()
     # What it declares with its defaults, where that is not neutral.
@@ -795,7 +795,7 @@ def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) 
 
 @each_clustered
 def test_clusters_that_are_far_apart_are_found(name: str) -> None:
-    everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
+    everybody = CASES[name].grows  # a client absent when a cluster is cut may end in none
     state = run(
         make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8
     )
@@ -925,7 +925,7 @@ def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
     assert (down, up) == (CASES[name].models_down * each, CASES[name].models_up * each)
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

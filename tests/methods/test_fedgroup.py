@@ -284,7 +284,7 @@ def test_the_proximal_variant_pulls_in_pretraining() -> None:
     assert {work.mu for _, work in w.calls} == {1}
 
 
-# --- what cannot be
+# --- refusals
 
 
 IMPOSSIBLE = [

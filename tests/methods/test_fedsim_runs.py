@@ -297,7 +297,7 @@ def test_more_clusters_than_a_cohort() -> None:
     assert sorted(groups[groups >= 0]) == [0, 1, 2, 3]
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

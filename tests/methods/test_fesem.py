@@ -184,7 +184,7 @@ def test_a_state_of_arrays_goes_on_as_the_one_that_was_stored() -> None:
     assert other.local[0] is loaded.local[0]
 
 
-# --- what does not come
+# --- missing replies
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])

@@ -151,7 +151,7 @@ def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
     assert w.ledger.total() == (3 * 5 * 4 * w.spec.parameters,) * 2
 
 
-# --- what cannot be
+# --- refusals
 
 IMPOSSIBLE = [
     {"clusters": 0},

@@ -214,7 +214,7 @@ def test_random_assignment_asks_nothing_and_sends_nothing() -> None:
     assert not hasattr(w, "calls") and w.ledger.total() == (0, 0)
 
 
-# --- what cannot be
+# --- refusals
 
 
 IMPOSSIBLE = [

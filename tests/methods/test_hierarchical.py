@@ -221,7 +221,7 @@ def test_hyper_parameters_that_cannot_be_are_refused(own: Any) -> None:
         Hierarchical(own=own)
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ BY_KIND = [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 SGD = LocalTraining(epochs=1, batch_size=4, lr=0.1)
 
 
-# --- what travels
+# --- traffic
 
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 6), ("last_layer", 5 * 6 + 6)])

@@ -230,7 +230,7 @@ def test_a_base_is_shared_in_the_simulator() -> None:
     assert np.any(heads[0] != heads[1])
 
 
-# --- what does not come
+# --- missing replies
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])

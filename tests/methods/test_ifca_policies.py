@@ -165,7 +165,7 @@ def test_migration_costs_all_models_once_for_each_that_shifted() -> None:
     assert messages(w) == (before[0] + 2 * 4 + 3 * 4, before[1] + 2)
 
 
-# --- what cannot be
+# --- refusals
 
 IMPOSSIBLE = [
     {"clusters": 0},

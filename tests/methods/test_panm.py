@@ -110,7 +110,7 @@ def test_updates_are_sent_where_they_count(method: Matching, needed: bool) -> No
     assert method.needs_updates is needed
 
 
-# --- whom a peer asks
+# --- queries
 
 
 def test_at_first_it_asks_random_candidates() -> None:
@@ -204,7 +204,7 @@ def test_a_peer_that_trusts_another_does_not_begin_again() -> None:
     assert queried(one_peer(9, [4], MATCHING), others(9), noise(9, [8, 4, 6, 5])) == [4, 5, 6, 8]
 
 
-# --- whom it trusts then
+# --- the new bag
 
 
 @both
@@ -339,7 +339,7 @@ def test_votes_and_age_are_not_touched() -> None:
     np.testing.assert_array_equal(after.age, before.age)
 
 
-# --- with whom it averages
+# --- partners
 
 
 @pytest.mark.parametrize("age", [EARLY, LAST, QUIET, MATCHING])

@@ -190,7 +190,7 @@ def test_alone() -> None:
     assert not state.trust.any() and not state.messages.any() and w.ledger.total() == (0, 0)
 
 
-# --- what it is for
+# --- true clusters
 
 
 @each_method

@@ -399,7 +399,7 @@ def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None
     assert not w.ledger.up
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

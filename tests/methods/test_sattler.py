@@ -163,7 +163,7 @@ def test_one_direction_alone_is_not_cut(updates: Any) -> None:
     assert cut_into(updates, eps2=0.0) == [0, 0, 0]
 
 
-# --- what comes of a cut
+# --- clusters after a cut
 
 
 def test_both_parts_go_on_from_the_parents_model_by_their_own_simple_mean() -> None:

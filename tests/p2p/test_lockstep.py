@@ -72,7 +72,7 @@ def test_four_peers_are_the_simulators_four(name: str) -> None:
     together(everybody)
     for k, one in enumerate(everybody):
         np.testing.assert_allclose(one.memory.model, state.models[k], rtol=1e-4, atol=1e-6)
-        if name != "gossip":  # who trusts everybody keeps no list
+        if name != "gossip":  # a peer that trusts everybody keeps no list
             assert list(one.memory.trust) == [names[j] for j in np.flatnonzero(state.trust[k])]
         assert one.memory.votes == {names[j]: n for j, n in enumerate(state.votes[k]) if n}
         assert one.memory.age == ROUNDS

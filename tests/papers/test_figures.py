@@ -106,7 +106,7 @@ def test_a_hundred_rounds_are_stored_from_the_first_on() -> None:
     curves = curves_of([record(round) for round in range(301)])
     assert curves["every"] == 3 and len(curves["accuracy"]) == POINTS
     assert curves["accuracy"][:2] == [0.001, 0.004]
-    assert set(curves) == {"every", "accuracy"}  # what a run does not have is left out
+    assert set(curves) == {"every", "accuracy"}  # values that a run does not have are left out
 
 
 def test_partial_rounds_have_no_accuracy_and_a_training_loss() -> None:
@@ -203,7 +203,7 @@ def test_clusters_are_those_of_the_first_seed() -> None:
     assert len(axes.get_legend_handles_labels()[0]) == 1
 
 
-SHOWN = {  # what a figure says only where it has runs
+SHOWN = {  # texts that a figure has only where it has runs
     "fedgroup-figure1": "accuracy; dotted, right axis: discrepancy",
     "flexcfl-figure1": "accuracy; dotted, right axis: discrepancy",
     "fedgroup-figure3": "all, on the global model",

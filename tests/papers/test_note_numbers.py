@@ -261,7 +261,7 @@ def test_panm_is_compared_with_the_oracle_on_the_other_federations() -> None:
 
 def test_panm_by_alpha_is_compared_with_the_oracle_where_all_are_run() -> None:
     questions = [in_federation(place, "PANMGrad", 0.25) for place in BY_ALPHA]
-    # Of the last round; before that all are level with the oracle.
+    # In the last round; before that all are level with the oracle.
     ends = (0.89, 0.9, 0.88, 0.91, 0.9, 0.9, 0.9)
     runs = [
         of_peers(**asdict(question), accuracy=a, precision=1.0)

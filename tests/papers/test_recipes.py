@@ -73,7 +73,7 @@ def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
 
 
 def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
-    # Ten rows of six methods, in two of which the paper prints no number for RAC.
+    # Ten rows of six methods. In two rows the paper prints no number for RAC.
     results = [
         run_of("FedAvg", 0, 0.893 + 0.014),
         run_of("FedProx", 0, 0.905 + 0.02),

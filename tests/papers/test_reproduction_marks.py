@@ -174,7 +174,7 @@ def test_the_share_counts_the_mark_of_each_number() -> None:
         line("FedProx", 0.95),  # above 90.9
         line("RCC", 0.90),  # below 93.4
         line("IFCA", 0.962),
-        line("IFCA, first client", 0.945),  # what the authors' code does
+        line("IFCA, first client", 0.945),  # the authors' code
         line("FedAvg", 0.973, flexcfl.MNIST_CNN.row),  # shortened
         line("FedAvg", 0.9, "MNIST-CNN"),  # below 97.3, and of hours
         line("FedAvg", 0.749, flexcfl.FEMNIST_OWN.row),  # other data

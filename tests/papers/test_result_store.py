@@ -377,7 +377,7 @@ def test_every_line_of_a_committed_store_is_a_run_of_todays_recipes(paper: str) 
 # --- recipes whose data are missing
 
 CELLS = [*fedgroup.CELLS, *fedsim.CELLS]
-NOT_TO_DOWNLOAD = {  # data -> the file that is named, and what to do
+NOT_TO_DOWNLOAD = {  # data -> the named file, and the way to get it
     "femnist": ("femnist_aj_pool.npz", "set FEDKIN_DATA to the folder that has FEMNIST/ in it"),
     "goodreads": (
         "fed_goodreads_counts.npz",

@@ -424,7 +424,7 @@ def test_two_processes_store_the_same_runs_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FedSim's Figure 10, which needs no data: jobs travel by their place in the catalogue."""
-    monkeypatch.setenv("XLA_FLAGS", "")  # the pool adds to them; here what it adds is taken back
+    monkeypatch.setenv("XLA_FLAGS", "")  # the pool adds to them; here its additions are taken back
     job = next(
         job
         for job in PAPERS["fedsim"].jobs()

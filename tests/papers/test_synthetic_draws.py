@@ -32,7 +32,7 @@ STORED = json.loads(draws.STORE.read_text(encoding="utf-8"))
 STORED_ROWS = [
     pytest.param(row, entry, id=name) for row, entry, name in zip(ROWS, STORED, IDS, strict=True)
 ]
-# Of 15 samples, 6 + 3 + 1 have their client's most frequent label.
+# 6 + 3 + 1 of 15 samples have their client's most frequent label.
 THREE_CLIENTS = np.array([[6, 4], [1, 3], [0, 1]])
 
 

@@ -32,7 +32,7 @@ CLUSTERS = {
     5: [0, 1] * 3,
     6: [1, 0, 0, 1, 0, 1],
 }
-# what each client finds of an earlier round: the cluster it is in, or nothing, as it has just come
+# each client's memory of an earlier round: its cluster, or nothing, as it has just come
 # there
 FOUND = {
     1: [NO_CLUSTER] * 6,

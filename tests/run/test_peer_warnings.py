@@ -124,7 +124,7 @@ def test_too_many_neighbours_are_refused_before_anything_runs(
     assert not seen and not list(tmp_path.iterdir())
 
 
-# --- what a plan keeps peers from
+# --- plans too short for peers
 
 SLEEPERS = "run.cohort"
 STAGE_TWO = "no peer reaches stage two"

@@ -465,7 +465,7 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     assert run.summary()["rounds"] == 2 and "scores" in run.summary()["privacy"]
     further = simulate(budget, rounds=4, out=tmp_path / "run", resume=True).summary()
     assert further["rounds"] == 2 and further["privacy"]["epsilon"] <= (budget.epsilon or 0)
-    # Of a process that was killed in round 3.
+    # Written by a process that was killed in round 3.
     with (tmp_path / "run" / "privacy.jsonl").open("a") as file:
         file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
     journal = Journal(tmp_path / "run" / "privacy.jsonl")

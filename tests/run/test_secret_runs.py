@@ -105,7 +105,7 @@ def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: boo
     np.testing.assert_allclose(got.update, expected.update, atol=1e-6)
     assert np.abs(expected.update).max() > 0.01 and got.arrived.all()
     np.testing.assert_array_equal(got.weight, expected.weight)
-    assert not got.loss.any() and (got.examples == 1).all()  # nothing of a single client
+    assert not got.loss.any() and (got.examples == 1).all()  # no number of a single client
 
 
 def test_a_hidden_choice_equals_the_choice_of_the_plain_world() -> None:
@@ -267,7 +267,7 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
     )
     assert execute(config, out=None).summary()["secret"]["answered"] == 16
     journal = Journal()
-    # Of a process that was killed before its checkpoint.
+    # Written by a process that was killed before its checkpoint.
     for round, answered in (
         (1, 8),
         (2, 7),

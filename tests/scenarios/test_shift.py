@@ -215,7 +215,7 @@ def test_incremental_round_by_round() -> None:
     for round in range(14):
         now, moved = moving.at(STREAM.at(round))
         sizes.append(int(now.train.sizes[0]))
-        # Those who are away too.
+        # Absent clients too.
         assert moved.tolist() == [
             round in (4, 7, 10),
             round in (4, 7, 10),

@@ -124,7 +124,7 @@ def test_the_true_cluster_moves_with_the_data() -> None:
             [[0, 0, 0, 1], [2, 2, 3]],
             [1, 0],
         ),  # client 0 keeps one sample and has two of the other's
-        ([[0, 1], [2, 3]], [0, 1]),  # as many of either: what it was
+        ([[0, 1], [2, 3]], [0, 1]),  # as many of either: unchanged
         ([[0, 1, 1], [2, 3, 3]], [0, 1]),
         ([[0, 1], [2, 2, 3, 3]], [1, 1]),  # 1 and 2, 2; the other 0 and 3, 3
     ],
@@ -246,7 +246,7 @@ def test_swaps_keep_samples_and_sizes(
         assert rows_of(again.train) == rows_of(current.train) and rows_of(again.test) == rows_of(
             current.test
         )
-        assert sorted(current.train.rows) == sorted(original.train.rows)  # the union is what it was
+        assert sorted(current.train.rows) == sorted(original.train.rows)  # the union is unchanged
         assert sorted(current.test.rows) == sorted(original.test.rows)
         assert current.x is original.x and current.y is original.y
         assert (current.label_counts().sum(0) == original.label_counts().sum(0)).all()

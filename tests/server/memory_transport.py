@@ -93,7 +93,7 @@ class MemoryTransport:
         self._due: dict[str, _Due] = {}
         self._operations: dict[str, str] = {}
 
-    # --- what a test does
+    # --- controls of a test
 
     def join(self, node: int, handler: Node | Handler, **behaviour: Any) -> Station:
         """A node comes online."""

@@ -174,10 +174,12 @@ def test_a_change_of_clusters_outlives_the_server_and_lost_replies(federation: F
         False,
     ]
     federation.serve(federation.world.memory(), round=1)
-    # client 3 did what it was asked, and its reply was late; it is told again
+    # client 3 did its work, and its reply was late; it is notified again
     assert federation.counts() == [[3, 3, 3, 3], [2, 3, 3, 1]]
     assert ["moved" in request.arrays for request in federation.last()] == [False, False, True]
-    federation.world.reassigned(np.array([1]))  # the server still knows who keeps something
+    federation.world.reassigned(
+        np.array([1])
+    )  # the server still knows which clients keep something
     assert federation.counts() == [[4, 4, 4, 4], [3, 1, 4, 2]]
 
 

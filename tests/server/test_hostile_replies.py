@@ -26,7 +26,7 @@ from tests.server.small_federations import ABOUT, P, fake_node, fake_remote, mem
 from tests.tasks.test_conformance import EXAMPLES, Given
 
 STREAM = Stream(3, 1, "run").child("task")
-SPEC = ModelSpec(P, {}, slice(1, P), slice(1, P))  # of which the last three numbers are a head
+SPEC = ModelSpec(P, {}, slice(1, P), slice(1, P))  # the last three numbers are a head
 LAYOUTS = {"lone": [[k] for k in range(6)], "fleets": [[0, 1], [2, 3], [4, 5]]}
 HOSTILE = 2  # the client whose node is changed; of fleets, client 3 is on it too
 FLAGS = ("arrived", "nonfinite")
@@ -84,7 +84,7 @@ class Federation:
         self.task, before, self.clients = example(name)
         self.transport, self.world = federation(layout, EXAMPLES[name].detectors)
         self.node = self.transport.stations[hostile_node(layout)]
-        self.honest: dict[str, np.ndarray] = {}  # what the hostile node would have sent
+        self.honest: dict[str, np.ndarray] = {}  # the honest arrays of the hostile node
         for one in before:
             self.world.run(one, self.clients, STREAM)
 

@@ -280,7 +280,7 @@ def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
         far.run(Ask(1), np.array([1]))
 
 
-# --- what a request holds
+# --- the content of a request
 
 
 def test_a_node_gets_only_the_models_that_its_rows_need() -> None:

@@ -233,7 +233,7 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
 
         transport.join(100 - client, replace(node, world=world))
     if lies:
-        # Of the second holder.
+        # From the second holder.
         changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))
     federation_of_sites = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):

@@ -18,7 +18,7 @@ from tests.server.small_federations import P, fake_node, fake_remote
 from tests.server.test_simulated_equals_deployed import FLEETS, LONE, deployed, plan
 
 # Bytes of the messages of four rounds of a federation, down by round and operation, and up by
-# operation: those of the protocol of operations that tasks replaced. A task costs nothing that its
+# operation: bytes of the protocol of operations that tasks replaced. A task costs nothing that its
 # operation did not.
 MESSAGES: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {
     ("fedavg", "lone"): (

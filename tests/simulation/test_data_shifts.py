@@ -126,7 +126,7 @@ def test_without_a_shift_rounds_change_nothing() -> None:
     assert w.data is DATA and w.shifted_clients is None
 
 
-# --- what clients keep and compare
+# --- notes of clients, and their comparison
 
 
 def test_clients_are_sent_arrays() -> None:

@@ -170,7 +170,7 @@ def test_classes_are_those_of_the_training_samples() -> None:
     assert w.ledger.total() == (0, 0), "a bit for each class is not counted"
 
 
-# --- what cannot be
+# --- refusals
 
 
 def refuses(w: SimulatedWorld, task: Task, clients: np.ndarray) -> None:

@@ -162,7 +162,7 @@ def test_no_client_at_all() -> None:
     assert gradient_of(found).shape == (0, 6 * 3 + 3)
 
 
-# --- who answers
+# --- missing replies
 
 
 @pytest.mark.parametrize("work", [replace(SGD, epochs=4), WORK["steps"]], ids=["epochs", "steps"])

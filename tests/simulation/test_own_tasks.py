@@ -252,7 +252,7 @@ def test_a_client_without_memory_may_have_several() -> None:
     assert reply.value.tolist() == [2, 0, 2]
 
 
-# --- what a call cannot have
+# --- refused calls
 
 
 @dataclass(frozen=True)

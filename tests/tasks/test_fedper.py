@@ -149,7 +149,7 @@ def test_without_a_head_it_is_training() -> None:
     np.testing.assert_array_equal(world.run(task, np.arange(3), STREAM).update, expected.update)
 
 
-# --- what travels
+# --- traffic
 
 
 def test_no_head_is_in_a_reply() -> None:
@@ -286,7 +286,7 @@ def test_evaluation_changes_no_head() -> None:
     np.testing.assert_array_equal(heads(world), before)
 
 
-# --- what cannot be
+# --- refusals
 
 
 def test_parts_that_make_no_model_are_refused() -> None:

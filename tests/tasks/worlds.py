@@ -75,7 +75,7 @@ def over_messages(
     world.begin(Stream(3, 1, "scenario"))
 
     def memory() -> dict[str, np.ndarray]:
-        world.run(Classes(), np.arange(data.clients))  # with it clients get what waits for them
+        world.run(Classes(), np.arange(data.clients))  # with it clients get waiting messages
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():

@@ -72,7 +72,7 @@ def stopped_at(round: int) -> Any:
     return stop
 
 
-# --- what a tracker is told
+# --- calls of a tracker
 
 
 def test_every_round_of_every_method_and_how_it_ended(tiny: FederatedData, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_wandb_stays_offline_and_asks_nothing(
         simulate(tiny, tmp_path / "run", rounds=3, callbacks=["wandb", stopped_at(1)])
     simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks="wandb")
     files = sorted((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
-    assert files and len({file.stem for file in files}) == 1  # what goes on keeps its id
+    assert files and len({file.stem for file in files}) == 1  # a run that goes on keeps its id
     written = [record for file in files for record in wandb_records(file)]
     assert {r.run.display_name for r in written if r.HasField("run")} == {"run ifca seed 0"}
     history = [
@@ -400,7 +400,7 @@ def test_wandb_stays_offline_and_asks_nothing(
     ]
 
 
-# --- what cannot be
+# --- refusals
 
 
 def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(

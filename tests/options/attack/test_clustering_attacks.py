@@ -49,7 +49,7 @@ def test_disguised_rows_are_of_their_model_and_kind() -> None:
     )
     np.testing.assert_array_equal(sent[[0, 2, 4]], updates[[0, 2, 4]])
     np.testing.assert_array_equal(sent[1], [0, 5])
-    # Of its model there is no honest client of its kind.
+    # No honest client of its kind has its model.
     np.testing.assert_array_equal(sent[3], [9, 9])
     with pytest.raises(ConfigError, match=r"attack\.disguise: attackers are disguised before"):
         Byzantine(disguise="blob")

@@ -130,7 +130,7 @@ def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
         options=[late],
         callbacks=fk.Progress(False),
     )
-    assert (run.assignment < 0).any()  # who has never been in time
+    assert (run.assignment < 0).any()  # clients that were never in time
     assert run.records[-1]["late_used"] > 12
 
 

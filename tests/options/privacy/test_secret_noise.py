@@ -74,7 +74,7 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
     rng = np.random.default_rng(0)
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
     numbers = 200_000
-    for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, who knows its own share
+    for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, and knows its own share
         grid, share = noise_share(
             mechanism=mechanism, least=5, members=members, numbers=numbers, seeded=seeded
         )
@@ -115,7 +115,7 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
         **asdict(share),
     )
     update = np.zeros(20_000, np.float32)
-    update[0] = 3.0  # clipped to 0.3, of which a client with 5 of 10 examples adds half
+    update[0] = 3.0  # clipped to 0.3; a client with 5 of 10 examples adds half of it
     sent = {"update": update, "examples": 5, "model_index": 1}
     vectors = task._vectors(sent, np.random.default_rng(0))
     noise = vectors.view(np.int32)[:, :-EXTRA] / grid.scale

@@ -266,7 +266,7 @@ def test_without_attack_none_is_recorded_and_the_rule_still_suspects(
     assert "rule_weights" not in go(data).summary()
     rows = data.train[3]
     labels = data.y.copy()
-    labels[rows] = 1 - labels[rows]  # a client whose data are unlike those of its cluster
+    labels[rows] = 1 - labels[rows]  # a client with data unlike the rest of its cluster
     odd = go(dataclasses.replace(data, y=labels), robust=RobustAggregation("multi_krum", 0.1))
     weight = odd.summary()["rule_weights"]
     assert weight[3] == 0 and "the rule suspects" in repr(odd)

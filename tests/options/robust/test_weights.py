@@ -61,7 +61,7 @@ def test_by_hand() -> None:
     # 2 of the one, 2 of the other.
     np.testing.assert_allclose(weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0])
     np.testing.assert_allclose(weights(rows, "trimmed_mean", 1), [0, 1 / 6, 2 / 6, 2 / 6, 1 / 6])
-    # Of an even number two.
+    # An even number has two.
     np.testing.assert_allclose(weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4])
     np.testing.assert_allclose(
         weights(np.array([[3.0], [4.0], [8.0]]), "arc+mean", 1), [1 / 3, 1 / 3, 1 / 6]

@@ -36,7 +36,7 @@ def test_means_over_the_seeds() -> None:
     assert table is not None
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["shifts of data"] == "3" and row["of these detected"] == "50%"
-    # Of one seed only.
+    # In one seed only.
     assert row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
     assert row["ARI at the end"] == "0.50" and row["migrations"] == "1"
     assert "right migrations" not in row  # not known in any seed: no column

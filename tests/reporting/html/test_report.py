@@ -196,7 +196,7 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
         f"<li>{escape(shown['findings'][0])}",
         'id="h-clusters"',
     )
-    assert sorted(order, key=text.index) == list(order)  # what the tests say stands with the tests
+    assert sorted(order, key=text.index) == list(order)  # results of tests stand with the tests
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
     assert any("1 run is incomplete" in note for note in contents(read_runs(made))["notes"])

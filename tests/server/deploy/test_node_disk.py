@@ -131,7 +131,7 @@ def test_a_disk_that_cannot_store_models_costs_no_training(
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     assert got.arrived.all() and "cannot write" in caplog.text and "state" in caplog.text
-    world.run(Note(), np.array([0]))  # what must be remembered is another matter
+    world.run(Note(), np.array([0]))  # remembered values are another matter
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     assert not got.arrived.any() and "no reply from site-0" in caplog.text

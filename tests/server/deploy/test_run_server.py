@@ -298,7 +298,7 @@ def test_privacy_of_real_sites_is_secret_sums_in_which_sites_add_the_noise(
     )
     np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
     assert exact.summary()["privacy"]["epsilon"] == "infinite"
-    # Of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves.
+    # Noise of two rounds, each 0.3 sqrt(6 / 3) / 6, and the effect of the first on the second.
     noise = (run.models - exact.models).std()
     assert 0.05 < noise < 0.3
 

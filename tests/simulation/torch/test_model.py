@@ -400,7 +400,7 @@ def test_images_come_as_they_lie_in_the_data() -> None:
     assert got.arrived.all()
 
 
-# --- what cannot be
+# --- refusals
 
 
 class Silent(nn.Module):
