@@ -134,7 +134,7 @@ def test_an_error_ends_the_processes_at_once(
     at its exit."""
     ended: list[bool] = []
 
-    def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
+    def outcomes(jobs: Sequence[Job], *_: object, **__: object) -> Iterator[Outcome]:
         try:
             for job in jobs:
                 yield Outcome(job, CheckpointError("damaged"))

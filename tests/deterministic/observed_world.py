@@ -280,7 +280,7 @@ class UndisturbedWorld:
         self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None
     ) -> Reply:
         """The replies of the clients that replied in time."""
-        self._clients._failed = lambda *call_: ~came.arrived  # type: ignore[method-assign]
+        self._clients._failed = lambda *_, **__: ~came.arrived  # type: ignore[method-assign]
         return replace(self._clients.run(task, clients, stream), nonfinite=came.nonfinite)
 
     def finish(self) -> None:

@@ -92,8 +92,8 @@ def test_every_format_gives_the_predictions_of_the_run(
     for client in "af":
         model = exported.model(client=client)
         scores = run.model_for(client)(images.x)
-        # Relative to the largest score: single precision rounds a sum of 256 products in proportion to its
-        # size.
+        # Relative to the largest score: single precision rounds a sum of 256 products in
+        # proportion to its size.
         np.testing.assert_allclose(
             model(images.x), scores, atol=1e-5 * np.abs(scores).max(), rtol=0
         )

@@ -127,7 +127,7 @@ def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.Mo
         return Address()
 
     class Starter:
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             assert is_up(parts[0])
 
         def wait_for(self, word: str) -> str:
