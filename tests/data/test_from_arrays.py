@@ -11,6 +11,7 @@ import pytest
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import from_arrays, from_pandas, mnist
 from fedkin.data.partition_options import POOLED
+from tests.mappings import merged
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 4
@@ -277,7 +278,9 @@ def test_frames_that_cannot_be(
     change: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^frame: .*{message}"):
-        from_pandas(TABLE.assign(**change), **{"label": "outcome", "client": "hospital"} | options)
+        from_pandas(
+            TABLE.assign(**change), **merged({"label": "outcome", "client": "hospital"}, options)
+        )
 
 
 def test_unusual_classes_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import from_hf
+from tests.mappings import merged
 
 hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
 
@@ -193,7 +194,7 @@ def test_columns_that_cannot_be(
     change: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^hf: .*{message}"):
-        from_hf(rows(**change), **{"by": "who"} | options)
+        from_hf(rows(**change), **merged({"by": "who"}, options))
 
 
 def test_objects_that_are_no_data_set() -> None:

@@ -32,6 +32,7 @@ from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import train
+from tests.mappings import merged
 from tests.simulation.numpy_detectors import linear
 
 
@@ -433,7 +434,7 @@ def test_every_method_is_listed_once() -> None:
 
 
 def make(name: str, **changes: Any) -> Any:
-    return METHODS[name](**CASES[name].options | changes)
+    return METHODS[name](**merged(CASES[name].options, changes))
 
 
 # --- two worlds

@@ -20,6 +20,7 @@ from fedkin.methods.feddrift import FedDrift
 from fedkin.models import mclr
 from fedkin.scenarios.steps import Steps
 from fedkin.simulation.engine import SimulatedWorld
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 
 CHANGES = ("0000", "0100", "0110", "0110")
@@ -72,7 +73,9 @@ def test_samples_of_earlier_steps_must_stay_on_clients() -> None:
 
 
 def test_one_model_that_never_drifts_is_fedavg() -> None:
-    alone, plain = (run(method) for method in (FedDrift(**OPTIONS | {"models": 1}), fk.FedAvg()))
+    alone, plain = (
+        run(method) for method in (FedDrift(**merged(OPTIONS, {"models": 1})), fk.FedAvg())
+    )
     assert [r["accuracy"] for r in alone.records] != [
         r["accuracy"] for r in run(FedDrift(**OPTIONS)).records
     ]

@@ -20,6 +20,7 @@ from papers.catalogue import PAPERS
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Mark
 from papers.results_page import section
+from tests.mappings import merged
 
 PRINTED = {  # Table 1: TDT of the detectors, of FedAvg, and the economy
     "CIFAR-10, IID": ("37.635", "378.106", "90.05"),
@@ -76,7 +77,7 @@ def test_ranges_and_clusters_next_to_the_papers() -> None:
             "eps",
             CLUSTERINGS["5 classes", "cnn"].row,
             "10",
-            **CLUSTERED | {"range": [0.005, 0.05]},
+            **merged(CLUSTERED, {"range": [0.005, 0.05]}),
         ),
     ]
     (row,) = [
@@ -271,7 +272,9 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
     def mark(ends: list[float | None]) -> Mark:
         (number,) = [
             n
-            for n in athena_numbers.eps([line("eps", row, "10", **CLUSTERED | {"range": ends})])
+            for n in athena_numbers.eps(
+                [line("eps", row, "10", **merged(CLUSTERED, {"range": ends}))]
+            )
             if n.seeds
         ]
         assert (number.row, number.column, number.deviation) == (row, "10", "")

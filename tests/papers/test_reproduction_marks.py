@@ -27,6 +27,7 @@ from papers.reproduced_share import (
 )
 from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
 from papers.results_page import differences
+from tests.mappings import merged
 
 
 def line(
@@ -189,7 +190,9 @@ def test_the_share_counts_the_mark_of_each_number() -> None:
         for seed, best in enumerate((0.9, 0.95, 0.97, 0.935), start=1)
     ]
     spread = share_of(three(), [*results, *more])
-    assert spread == Share(63, 39, 4, **counts | {"spread": 1, "unknown": 1, "single_seed": 3})
+    assert spread == Share(
+        63, 39, 4, **merged(counts, {"spread": 1, "unknown": 1, "single_seed": 3})
+    )
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:

@@ -17,6 +17,7 @@ from fedkin.core.codec import decode
 from fedkin.run.folder import checkpoint
 from fedkin.secret.client import Session
 from tests.free_ports import until
+from tests.mappings import merged
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
@@ -100,7 +101,7 @@ def test_the_clients_left_have_noise_enough_for_the_charged_epsilon(tmp_path: Pa
         dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3
     )
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    quiet = fk.ClientDP(**privacy | {"noise_multiplier": 0.0})
+    quiet = fk.ClientDP(**merged(privacy, {"noise_multiplier": 0.0}))
     local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     exact = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet]

@@ -11,6 +11,7 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import DataError, MethodError, ModelError
 from fedkin.data.federated import FederatedData
+from tests.mappings import merged
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_names_and_classes_are_refused_with_the_right_argument(
     unchecked = inspect.unwrap(fk.simulate)  # as users call it, without the types that tests check
     made: dict[str, Any] = {"method": fk.FedAvg(), "data": tiny, "model": fk.models.mclr(tiny)}
     with pytest.raises(error, match=words):
-        unchecked(**made | given, rounds=1, cohort=2)
+        unchecked(**merged(made, given), rounds=1, cohort=2)
 
 
 def test_an_estimator_refuses_an_option_in_place_of_its_method() -> None:

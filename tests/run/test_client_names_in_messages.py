@@ -18,6 +18,7 @@ from fedkin.core.world import client_names
 from fedkin.methods.drift_history import count
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.simulation.engine import SimulatedWorld
+from tests.mappings import merged
 
 NAMES = np.arange(60) % 6 + 1  # client 3 is at position 2
 
@@ -32,7 +33,9 @@ def samples(scale: float = 1.0) -> np.ndarray:
 def data(x: np.ndarray | None = None, **options: Any) -> fk.data.FederatedData:
     """Six clients, named 1 to 6."""
     values = samples() if x is None else x
-    return fk.data.from_arrays(values, np.arange(60) % 2, clients=NAMES, **{"test": 0} | options)
+    return fk.data.from_arrays(
+        values, np.arange(60) % 2, clients=NAMES, **merged({"test": 0}, options)
+    )
 
 
 def world() -> SimulatedWorld:

@@ -35,6 +35,7 @@ from fedkin.tasks.losses import Losses
 from fedkin.tasks.secret_training import masked_form
 from fedkin.tasks.sketches import NearestSketch
 from fedkin.tasks.train import Train, train
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
@@ -450,9 +451,9 @@ def test_private_and_secret(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"
     ):
-        simulate(**options | {"privacy": replace(privacy, scores=10.0)})
+        simulate(**merged(options, {"privacy": replace(privacy, scores=10.0)}))
     with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
-        simulate(**options | {"privacy": replace(privacy, adaptive=True)})
+        simulate(**merged(options, {"privacy": replace(privacy, adaptive=True)}))
 
 
 @pytest.mark.parametrize(

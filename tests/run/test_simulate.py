@@ -22,6 +22,7 @@ from fedkin.core.errors import CheckpointError, ConfigError, MethodError, Storag
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.run.results import Run
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy
 
@@ -369,7 +370,7 @@ def test_a_refused_call_leaves_nothing_behind(
     message: str,
 ) -> None:
     with pytest.raises(error, match=message):
-        go(tiny, **{"out": tmp_path / "new" / "run"} | options)
+        go(tiny, **merged({"out": tmp_path / "new" / "run"}, options))
     assert not list(tmp_path.iterdir())
 
 

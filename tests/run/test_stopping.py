@@ -27,6 +27,7 @@ from fedkin.run.stopping import (
     stop_of_resumed,
     stop_without_replies,
 )
+from tests.mappings import merged
 from tests.run.validated_world import Saying, constant_data, said
 
 
@@ -262,13 +263,15 @@ def test_a_stopped_run_is_a_finished_run(how: dict[str, Any], tmp_path: Path) ->
         for name in ("metrics.jsonl", "clients.parquet")
     }
     seen: list[Record] = []
-    again = said(out=tmp_path / "run", resume=True, rounds=50, **how | {"on_round": seen.append})
+    again = said(
+        out=tmp_path / "run", resume=True, rounds=50, **merged(how, {"on_round": seen.append})
+    )
     assert not seen and again.summary()["stopped"] == run.summary()["stopped"]
     assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
     run.save(tmp_path / "copy")
     assert (
         said(
-            out=tmp_path / "copy", resume=True, rounds=50, **how | {"on_round": seen.append}
+            out=tmp_path / "copy", resume=True, rounds=50, **merged(how, {"on_round": seen.append})
         ).summary()["rounds"]
         == run.summary()["rounds"]
     )

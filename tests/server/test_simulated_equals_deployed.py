@@ -15,6 +15,7 @@ from fedkin.config.registry import methods
 from fedkin.models import mlp
 from fedkin.models.model import Model
 from fedkin.run.loop import RunState, run
+from tests.mappings import merged
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
 from tests.simulation.numpy_detectors import linear
@@ -55,7 +56,7 @@ def model_for(name: str) -> Model:
 
 
 def method(name: str, **options: Any) -> Any:
-    return methods()[name](**OPTIONS.get(name, {}) | options)
+    return methods()[name](**merged(OPTIONS.get(name, {}), options))
 
 
 def plan(rounds: int = 3, cohort: int = CLIENTS, **how: Any) -> Plan:

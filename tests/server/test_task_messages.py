@@ -34,6 +34,7 @@ from fedkin.server.task_messages import (
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import Train
+from tests.mappings import merged
 from tests.server.memory_transport import transmitted
 from tests.tasks.test_conformance import EXAMPLES, PAIRS, given, model_of
 
@@ -329,7 +330,9 @@ def test_clients_that_chose_say_which() -> None:
 
 
 def test_rows_are_flagged_even_where_they_hold_numbers() -> None:
-    rows = reply(**ARRAYS | {"update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)})
+    rows = reply(
+        **merged(ARRAYS, {"update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)})
+    )
     single = replace(rows, weight=None)
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1])), single)
     assert told.keys() == {*ARRAYS, "arrived", "nonfinite"} and told["arrived"].tolist() == [

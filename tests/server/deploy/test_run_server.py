@@ -28,6 +28,7 @@ from fedkin.run.simulate import simulate
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
 from tests.docs.code_blocks import ROOT
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of
@@ -85,7 +86,7 @@ class Lab:
         }
         path = self.folder / "server.toml"
         self.folder.mkdir(exist_ok=True)
-        path.write_text(FILE.format(**known | values))
+        path.write_text(FILE.format(**merged(known, values)))
         return path
 
     def serve(self, **values: Any) -> Run:
@@ -456,7 +457,7 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
         "more": 'against = ["fedprox"]',
     }
     values["more"] += "\ncheckpoint_every = 1"
-    lab.serve(**values | {"rounds": 1})
+    lab.serve(**merged(values, {"rounds": 1}))
     lab.engine(MemoryTransport())
     lab.join(0, 1)
 
@@ -466,13 +467,13 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
         return reply
 
     lab.transport.stations[100].tamper = come
-    lab.serve(**values | {"rounds": 4})
+    lab.serve(**merged(values, {"rounds": 4}))
     lab.transport.stations[100].tamper = lambda request, reply: reply
     stations = dict(lab.transport.stations)
     lab.engine(MemoryTransport())
     for number, station in enumerate(stations.values()):
         lab.transport.join(number, station.handle)
-    found = lab.serve(**values | {"rounds": 5, "wait_for": 2})
+    found = lab.serve(**merged(values, {"rounds": 5, "wait_for": 2}))
     assert found.against["fedprox"].clients["name"].tolist()[:4] == [
         "site-0",
         "site-1",

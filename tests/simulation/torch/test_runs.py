@@ -29,6 +29,7 @@ from fedkin.models import mclr
 from fedkin.run import simulate as simulate_module
 from fedkin.simulation.torch import model_from_config
 from tests.conftest import ROOT
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.refusals import refused
 from tests.simulation.torch.twins import of_jax
@@ -160,12 +161,12 @@ def test_seeds_shifts_and_scenarios() -> None:
     }
     model = fk.torch_model(network)
     repeated = fk.repeat(
-        lambda seed: go(model, fk.IFCA(clusters=2), **shared | {"seed": seed}), seeds=2
+        lambda seed: go(model, fk.IFCA(clusters=2), **merged(shared, {"seed": seed})), seeds=2
     )
     first, second = (run.models for run in repeated.runs)
     assert (first != second).any()
     np.testing.assert_array_equal(
-        first, go(model, fk.IFCA(clusters=2), **shared | {"seed": 0}).models
+        first, go(model, fk.IFCA(clusters=2), **merged(shared, {"seed": 0})).models
     )
 
 
