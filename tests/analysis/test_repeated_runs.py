@@ -84,6 +84,7 @@ def test_missing_seeds_are_refused_without_a_type_checker() -> None:
 
 
 def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
+    plain = from_python(tiny)
     against_fedavg = from_python(tiny, fk.FedAvg())
     long = from_python(tiny, rounds=3)
     with pytest.raises(

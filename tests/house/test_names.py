@@ -40,7 +40,7 @@ def nouns() -> list[str]:
     """
     elsewhere = {*METHODS.values(), *SHIFTS.values()}
     elsewhere |= {type(getattr(Requirements(), field.name)) for field in requirement_fields()}
-    found = list(OF_AUTHORS)
+    found: list[str] = [*OF_AUTHORS]
     for name in fedkin.__all__:
         value = getattr(fedkin, name)
         if not isinstance(value, type) or value in elsewhere:
