@@ -31,7 +31,7 @@ ORACLES = ROOT / "tests" / "oracles"
 SHARED = ROOT.parent / "shared"
 
 # The level of each folder's tests; a file named here leaves its folder's level, a test may carry a
-# mark of its own. ``make test`` runs the unit level, the arithmetic of every method and measure in
+# separate mark. ``make test`` runs the unit level, the arithmetic of every method and measure in
 # worlds of a few numbers, and the examples. Unit tests need no extra: other levels test what needs
 # cryptography, dp-accounting, PyTorch or Flower.
 LEVELS = {
@@ -109,7 +109,7 @@ def pytest_sessionstart() -> None:
 
 
 def level_of(path: Path) -> str:
-    """The level of a test file: that of its longest line in the table."""
+    """The level of a test file, from its longest line in the table."""
     name = path.relative_to(ROOT / "tests").as_posix()
     lines = [
         line for line in LEVELS if name == line or name.startswith((f"{line}/", f"test_{line}."))
@@ -142,14 +142,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # counted before
 
 TESTS_BETWEEN = 100  # of one module, between two releases
-# Of this process and of every worker: the most maps, and after which module.
+# For this process and every worker: the most maps, and after which module.
 _maps: dict[str, tuple[int, str]] = {}
 _tests_since_release = 0
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the module
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Release what a module's tests have compiled."""
+    """Release everything that a module's tests have compiled."""
     global _tests_since_release
     _tests_since_release += 1
     if nextitem is None or nextitem.path != item.path or _tests_since_release >= TESTS_BETWEEN:
@@ -164,7 +164,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Note what a worker of pytest-xdist has counted."""
+    """Store the counts of a worker of pytest-xdist."""
     if "maps" in getattr(node, "workeroutput", {}):
         _maps[f"worker {node.gateway.id}"] = node.workeroutput["maps"]
 

@@ -36,7 +36,7 @@ def written(folder: Path, write: Write, disk: FakeDisk) -> None:
 
 
 def operations(root: Path, write: Write, prepare: Write | None = None) -> int:
-    """How many operations it takes to write; what is written is kept in ``root``."""
+    """How many operations it takes to write. The written files are kept in ``root``."""
     disk = CountingDisk(Random(0))
     machine = disk.add("here", root)
     if prepare is not None:
@@ -56,7 +56,7 @@ def after_each_fault(
         root: where the folders are made.
         last: operations that writing takes.
         write: writes into a folder; it may raise StorageError where the disk is full.
-        prepare: puts there what is in the folder before.
+        prepare: writes the folder's files from before, if it had any.
     """
     for number in range(1, last + 1):
         folder = root / f"{fault}-{number}"

@@ -15,7 +15,7 @@ QUICK = "{transport: {link: {tx: {lease: 1500, keep_alive: 4}}}}"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody has, as far as one can know."""
+    """Ports of the loopback that no process uses, as far as one can know."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))

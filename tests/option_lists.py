@@ -71,8 +71,8 @@ def facts(method: Method, *options: Option, world: World) -> RunFacts:
 
 
 def with_options(method: Method, *options: Option, world: World) -> WithOptions:
-    """A method with options, as a run has it. Raises ConfigError for options that do not go with
-    it.
+    """A method with options, as a run has it. Raises ConfigError for options that contradict the
+    method.
 
     Args:
         method: of the run.

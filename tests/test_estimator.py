@@ -1,4 +1,5 @@
-"""The scikit-learn door: what its own checks ask of a classifier, and what clients add."""
+"""The scikit-learn door: scikit-learn's own checks of a classifier, and the additions for
+clients."""
 
 from __future__ import annotations
 
@@ -108,7 +109,7 @@ def test_a_new_clients_name_may_be_longer(kind: type, samples: dict[str, np.ndar
     assert fitted.predict(x, groups=np.array([name] * 50, kind)).shape == (50,)
 
 
-def test_names_beside_numbers_are_refused(samples: dict[str, np.ndarray]) -> None:
+def test_names_next_to_numbers_are_refused(samples: dict[str, np.ndarray]) -> None:
     """They would be text, in another order."""
     numbers = np.repeat([9, 10, 11], 200)
     fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], numbers)
@@ -120,7 +121,7 @@ def test_names_beside_numbers_are_refused(samples: dict[str, np.ndarray]) -> Non
 
 
 @pytest.mark.parametrize("method", ["fedper", "local"])
-def test_a_new_client_has_no_model_of_its_own(method: str, samples: dict[str, np.ndarray]) -> None:
+def test_a_new_client_has_no_personal_model(method: str, samples: dict[str, np.ndarray]) -> None:
     fitted = fk.Clustered(method, model="mlp", rounds=1, cohort=12).fit(**samples)
     with pytest.raises(
         MethodError,
@@ -201,7 +202,7 @@ def test_a_score_may_be_weighted(fitted: fk.Clustered, samples: dict[str, np.nda
         ({"model": "mcrl"}, "mclr"),
     ],
 )
-def test_bad_options_say_what_is_known(
+def test_bad_options_name_the_known_ones(
     options: dict[str, Any], message: str, samples: dict[str, np.ndarray]
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -1,5 +1,5 @@
-"""Advice: the number of clusters on data whose clusters are known, what it rests on, and how it
-refuses."""
+"""Advice: the number of clusters on data with known clusters, the measurements behind it, and its
+refusals."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_without_test_samples_there_is_nothing_to_gain() -> None:
 
 
 def cluster_count(stability: list[float], clusters: int, chance: float = 0.5) -> ClusterCount:
-    """A count with only what the verdict needs."""
+    """A count with only the values that the verdict needs."""
     most = len(stability)
     nothing = np.zeros(most)
     gap = Gap(nothing, nothing)
@@ -404,7 +404,7 @@ def test_without_a_known_gain_the_prior_names_the_method() -> None:
     assert replace(gains, heterogeneity=advice.heterogeneity).method == "flexcfl"  # pilots decide
 
 
-def test_the_whole_of_it_and_what_it_says_can_be_run(tmp_path: Path) -> None:
+def test_the_whole_advice_and_its_suggested_run(tmp_path: Path) -> None:
     data = federation(2, clients=12)
     said = []
     advice = advise(

@@ -1,5 +1,5 @@
-"""Running a grid: every cell is the run alone, nothing is made or run twice, and what fails is
-told."""
+"""Running a grid: every cell equals the run alone, nothing is made or run twice, and failures are
+named."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ QUICK = [
     "run.checkpoint_every=2",
     "local.epochs=1",
 ]
+PLANTED = (
+    "data.name=planted",
+    "data.base=digits",
+    "data.kind=label_permutation",
+    "data.clusters=2",
+    "data.clients=6",
+    "data.samples=60",
+    "run.rounds=2",
+    "run.cohort=6",
+    "local.epochs=1",
+)
 GRID: dict[str, Any] = {"local.lr": [0.01, 0.1]}
 METHODS = ["fedavg", "fedprox"]
 SECONDS = {"comparison.csv"} | NEVER_THE_SAME  # they hold them
@@ -63,7 +74,7 @@ def compare(
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[list[str]]:
-    """What was made of the configuration's choices, by name."""
+    """Names of everything that was made of the configuration's choices."""
     names: list[str] = []
     make = registry.Entry.make
 
@@ -80,7 +91,7 @@ def made() -> Iterator[list[str]]:
 def whole(
     tmp_path_factory: pytest.TempPathFactory, made: list[str]
 ) -> tuple[Path, Comparison, list[str]]:
-    """Two settings, two methods and two seeds that nobody stopped, and what was made for them."""
+    """Two settings, two methods, two seeds, not interrupted; and the names of all that was made."""
     out = tmp_path_factory.mktemp("whole") / "compared"
     made.clear()
     found = compare(out)
@@ -96,7 +107,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: (folder / path).read_bytes() for path in files(folder)}
 
 
-# --- what a cell is
+# --- cells
 
 
 @pytest.mark.parametrize(("lr", "method", "seed"), [(0.01, "fedavg", 0), (0.1, "fedprox", 1)])
@@ -140,8 +151,8 @@ def test_data_are_made_once_and_a_model_once_a_setting(
 def test_other_data_are_made_for_the_checks_and_again_for_the_runs(
     tmp_path: Path, made: list[str]
 ) -> None:
-    """Two data sets are never in memory at once; those of the first setting are checked last, and
-    kept."""
+    """Two data sets are never in memory at once. The data of the first setting are checked last,
+    and kept."""
     made.clear()
     compare(tmp_path / "c", "run.rounds=1", grid={"data.classes_per_client": [2, 3]}, seeds=1)
     assert (made.count("digits"), made.count("mclr")) == (3, 3)
@@ -156,7 +167,7 @@ def test_more_seeds_compile_no_more(tmp_path: Path) -> None:
     assert compiled(3) == compiled(1) > 0
 
 
-def test_what_is_kept_is_read_again(whole: tuple[Path, Comparison, list[str]]) -> None:
+def test_a_kept_comparison_is_read_again(whole: tuple[Path, Comparison, list[str]]) -> None:
     out, found, _ = whole
     again = Comparison.load(out)
     assert again.summary() == found.summary() == json.loads((out / "summary.json").read_text())
@@ -164,8 +175,8 @@ def test_what_is_kept_is_read_again(whole: tuple[Path, Comparison, list[str]]) -
     assert [run.config.seed for run in again.runs("lr 0.1", "FedProx")] == [0, 1]
 
 
-def test_a_target_decides_what_is_reached(copy: Path) -> None:
-    """The accuracies are those of the runs' own records."""
+def test_a_target_decides_which_methods_reach_it(copy: Path) -> None:
+    """The accuracies come from the runs' own records."""
     found = Comparison.load(copy)
     row = found.table().iloc[1]
     runs = [Run.load(copy / f"cells/lr-0.01/fedprox/{seed}") for seed in (0, 1)]
@@ -185,7 +196,7 @@ def test_a_target_decides_what_is_reached(copy: Path) -> None:
 def test_stopped_anywhere_it_goes_on_to_the_same_end(
     whole: tuple[Path, Comparison, list[str]], tmp_path: Path, number: int, round: int
 ) -> None:
-    """``number`` is that of the cell, in which it stops after a round."""
+    """It stops after a round, in the cell with this ``number``."""
     begun: list[int] = []
 
     def stop(record: dict[str, Any]) -> None:
@@ -205,7 +216,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(
     assert again == [*range(last_kept + 1, 4), *[0, 1, 2, 3] * (8 - number)]
 
 
-def test_going_on_runs_only_what_is_missing(copy: Path, made: list[str]) -> None:
+def test_going_on_runs_only_the_missing_cells(copy: Path, made: list[str]) -> None:
     made.clear()
     compare(copy, resume=True, on_round=lambda _: pytest.fail("nothing was missing"))
     assert not {"digits", "mclr"} & set(made)
@@ -244,10 +255,10 @@ def test_more_seeds_are_added_and_fewer_are_not_counted(
     assert (copy / "cells/lr-0.1/fedavg/2/summary.json").exists()
 
 
-# --- what fails
+# --- failures
 
 
-def test_a_cell_that_fails_is_told_and_the_others_go_on(
+def test_a_cell_that_fails_is_named_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "c"
@@ -300,7 +311,7 @@ def one_refused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Compari
     return out, found, rounds
 
 
-def test_what_a_method_refuses_is_found_before_the_first_run(
+def test_a_refusal_of_a_method_is_found_before_the_first_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     said_at_first: list[str] = []
@@ -436,7 +447,7 @@ def test_ranks_say_why_they_are_missing(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Faulty(fk.FedAvg):
-    """A user's own method with an error of its own."""
+    """A user's method that raises an error."""
 
     def round(self, world: Any, state: Any, cohort: Any, stream: Any) -> Any:
         """No round."""
@@ -534,11 +545,10 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
         tmp_path / "s.toml",
         "data.name=file",
         f"data.path={tmp_path / 'own.npz'}",
-        "run.rounds=1",
-        "run.cohort=4",
         out=tmp_path / "c",
     )
     text = '[compare]\nmethods = ["fedavg"]\n[data]\nname = "file"\npath = "x"\n'
+    text += "[run]\nrounds = 1\ncohort = 4\n"
     (tmp_path / "s.toml").write_text(text)
     own(0.0)
     compared(seeds=1)
@@ -578,7 +588,7 @@ def test_a_comparison_of_another_grid_is_refused(copy: Path, tmp_path: Path) -> 
     assert contents(copy) == before
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     for options, words in (
         ({"by": "fianl"}, "did you mean 'final'"),
         ({"seeds": 0}, "seeds"),
@@ -608,15 +618,7 @@ def test_measures_are_names_of_figures(whole: tuple[Path, Comparison, list[str]]
 def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Path) -> None:
     found = fk.compare(
         None,
-        "data.name=planted",
-        "data.base=digits",
-        "data.kind=label_permutation",
-        "data.clusters=2",
-        "data.clients=6",
-        "data.samples=60",
-        "run.rounds=2",
-        "run.cohort=6",
-        "local.epochs=1",
+        *PLANTED,
         methods=["fedavg", "ifca"],
         seeds=1,
         out=tmp_path / "c",

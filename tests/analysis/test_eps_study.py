@@ -59,7 +59,7 @@ def test_ranges_of_four_clients_by_hand() -> None:
     assert found.suggested == pytest.approx(18**0.5, rel=1e-4)
 
 
-def test_a_run_finds_what_the_study_says() -> None:
+def test_a_run_finds_the_clusters_of_the_study() -> None:
     data = federation()
     model = fk.models.mclr(data)
     study = study_eps(METHOD, data, model, local=LOCAL, seed=3)

@@ -16,7 +16,8 @@ from fedkin.analysis.repeated_runs import RepeatedRuns
 from tests.analysis.test_repeat import same, settings
 from tests.every_write import FAULTS, after_each_fault, operations
 
-OUTER = ("*.csv", "summary.json")  # of the folder itself, beside the folders of its runs
+QUICK = ("data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1")
+OUTER = ("*.csv", "summary.json")  # of the folder itself, not of its runs' folders
 
 
 def seeds(folder: Path) -> None:
@@ -33,10 +34,7 @@ def compare(folder: Path) -> None:
     """Go on with a comparison of four cells."""
     fk.compare(
         None,
-        "data.clients=6",
-        "run.rounds=1",
-        "run.cohort=3",
-        "local.epochs=1",
+        *QUICK,
         methods=["fedavg", "fedprox"],
         seeds=2,
         out=folder / "out",
@@ -51,10 +49,7 @@ def begun(how: str, folder: Path) -> Path:
     else:
         fk.compare(
             None,
-            "data.clients=6",
-            "run.rounds=1",
-            "run.cohort=3",
-            "local.epochs=1",
+            *QUICK,
             methods=["fedavg", "fedprox"],
             seeds=2,
             out=folder / "whole/out",
@@ -66,7 +61,7 @@ def begun(how: str, folder: Path) -> Path:
     return folder / "without"
 
 
-# What meets the fault, and who goes on after it.
+# The step that meets the fault, and the step that goes on after it.
 STEPS: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "seeds": (seeds_tables, seeds),
     "compare": (compare, compare),

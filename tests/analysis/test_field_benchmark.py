@@ -1,4 +1,4 @@
-"""The prior of an advice: what the benchmark of the field found for clients that differ in the same
+"""The prior of an advice: results of the field's benchmark for clients that differ in the same
 way."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fedkin.methods import METHODS
 
 
 def measured(value: float) -> pd.DataFrame:
-    """Label divergence, beside IID splits from 0.1 to 0.2."""
+    """Label divergence, compared with IID splits from 0.1 to 0.2."""
     row = {"value": value, "iid": 0.15, "low": 0.1, "high": 0.2, "ratio": value / 0.15}
     return pd.DataFrame([row], index=["label divergence"])
 

@@ -1,5 +1,5 @@
-"""The non-IID index: against the formula (FedSim, eq. 16 to 18),
-and what only clients may compute."""
+"""The non-IID index: against the formula (FedSim, eq. 16 to 18), and the parts that only clients
+may compute."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_no_client_replies() -> None:
         index_of_world(world(silent=frozenset(range(4))))
 
 
-def test_one_client_differs_from_nobody() -> None:
+def test_a_single_client_has_index_zero() -> None:
     assert index_of_world(world(np.array([3.0]))).pni == 0
 
 
@@ -198,7 +198,7 @@ def test_same_seed_same_index() -> None:
     assert non_iid_index(data, model, seed=1).pni != non_iid_index(data, model, seed=2).pni
 
 
-# --- what is shown
+# --- display
 
 
 def test_figures_by_hand() -> None:

@@ -65,7 +65,7 @@ def test_seeds_that_one_of_two_lacks_count_for_neither() -> None:
     assert row["p"] == pytest.approx(stats.ttest_rel(b[both], a[both]).pvalue)
 
 
-def test_what_cannot_be_tested_does_not_count_in_the_adjustment() -> None:
+def test_pairs_that_cannot_be_tested_do_not_count_in_the_adjustment() -> None:
     few = {"a": VALUES["a"], "b": VALUES["b"], "c": np.array([0.5, 0.6, NAN, NAN, NAN, NAN])}
     table = pairs(few)
     tested = (table["method"] == "b") & (table["against"] == "a")
@@ -115,7 +115,7 @@ def test_the_same_difference_in_every_seed_is_a_sign_test(seeds: int, verdict: s
     assert row["p"] == pytest.approx(2 * 0.5**seeds)
 
 
-def test_one_method_against_the_others_is_a_family_of_its_own() -> None:
+def test_one_method_against_the_others_is_a_separate_family() -> None:
     table = pairs(VALUES, "c")
     assert table["method"].tolist() == ["c"] * 3 and table["against"].tolist() == ["a", "b", "d"]
     raw = {("c", name): float(stats.ttest_rel(VALUES["c"], VALUES[name]).pvalue) for name in "abd"}
@@ -125,7 +125,7 @@ def test_one_method_against_the_others_is_a_family_of_its_own() -> None:
     )
 
 
-def test_a_reason_is_told_of_the_pairs_it_concerns_alone() -> None:
+def test_a_reason_is_given_only_for_its_pairs() -> None:
     values = {**VALUES, "c": np.full(6, NAN)}
     rows = pairs(values, None, {"c": "c: none."}).to_dict(orient="records")
     told = {row["method"] + row["against"]: (row["verdict"], row["why"]) for row in rows}
@@ -152,7 +152,7 @@ def best(values: dict[str, np.ndarray]) -> set[str]:
     return not_worse_than_best(pairs(values).to_dict(orient="records"), means)
 
 
-def test_the_best_and_what_was_not_shown_to_differ_from_it() -> None:
+def test_the_best_and_methods_not_shown_to_differ_from_it() -> None:
     noise = np.array([0.01, -0.02, 0.03, -0.01, 0.0])
     assert best({"a": 0.5 + noise, "b": 0.8 + noise[::-1], "c": 0.81 + np.roll(noise, 1)}) == {
         "b",
@@ -167,9 +167,7 @@ def test_where_nothing_could_be_tested_only_the_highest() -> None:
     assert best({"a": np.array([NAN]), "b": np.array([NAN])}) == set()
 
 
-def test_a_highest_mean_that_comes_from_easy_seeds_does_not_outshine_who_is_better_in_them() -> (
-    None
-):
+def test_a_highest_mean_from_easy_seeds_does_not_outshine_a_method_that_is_better_in_them() -> None:
     """b lacks no seed, a lacks the hard ones: its mean is higher, though b is better wherever both
     ran."""
     a = np.array([0.80, 0.82, 0.81, NAN, NAN, NAN])

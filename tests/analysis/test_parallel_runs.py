@@ -1,5 +1,5 @@
-"""Runs in processes of their own: the same folders,
-and one that fails or dies takes no other away."""
+"""Runs in separate processes give the same folders.
+A run that fails or dies takes no other away."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Dies(FedAvg):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison, list[str]]:
-    """Four methods, two at a time: one cannot be run, and one ends its process; and what was told
-    of cells."""
+    """Four methods, two at a time: one cannot be run, and one ends its process. Also the messages
+    about cells."""
     folder = tmp_path_factory.mktemp("compared")
     (folder / "dying_method_module.py").write_text(DIES)
     methods: list[Any] = [
@@ -134,7 +134,7 @@ def test_an_error_ends_the_processes_at_once(
     at its exit."""
     ended: list[bool] = []
 
-    def outcomes(jobs: Sequence[Job], *_: object) -> Iterator[Outcome]:
+    def outcomes(jobs: Sequence[Job], *_: object, **__: object) -> Iterator[Outcome]:
         try:
             for job in jobs:
                 yield Outcome(job, CheckpointError("damaged"))
@@ -159,7 +159,7 @@ def test_seeds_are_those_of_one_process(tmp_path: Path) -> None:
     assert (tmp_path / "two/curves.csv").read_bytes() == (tmp_path / "one/curves.csv").read_bytes()
 
 
-def test_a_stop_that_comes_too_late_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_that_comes_too_late_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     run = execute_seeds(settings(1, 2), out=None).runs[0]
     replay(run, lambda record: STOP if record["round"] == 1 else None)
     (told,) = caplog.messages
@@ -184,7 +184,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     assert "2 finished, 0 missing" in done.stdout
 
 
-def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
+def test_options_that_need_this_process_are_refused(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Here(FedAvg):
         pass
@@ -202,7 +202,7 @@ def test_what_needs_this_process_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_stay_on_cores_of_their_own_only_where_all_are_used(
+def test_processes_are_pinned_to_cores_only_where_all_cores_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 1, 7}, raising=False)

@@ -193,7 +193,7 @@ def test_no_pair_is_named_where_friedman_rejects_nothing() -> None:
 
 
 @pytest.mark.parametrize(("settings", "needed"), [(6, True), (7, False)])
-def test_wilcoxons_least_number_of_settings_is_told(settings: int, needed: bool) -> None:
+def test_wilcoxons_least_number_of_settings_is_named(settings: int, needed: bool) -> None:
     scores = pd.DataFrame({"a": [3.0] * settings, "b": [2.0] * settings, "c": [1.0] * settings})
     ranks = rank(scores)
     assert (

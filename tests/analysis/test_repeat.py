@@ -1,4 +1,4 @@
-"""Many seeds in one process are the seeds alone; what they say together is computed once more,
+"""Many seeds in one process equal the seeds alone. Their joint numbers are computed again in
 another way."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def settings(seeds: int | None = 3, rounds: int = 3, **run: Any) -> RunConfig:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three seeds that nobody stopped."""
+    """Three seeds, not interrupted."""
     out = tmp_path_factory.mktemp("whole") / "run"
     execute_seeds(settings(), out=out)
     return out
@@ -114,7 +114,7 @@ def test_seeds_are_not_the_same_run(whole: Path) -> None:
     assert len(set(records)) == 3
 
 
-def test_seeds_start_where_they_are_told(tmp_path: Path) -> None:
+def test_seeds_start_at_the_given_number(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     repeated = execute_seeds(
         settings(2, 1, seed=5), out=tmp_path / "run", on_seed=lambda *seed: told.append(seed)
@@ -253,7 +253,7 @@ def test_a_failure_after_a_checkpoint_can_be_gone_on_with(
     same(whole, tmp_path / "run")
 
 
-# --- what is refused
+# --- refused
 
 
 def test_a_folder_of_one_run_is_refused(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_other_seeds_or_settings_are_another_experiment(
         ({"data": {"clients": 10**6}}, ConfigError),
     ],
 )
-def test_what_cannot_be_leaves_nothing_behind(
+def test_a_refused_call_leaves_nothing_behind(
     tmp_path: Path, options: dict[str, Any], error: type[Exception]
 ) -> None:
     options = {**options, "run": {**options.get("run", {}), "seeds": 2}}
@@ -314,10 +314,10 @@ def test_a_configuration_without_seeds(seeds: Any) -> None:
         with_options({"run": {"seeds": seeds}})
 
 
-# --- what is kept
+# --- files
 
 
-def test_what_was_kept_is_read_again(whole: Path) -> None:
+def test_kept_runs_are_read_again(whole: Path) -> None:
     again = RepeatedRuns.load(whole)
     assert again.seeds == [0, 1, 2] and again.methods == ["fedgroup", "fedavg"]
     assert again.summary() == json.loads(

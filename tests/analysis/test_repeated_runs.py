@@ -1,5 +1,5 @@
-"""Runs from several seeds, put together in Python; what they say is computed once more, another
-way."""
+"""Runs from several seeds, put together in Python. Their joint numbers are computed again in
+another way."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ for seeds in (0, -1, True, 2.0, "35", None, [], [3, 3], [0, True], [1.5], [-1]):
 """
 
 
-def test_no_seeds_are_told_without_a_type_checker() -> None:
+def test_missing_seeds_are_refused_without_a_type_checker() -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNTYPED], capture_output=True, text=True, check=True
     )
@@ -85,12 +85,12 @@ def test_no_seeds_are_told_without_a_type_checker() -> None:
 
 def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
     plain = from_python(tiny)
-    beside = from_python(tiny, fk.FedAvg())
+    against_fedavg = from_python(tiny, fk.FedAvg())
     long = from_python(tiny, rounds=3)
     with pytest.raises(
         ConfigError, match=r"same methods and rounds; seed 0 has .*fedgroup.* seed 1 .*fedavg"
     ):
-        repeat(lambda seed: (beside if seed else plain)(seed), 2)
+        repeat(lambda seed: (against_fedavg if seed else plain)(seed), 2)
     with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
         repeat(lambda seed: (long if seed else plain)(seed), 2)
     # The seed was forgotten.
@@ -100,7 +100,7 @@ def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
         RepeatedRuns(())
 
 
-# --- what seeds say together
+# --- numbers of all seeds
 
 OURS = [[0.1, 0.6, 0.7], [0.1, 0.5, 0.8], [0.1, 0.7, 0.75], [0.1, 0.55, 0.9]]
 THEIRS = [[0.1, 0.3, 0.5], [0.1, 0.4, 0.45], [0.1, 0.35, 0.65], [0.1, 0.5, 0.6]]
@@ -200,7 +200,7 @@ def test_several_comparisons_are_adjusted() -> None:
 def test_a_method_without_a_score_takes_no_other_comparison_away(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """FedProx was never tested: FedAvg is compared all the same, and adjusted for nothing."""
+    """FedProx was never tested. FedAvg is still compared, without adjustment."""
     nan = float("nan")
     repeated = by_hand({"fedgroup": OURS, "fedprox": [[nan] * 3] * 4, "fedavg": THEIRS})
     without, tested = repeated.comparisons().to_dict(orient="records")

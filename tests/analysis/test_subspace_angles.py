@@ -48,7 +48,7 @@ def world(**options: Any) -> SimulatedWorld:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_it_is_the_measure_of_what_clients_send(form: str) -> None:
+def test_it_equals_the_measure_of_the_clients_replies(form: str) -> None:
     bases = world().run(Subspace(2), np.arange(8)).basis
     np.testing.assert_array_equal(
         fk.subspace_angles(world(), 2, form), principal_angles.subspace_angles(bases, form)

@@ -16,7 +16,8 @@ from tests.analysis.written_seeds import by_hand
 # By method: rounds 0 to T from each seed, None if not finished.
 Curves = Mapping[str, Sequence[Sequence[float] | None]]
 METHODS = ("fedavg", "fedprox", "ifca", "local", "fedgroup", "flexcfl", "fesem", "sattler", "flhc")
-LOWER = 0.125  # the bottom 10% of clients has so much less, where all have no number of their own
+# The bottom 10% of clients scores so much less, where methods have no written number.
+LOWER = 0.125
 
 
 def comparison(
@@ -54,7 +55,7 @@ def finished(
 
 
 def at_the_end(**finals: Sequence[float | None]) -> dict[str, list[list[float] | None]]:
-    """Curves of two rounds by method, from what each seed has in the last one."""
+    """Curves of two rounds by method, from each seed's last value."""
     return {
         name: [None if v is None else [0.1, 0.2, v] for v in values]
         for name, values in finals.items()

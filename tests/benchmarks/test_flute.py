@@ -1,4 +1,4 @@
-"""The networks that ``benchmarks.gpu`` measures beside FLUTE's: sizes, the numbers of PyTorch, a
+"""The networks that ``benchmarks.gpu`` compares with FLUTE's: sizes, the numbers of PyTorch, a
 round in small."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_clients_of_a_setting() -> None:
     assert set(flute.images(cifar, 3).train.sizes) == {100}
 
 
-def test_what_the_page_says() -> None:
+def test_the_numbers_of_the_page() -> None:
     own = dict.fromkeys(map(str, gpu.LANES), 0.5) | {"50": 0.1, "PyTorch loop": 2.5}
     assert gpu.speed_up({gpu.MLP: own}) == (
         "784-128-10, 50 at once: 25.0 times as fast as the PyTorch loop (aim: at least 20).\n"

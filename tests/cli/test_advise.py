@@ -1,4 +1,4 @@
-"""``fedkin advise``: what it prints, what it draws, and how it refuses."""
+"""``fedkin advise``: output, picture, and refusals."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
 
 
-def test_one_criterion_decides_and_the_others_are_for_who_asks(
+def test_one_criterion_decides_and_the_others_are_shown_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def clustered(*_: object, **__: object) -> Advice:
@@ -209,7 +209,7 @@ def test_the_path_of_the_figure_is_checked_first(
     (elsewhere / "file").write_text("")
     (elsewhere / "folder").mkdir()
     monkeypatch.setattr(
-        "fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed all the same")
+        "fedkin.analysis.advise.of_config", lambda *_, **__: pytest.fail("computed nevertheless")
     )
     result = fedkin("--out", out)
     refused(result, *words)

@@ -1,4 +1,4 @@
-"""Input that nobody would write by hand ends as one line, too."""
+"""Unusual input also ends as one line."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ _VALUES = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(_KEYS, _NAMES, _VALUES), min_size=1, max_size=4))
-def test_whatever_is_written_is_read_or_refused(overrides: list[tuple[str, str, str]]) -> None:
+def test_any_text_is_read_or_refused(overrides: list[tuple[str, str, str]]) -> None:
     try:
         load(None, [f"{section}.{key}={value}" for section, key, value in overrides])
     except FedkinError as error:

@@ -1,4 +1,4 @@
-"""``fedkin check`` says how far a run came, and which of its files are not what it wrote."""
+"""``fedkin check`` says how far a run came, and which of its files have changed."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
     assert "seeds/0" not in result.stderr
 
 
+QUICK = ("data.clients=6", "run.rounds=1", "run.cohort=3", "local.epochs=1")
+
+
 def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     fk.compare(
         None,
-        "data.clients=6",
-        "run.rounds=1",
-        "run.cohort=3",
-        "local.epochs=1",
+        *QUICK,
         methods=["fedavg", "fedprox"],
         seeds=1,
         out=folder,

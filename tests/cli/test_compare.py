@@ -1,4 +1,4 @@
-"""``fedkin compare``: what it prints, where it writes, and how it refuses."""
+"""``fedkin compare``: output, files, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ seeds = 3
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs in an empty folder of its own."""
+    """Every test runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -63,7 +63,7 @@ def nothing_in(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-# --- what it says
+# --- output
 
 
 def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None:
@@ -112,7 +112,7 @@ def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> No
         assert word in told
 
 
-def test_what_is_kept(compared: tuple[Path, Result]) -> None:
+def test_the_files_of_a_comparison(compared: tuple[Path, Result]) -> None:
     kept = {path.name for path in (compared[0] / "c").iterdir()}
     assert kept == {"comparison.toml", "cells", "differences.csv", "curves.csv", "summary.json"} | {
         *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
@@ -120,7 +120,7 @@ def test_what_is_kept(compared: tuple[Path, Result]) -> None:
     }
 
 
-def test_nothing_said_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> None:
+def test_without_arguments_it_is_the_demonstration_in_a_new_folder(elsewhere: Path) -> None:
     result = fedkin(*QUICK, "--seeds", "1")
     assert result.exit_code == 0, result.output
     (folder,) = (elsewhere / "runs").iterdir()
@@ -161,7 +161,7 @@ def test_a_sweep_and_other_methods_than_the_files(elsewhere: Path) -> None:
 @pytest.mark.parametrize(
     ("measure", "words"), [("bottom", "bottom 10% of clients"), ("best", "best accuracy")]
 )
-def test_methods_are_told_apart_by_another_measure(
+def test_methods_are_distinguished_by_another_measure(
     compared: tuple[Path, Result], measure: str, words: str
 ) -> None:
     shutil.copytree(compared[0] / "c", "c")
@@ -178,7 +178,7 @@ def test_methods_are_told_apart_by_another_measure(
 # --- going on
 
 
-def test_a_finished_comparison_is_told_again_and_takes_more_seeds(
+def test_a_finished_comparison_is_shown_again_and_takes_more_seeds(
     compared: tuple[Path, Result],
 ) -> None:
     shutil.copytree(compared[0] / "c", "c")
@@ -200,7 +200,7 @@ def test_a_finished_comparison_is_told_again_and_takes_more_seeds(
 @pytest.mark.parametrize(
     ("method", "missing", "seeds"), [("fedavg", 2, [0, 0]), ("ifca", 1, [1, 0])]
 )
-def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
+def test_ctrl_c_ends_with_130_and_says_how_far_it_got_and_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, method: str, missing: int, seeds: list[int]
 ) -> None:
     """In the first run, before anything is done, and in the second."""
@@ -227,10 +227,10 @@ def test_ctrl_c_ends_with_130_what_is_done_and_how_to_go_on(
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == [1, 1]
 
 
-# --- what fails
+# --- failures
 
 
-def test_what_could_not_be_run_is_told_at_the_end() -> None:
+def test_cells_that_could_not_be_run_are_named_at_the_end() -> None:
     result = fedkin(*QUICK, "--methods", "fedavg,oracle", "--seeds", "1", "--out", "c", "--json")
     assert result.exit_code == 2
     told = json.loads(result.stdout.splitlines()[-1])
@@ -285,9 +285,7 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         (["data.name=file", "data.path=nothere.npz"], ["no cell", "nothere.npz"]),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    elsewhere: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_a_refusal_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
     result = fedkin(*arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     refused(result, *words)
@@ -325,7 +323,7 @@ def test_a_damaged_comparison_is_one_line(compared: tuple[Path, Result]) -> None
 
 
 def test_in_a_process_bad_input_is_one_line_too(elsewhere: Path) -> None:
-    """Nothing but the command itself decides here what warnings become of."""
+    """Only the command itself decides here how warnings are shown."""
     command = [
         sys.executable,
         "-m",
@@ -342,7 +340,7 @@ def test_in_a_process_bad_input_is_one_line_too(elsewhere: Path) -> None:
     nothing_in(elsewhere)
 
 
-def test_help_says_what_it_takes() -> None:
+def test_help_names_the_arguments() -> None:
     told = fedkin("--help").stdout
     for option in ("--methods", "--seeds", "--grid", "--by", "--out", "--resume", "--json"):
         assert option in told

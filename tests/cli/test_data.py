@@ -148,7 +148,7 @@ def test_paths_of_data_sets_are_broken_at_slashes_only(
 
 
 @pytest.mark.parametrize("given", ["clients=5", "data.clients=5"])
-def test_options_beside_a_file_are_those_of_fedkin_run(given: str) -> None:
+def test_options_next_to_a_file_work_as_in_fedkin_run(given: str) -> None:
     Path("study.toml").write_text('[data]\nname = "digits"\nclients = 9\nclasses_per_client = 2\n')
     for named in (["study.toml"], ["digits", "data.classes_per_client=2"]):
         result = fedkin("data", "describe", *named, given, "--out", "figure.png")

@@ -1,4 +1,4 @@
-"""``fedkin deploy``: what it prints, its status, and how it refuses; what is checked is in
+"""``fedkin deploy``: output, status, and refusals. The checks themselves are tested in
 tests/server/deploy/test_check.py."""
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(fedkin("init", "fed"), "pip install 'fedkin[flower]'", "--insecure")
 
 
-def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> None:
+def test_a_site_that_leaves_deletes_its_clients_memory(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--insecure")
     own, other = (elsewhere / f"fed/site-{number}/state" for number in (0, 1))
     for folder in (own, other):
@@ -108,7 +108,7 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
             "notes.txt",
         ):
             (folder / name).write_bytes(encode({}, {}) if name.startswith("trial") else b"x")
-        (folder / "samples.safetensors").write_bytes(save({"x": np.ones(2)}))  # of somebody else
+        (folder / "samples.safetensors").write_bytes(save({"x": np.ones(2)}))  # not fedkin's
     result = fedkin("leave", "fed/site-0/client.toml")
     assert result.exit_code == 0 and "site-0: deleted 2 files" in result.stdout, result.output
     assert sorted(path.name for path in own.iterdir()) == ["notes.txt", "samples.safetensors"]
@@ -117,7 +117,7 @@ def test_a_site_that_leaves_deletes_what_its_clients_keep(elsewhere: Path) -> No
     refused(fedkin("leave", "fed/site-7/client.toml"), "fed/site-7")
 
 
-def test_what_does_not_run_is_shown_and_ended_without_harm(elsewhere: Path) -> None:
+def test_parts_that_do_not_run_are_shown_and_ended_without_harm(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--insecure", "--port", str(free_ports(1)[0]))
     result = fedkin("status", "fed")
     assert (

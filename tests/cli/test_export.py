@@ -1,4 +1,4 @@
-"""``fedkin export`` and ``fedkin predict``: what they write, and how they refuse."""
+"""``fedkin export`` and ``fedkin predict``: their files, and refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_predictions_are_those_of_the_run(patients: Path, tmp_path: Path) -> None:
-    """Each row by its own hospital's model, or all by that of one."""
+    """Each row by its own hospital's model, or all rows by one hospital's model."""
     run = fk.Run.load(patients / "run")
     table = pd.read_csv(patients / "patients.csv")
     x = table[["age", "pressure", "pulse"]].to_numpy(np.float32)
@@ -111,8 +111,8 @@ def test_a_run_from_python_remembers_the_columns_of_its_frame(
 
 
 def test_names_of_clients_are_taken_as_they_are_written(tmp_path: Path) -> None:
-    """A client 01 beside a client 1: in the data, in a table that is predicted, on the command
-    line, and in Python."""
+    """A client 01 and a client 1: in the data, in a table that is predicted, on the command line,
+    and in Python."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=80).round(3)
     owner = np.repeat(["01", "1"], 40)
@@ -275,7 +275,7 @@ label_names = ["ill", "well"]
 """
 
 
-def test_a_site_exports_what_its_state_folder_holds(tmp_path: Path) -> None:
+def test_a_site_exports_the_model_in_its_state_folder(tmp_path: Path) -> None:
     """The newest run's models, in the layout in which a node stores them."""
     (tmp_path / "client.toml").write_text(SITE)
     refused(

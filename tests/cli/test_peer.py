@@ -1,5 +1,4 @@
-"""``fedkin peer``: what it prints and how it refuses;
-processes are in tests/process/test_peers.py."""
+"""``fedkin peer``: output and refusals; processes are in tests/process/test_peers.py."""
 
 from __future__ import annotations
 

@@ -72,9 +72,9 @@ def evaluated(folder: Path, table: pd.DataFrame, out: Path) -> Result:
 
 def test_numbers_are_no_positions_of_named_labels(folder: Path, tmp_path: Path) -> None:
     numbers = NEW.assign(outcome=(NEW["outcome"] == "ill").astype(int))
-    words = ("new.csv", "'outcome'", "row 0 is a number", "knows the labels ill, well")
-    refused(predicted(folder, numbers), *words)
-    refused(evaluated(folder, numbers, tmp_path), *words)
+    for result in (predicted(folder, numbers), evaluated(folder, numbers, tmp_path)):
+        refused(result, "new.csv", "'outcome'")
+        refused(result, "row 0 is a number", "knows the labels ill, well")
     run = fk.Run.load(folder / "run")
     with pytest.raises(fk.DataError, match="knows the labels ill, well"):
         run.evaluate(data=fk.data.from_pandas(numbers, label="outcome", client="hospital"))
@@ -85,26 +85,25 @@ def test_booleans_are_no_positions_of_named_labels(
     cluster: list[str], folder: Path, tmp_path: Path
 ) -> None:
     NEW.assign(outcome=NEW["outcome"] == "ill").to_csv(tmp_path / "booleans.csv", index=False)
-    words = ("booleans.csv", "labels are booleans", "named ill, well", "write these names")
-    refused(fedkin("predict", folder / "export", tmp_path / "booleans.csv", *cluster), *words)
-    refused(
-        fedkin("evaluate", folder / "run", "--data", tmp_path / "booleans.csv", *cluster), *words
-    )
+    for command in (("predict", folder / "export"), ("evaluate", folder / "run", "--data")):
+        result = fedkin(*command, tmp_path / "booleans.csv", *cluster)
+        refused(result, "booleans.csv", "labels are booleans")
+        refused(result, "named ill, well", "write these names")
 
 
 def test_an_unseen_label_is_named_with_its_row_of_the_file(folder: Path, tmp_path: Path) -> None:
     table = NEW.copy()
     table.loc[2, "outcome"] = None
     table.loc[5, "outcome"] = "ILL"
-    refused(
-        predicted(folder, table), "new.csv", "'outcome'", "row 5", "'ILL'", "did you mean 'ill'"
-    )
+    result = predicted(folder, table)
+    refused(result, "new.csv", "'outcome'")
+    refused(result, "row 5", "'ILL'", "did you mean 'ill'")
     refused(
         evaluated(folder, table.drop(index=2), tmp_path), "row 4", "'ILL'", "did you mean 'ill'"
     )
 
 
-def test_numbers_are_positions_where_the_run_was_told_their_names(tmp_path: Path) -> None:
+def test_numbers_are_positions_where_the_run_was_given_their_names(tmp_path: Path) -> None:
     table = patients().assign(outcome=lambda t: (t["outcome"] == "ill").astype(int))
     data = fk.data.from_pandas(
         table, label="outcome", client="hospital", label_names=["well", "ill"]
@@ -152,13 +151,9 @@ def test_labels_are_not_needed(folder: Path) -> None:
 def test_a_missing_value_is_named_by_its_row_of_the_file(folder: Path, row: int) -> None:
     table = NEW.copy()
     table.loc[row, "dose"] = np.nan
-    refused(
-        predicted(folder, table),
-        "new.csv",
-        "column 'dose'",
-        f"row {row} (rows count from 0)",
-        "NaN",
-    )
+    result = predicted(folder, table)
+    refused(result, "new.csv", "column 'dose'")
+    refused(result, f"row {row} (rows count from 0)", "NaN")
     x = NEW[["age", "dose"]].to_numpy(copy=True)
     x[row, 1] = np.inf
     np.savez(folder / "new.npz", x=x, hospital=NEW["hospital"])
@@ -174,14 +169,9 @@ def test_a_missing_client_is_refused_by_row(folder: Path, name: str, blank: obje
     table.loc[3, "hospital"] = blank
     if name.endswith("parquet"):
         table["hospital"] = table["hospital"].astype(str if blank == " " else float)
-    refused(
-        predicted(folder, table, name),
-        name,
-        "column 'hospital'",
-        "row 3",
-        "says no client",
-        "--client NAME",
-    )
+    result = predicted(folder, table, name)
+    refused(result, name, "column 'hospital'", "row 3")
+    refused(result, "says no client", "--client NAME")
     whole = fedkin("predict", folder / "export", folder / name, "--client", "1")
     assert whole.exit_code == 0, whole.output
 
@@ -229,13 +219,9 @@ def test_other_columns_are_left_out_by_both(folder: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["new.json", "new.jsonl", "new.txt"])
 def test_other_formats_are_refused(folder: Path, name: str, tmp_path: Path) -> None:
     NEW.to_json(folder / name, orient="records", lines=name.endswith("l"))
-    refused(
-        fedkin("predict", folder / "export", folder / name),
-        name,
-        ".csv",
-        ".parquet",
-        f"got .{name[4:]}",
-    )
+    result = fedkin("predict", folder / "export", folder / name)
+    refused(result, name, ".csv", ".parquet")
+    refused(result, f"got .{name[4:]}")
     refused(
         fedkin("evaluate", folder / "run", "--data", folder / name, "--out", tmp_path), name, ".csv"
     )

@@ -1,4 +1,4 @@
-"""``fedkin report``: what it writes, and how it refuses."""
+"""``fedkin report``: its file, and refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Path:
     return unfinished(a_run(wandering(8, 5)), tmp_path / "a")
 
 
-def test_a_report_lies_in_the_folder_or_where_it_is_told(run: Path, tmp_path: Path) -> None:
+def test_a_report_lies_in_the_folder_or_at_the_given_place(run: Path, tmp_path: Path) -> None:
     result = fedkin("report", run)
     assert result.exit_code == 0, result.output
     assert result.stdout == f"report: {run / 'report.html'}\n" and (run / "report.html").exists()

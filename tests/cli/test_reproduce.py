@@ -65,7 +65,7 @@ def table(measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure) -> Ta
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs in an empty folder of its own."""
+    """Every test runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -98,7 +98,7 @@ def test_without_a_name_everything_is_listed() -> None:
     assert "on two cores" in result.stdout and "estimate" in result.stdout
 
 
-def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
+def test_the_list_says_which_cells_are_measured_and_how_long_the_rest_takes(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(
@@ -118,19 +118,15 @@ def test_the_list_says_what_is_measured_and_how_long_the_rest_takes(
 # --- a table
 
 
+ONE_CELL = (
+    *("toy-table1", "--json", "--seeds", "1"),
+    *("--rows", "digits-mclr-own", "--columns", "FEDAVG"),
+)
+
+
 @pytest.mark.usefixtures("toy")
-def test_a_cell_is_run_and_shown_beside_the_papers_number(elsewhere: Path) -> None:
-    arguments = (
-        "toy-table1",
-        "--rows",
-        "digits-mclr-own",
-        "--columns",
-        "FEDAVG",
-        "--seeds",
-        "1",
-        "--json",
-    )
-    result = reproduce(*arguments)
+def test_a_cell_is_run_and_shown_with_the_papers_number(elsewhere: Path) -> None:
+    result = reproduce(*ONE_CELL)
     assert result.exit_code == 0, result.output
     output = json.loads(result.stdout)
     assert output["ran"] == 1 and output["store"] == "results/toy.jsonl"
@@ -140,7 +136,7 @@ def test_a_cell_is_run_and_shown_beside_the_papers_number(elsewhere: Path) -> No
     (line,) = read(elsewhere / "results" / "toy.jsonl").runs
     assert number["difference"] == pytest.approx(100 * line["best"] - 200)
     assert "1/1  Digits-MCLR, own, FedAvg, seed 0" in result.stderr and "left" in result.stderr
-    assert json.loads(reproduce(*arguments).stdout)["ran"] == 0
+    assert json.loads(reproduce(*ONE_CELL).stdout)["ran"] == 0
 
 
 def fake(cell: Cell, seed: int) -> dict[str, Any]:
@@ -168,7 +164,7 @@ def test_rows_and_columns_are_named_freely(monkeypatch: pytest.MonkeyPatch) -> N
         )
         == 12
     )
-    assert ran("--out", "a") == 6  # what is there is not run again
+    assert ran("--out", "a") == 6  # finished runs are not run again
 
 
 @pytest.mark.usefixtures("toy")
@@ -192,9 +188,7 @@ def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 reproduced; 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
 
 
-def test_what_was_learned_from_a_table_stands_below_it(
-    toy: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lessons_from_a_table_stand_below_it(toy: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the stored runs of the cells that are asked for; nothing of another table's, and nothing
     of fewer seeds."""
 
@@ -248,7 +242,7 @@ def test_a_difference_is_shown_with_its_cause(
     assert words in shown and "≠ not reproduced (1 round for 2)" in shown
 
 
-def test_ctrl_c_keeps_what_is_done(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_finished_runs(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(cell: Cell, seed: int) -> dict[str, Any]:
         if seed == 1:
             raise KeyboardInterrupt
@@ -340,7 +334,7 @@ def test_rows_and_columns_without_a_cell_in_common() -> None:
     )
 
 
-def test_what_is_left_out_of_a_store_is_named_and_counts_nowhere(
+def test_runs_left_out_of_a_store_are_named_and_count_nowhere(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A damaged line, and a run of a recipe that has changed since:

@@ -1,4 +1,4 @@
-"""The command line: what it prints, where it writes, and how it refuses."""
+"""The command line: output, files, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = {
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs in an empty folder of its own."""
+    """Every test runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -145,7 +145,7 @@ def test_resuming_a_finished_run_tells_the_same() -> None:
     assert json.loads(again.stdout) == first
 
 
-def test_without_test_data_there_is_nothing_to_score_but_a_run_all_the_same(
+def test_without_test_data_a_run_has_no_scores_but_ends_well(
     elsewhere: Path,
 ) -> None:
     result = fedkin(
@@ -219,9 +219,7 @@ def test_another_environment_is_one_line(
         (["run.devices=10000"], ["devices must be between"]),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    elsewhere: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_a_refusal_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
     refused(fedkin("run", *arguments), *words)
     nothing_in(elsewhere)
 
@@ -406,13 +404,13 @@ def test_usage_errors_are_one_line(elsewhere: Path, arguments: list[str]) -> Non
 
 
 @pytest.mark.parametrize("arguments", [[], ["data"]])
-def test_nothing_said_is_the_help(arguments: list[str]) -> None:
+def test_without_arguments_it_is_the_help(arguments: list[str]) -> None:
     result = fedkin(*arguments)
     assert (result.exit_code, result.stderr) == (2, "")
     assert "Usage" in result.stdout and "Commands" in result.stdout
 
 
-def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(
+def test_a_run_whose_clients_all_diverge_ends_early_with_a_distinct_status(
     elsewhere: Path,
 ) -> None:
     result = fedkin(
@@ -527,7 +525,7 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_begins_with_a_sentence_and_hides_no_default(command: str) -> None:
-    """The terminal's markup takes away what is in square brackets."""
+    """The terminal's markup removes text in square brackets."""
     import typer
 
     shown = typer.main.get_command(app).commands[command]  # type: ignore[attr-defined]
@@ -556,7 +554,7 @@ def test_data_pni_shows_the_index_and_its_clients() -> None:
         assert word in result.stdout
 
 
-def test_data_pni_as_json_is_that_of_python() -> None:
+def test_data_pni_as_json_equals_python() -> None:
     import fedkin as fk
 
     result = fedkin(
@@ -624,7 +622,7 @@ KIN = (
 )
 
 
-def test_eps_tells_what_each_finds_and_the_run_finds_it(elsewhere: Path) -> None:
+def test_eps_shows_the_clusters_of_each_value_and_the_run_finds_them(elsewhere: Path) -> None:
     shown = fedkin("eps", *KIN, "privacy.name=client_dp", "privacy.epsilon=2", "--out", "kin.png")
     assert shown.exit_code == 0, shown.output
     assert "does not cover what is shown here" in shown.stdout

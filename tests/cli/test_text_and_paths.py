@@ -114,11 +114,13 @@ def test_addresses_are_refused_by_name() -> None:
     done("run", *RUN, "--out", "run")
     done("export", "run", "--out", "export")
     address = "https://example.org/t.csv"
-    words = (address, "got an address", "download it first")
-    refused(fedkin("data", "describe", address), *words)
-    refused(fedkin("run", *RUN[1:], f"data.path={address}", "--out", "x"), *words)
-    refused(fedkin("predict", "export", address), *words)
-    refused(fedkin("evaluate", "run", "--data", address), *words)
+    for command in (
+        ("data", "describe", address),
+        ("run", *RUN[1:], f"data.path={address}", "--out", "x"),
+        ("predict", "export", address),
+        ("evaluate", "run", "--data", address),
+    ):
+        refused(fedkin(*command), address, "got an address", "download it first")
     refused(fedkin("data", "describe", "file:///data/t.csv"), "name the path alone: /data/t.csv")
     with pytest.raises(
         fk.ConfigError, match=r"s3://bucket/t\.parquet: expected a path on this machine"

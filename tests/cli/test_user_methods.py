@@ -1,4 +1,4 @@
-"""A method of one's own on the command line: run, resumed, compared, reported, by module:Class."""
+"""A user's method on the command line: run, resumed, compared, reported, by module:Class."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ QUICK = ["data.clients=8", "run.rounds=2", "run.cohort=3", "local.epochs=1"]
 
 
 @pytest.fixture(autouse=True)
-def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test runs beside the module."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test runs in the folder of the module."""
     (tmp_path / "counting_method_module.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -74,13 +74,13 @@ def fedkin(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-def test_it_is_run_beside_others_resumed_and_reported(beside: Path) -> None:
+def test_it_is_run_against_others_resumed_and_reported(folder: Path) -> None:
     result = fedkin(
         "run", *QUICK, "method.name=fedavg", f"run.against=['{NAME}']", "--out", "a", "--json"
     )
     assert result.exit_code == 0, result.output
     assert "Counting" in result.stderr
-    inner = beside / "a/against/counting_method_module-Counting"
+    inner = folder / "a/against/counting_method_module-Counting"
     assert list(json.loads(result.stdout)["against"]) == [NAME] and (inner / "figure.png").exists()
     again = fedkin("run", "--resume", "a", "run.rounds=3")
     assert again.exit_code == 0, again.output
@@ -92,25 +92,25 @@ def test_it_is_run_beside_others_resumed_and_reported(beside: Path) -> None:
         3,
     )
     reported = fedkin("report", "a")
-    assert reported.exit_code == 0 and "Counting" in (beside / "a/report.html").read_text()
+    assert reported.exit_code == 0 and "Counting" in (folder / "a/report.html").read_text()
     alone = fedkin("run", *QUICK, f"method.name={NAME}", "run.against=[]")
     assert alone.exit_code == 0 and [
-        p.name.startswith("digits-Counting-") for p in (beside / "runs").iterdir()
+        p.name.startswith("digits-Counting-") for p in (folder / "runs").iterdir()
     ] == [True]
 
 
-def test_it_is_compared_and_its_label_is_the_class(beside: Path) -> None:
+def test_it_is_compared_and_its_label_is_the_class(folder: Path) -> None:
     result = fedkin("compare", *QUICK, "--methods", f"{NAME},fedavg", "--seeds", "1", "--out", "c")
     assert result.exit_code == 0, result.output
-    assert (beside / "c/comparison.tex").read_text().count("Counting & 1 &") == 1
+    assert (folder / "c/comparison.tex").read_text().count("Counting & 1 &") == 1
     assert fedkin("compare", "--resume", "c", "--seeds", "2").exit_code == 0
     found = Comparison.load("c")
     assert found.methods == ("Counting", "FedAvg") and not found.missing
     assert fedkin("report", "c").exit_code == 0
 
 
-def test_an_error_of_its_own_fails_its_cell_and_the_command(beside: Path) -> None:
-    path = beside / "counting_method_module.py"
+def test_an_error_in_the_method_fails_its_cell_and_the_command(folder: Path) -> None:
+    path = folder / "counting_method_module.py"
     path.write_text(
         path.read_text().replace("reply = train", "raise KeyError('lost'); reply = train")
     )
@@ -119,7 +119,7 @@ def test_an_error_of_its_own_fails_its_cell_and_the_command(beside: Path) -> Non
     assert Comparison.load("c").finished.keys() == {("", "FedAvg", 0)}
 
 
-def test_what_cannot_be_imported_is_one_line(beside: Path) -> None:
+def test_a_failed_import_is_one_line(folder: Path) -> None:
     refused(
         fedkin("run", *QUICK, "method.name=nowhere_at_all:Mine"),
         "method.name",

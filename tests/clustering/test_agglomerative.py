@@ -127,7 +127,7 @@ def test_one_row(linkage: str) -> None:
         ({"clusters": 2, "linkage": "wards"}, "unknown linkage 'wards'; did you mean 'ward'"),
     ],
 )
-def test_what_cannot_be(options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MethodError, match=message):
         agglomerative(DISTANCES, **options)
 

@@ -167,7 +167,7 @@ def test_the_jump_is_where_a_dendrogram_can_be_cut(clusters: int) -> None:
 
 
 @pytest.mark.parametrize("clusters", [2, 4, 8])
-def test_all_return_to_what_is_there_and_few_to_a_split_of_noise(clusters: int) -> None:
+def test_all_return_to_planted_clusters_and_few_to_a_split_of_noise(clusters: int) -> None:
     first, second = (blobs(clusters, seed=seed) for seed in (1, 2))
     shares = split_half_stability(first, second, clusters + 2, RNG(0)).mean(axis=0)
     assert shares[0] == 1 and shares[clusters - 1] == 1

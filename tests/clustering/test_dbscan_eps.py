@@ -95,7 +95,7 @@ def test_border_points_that_change_hands(min_samples: int) -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 3))
-def test_silhouette_is_that_of_the_points(seed: int, min_samples: int) -> None:
+def test_silhouette_equals_the_silhouette_of_the_points(seed: int, min_samples: int) -> None:
     points = np.random.default_rng(seed).normal(size=(12, 2))
     for r in eps_ranges(points, min_samples):
         labels = result(points, r.low, min_samples)
@@ -165,7 +165,7 @@ def test_straight_curves_have_no_knee() -> None:
 
 
 @pytest.mark.parametrize("curve", [[], [1.0, np.inf], [np.nan]])
-def test_a_knee_of_what_is_no_curve(curve: list[float]) -> None:
+def test_an_invalid_curve_is_refused(curve: list[float]) -> None:
     with pytest.raises(MethodError, match="finite values, at least 1"):
         knee(np.array(curve))
 
@@ -195,7 +195,7 @@ def test_the_suggestion_has_the_unit_of_the_points(unit: float) -> None:
     )
 
 
-def test_a_client_that_is_like_nobody_stays_noise() -> None:
+def test_a_client_unlike_all_others_stays_noise() -> None:
     points, true = blobs(0, 40 * np.eye(4), each=6)
     points = np.vstack([points, np.full((1, 4), 500.0)])
     np.testing.assert_array_equal(
@@ -242,7 +242,7 @@ def test_the_rule_by_hand() -> None:
         (lambda: eps_ranges(np.array([[0.0], [np.nan]]), 2), "row 1"),
     ],
 )
-def test_what_cannot_be(call: Any, message: str) -> None:
+def test_invalid_values_are_refused(call: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         call()
 
@@ -291,5 +291,5 @@ def test_the_first_knee_from_the_upper_end_counts() -> None:
 
 
 @pytest.mark.parametrize("curve", [[], [1.0], [2.0, 2.0, 2.0]])
-def test_what_is_flat_has_no_knee(curve: list[float]) -> None:
+def test_a_flat_curve_has_no_knee(curve: list[float]) -> None:
     assert kneedle(np.array(curve)) is None

@@ -1,4 +1,4 @@
-"""DBSCAN and OPTICS against the authors' calls of scikit-learn, and what becomes of noise."""
+"""DBSCAN and OPTICS against the authors' calls of scikit-learn, and the treatment of noise."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_float32_points_are_measured_in_float64() -> None:
     np.testing.assert_array_equal(dbscan(points, 1, 2), [0, 0])
 
 
-def test_noise_of_its_own() -> None:
+def test_noise_points_get_their_own_labels() -> None:
     labels = np.array([-1, 0, 1, -1, 1, -1])
     np.testing.assert_array_equal(assign_noise(LINE, labels, "own"), [2, 0, 1, 3, 1, 4])
     np.testing.assert_array_equal(labels, [-1, 0, 1, -1, 1, -1])  # the caller's stay as they are
@@ -116,7 +116,7 @@ def test_nearest_by_hand() -> None:
     np.testing.assert_array_equal(distance, [5, 1, 0])
 
 
-def test_nobody_asks_for_the_nearest() -> None:
+def test_no_query_gives_no_nearest_label() -> None:
     labels, distance = nearest_label(LINE[:0], LINE, np.arange(6))
     assert len(labels) == len(distance) == 0
 
@@ -153,7 +153,7 @@ def test_partitions_by_name() -> None:
         (lambda: nearest_label(LINE, LINE[:0], np.zeros(0, int)), "at least 1"),
     ],
 )
-def test_what_cannot_be(call: Any, message: str) -> None:
+def test_invalid_values_are_refused(call: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         call()
 

@@ -14,13 +14,13 @@ from fedkin.clustering.drift import choose_models, drift_distances, merge_models
 
 
 def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
-    """What clients chose, and the models and what each has become after the merge."""
+    """The models that clients chose, the models after the merge, and where each one went."""
     models = np.array(case["model_parameters"])
     owner = np.array(case["history_model_of_client_at_0"])[:, None]
     now = np.array(case["accuracy_models_by_clients_now"]).T
     accuracy = np.full((len(now), len(models)), -np.inf)
     accuracy[:, : now.shape[1]] = now
-    nobody = np.zeros(len(now), bool)
+    no_client = np.zeros(len(now), bool)
     before = np.array(case["accuracy_before"])
     chosen = choose_models(
         models=models,
@@ -28,7 +28,7 @@ def step(case: dict[str, Any]) -> tuple[Any, np.ndarray, np.ndarray]:
         model=owner[:, 0],
         accuracy=accuracy,
         before=before,
-        alone=nobody,
+        alone=no_client,
         delta=case["delta"],
     )
     owner = np.hstack([chosen.owner, chosen.model[:, None]])
@@ -74,7 +74,7 @@ OUT = -np.inf
 def choose(
     accuracy: list[list[float]], before: list[float], owner: list[int], **options: Any
 ) -> Any:
-    nobody = options.pop("alone", np.zeros(len(before), bool))
+    no_client = options.pop("alone", np.zeros(len(before), bool))
     table = np.array(accuracy, float)
     return choose_models(
         models=MODELS,
@@ -82,7 +82,7 @@ def choose(
         model=np.array(owner),
         accuracy=table,
         before=np.array(before),
-        alone=nobody,
+        alone=no_client,
         delta=0.1,
         **options,
     )
@@ -106,7 +106,7 @@ def test_eager_clients_share_one_new_model() -> None:
     )
 
 
-def test_who_is_alone_or_has_no_new_samples_keeps_its_model() -> None:
+def test_a_client_alone_or_without_new_samples_keeps_its_model() -> None:
     accuracy = [[0.9, 0.2, OUT, OUT], [OUT] * 4]
     chosen = choose(accuracy, [0.9, 0.9], [1, 1], alone=np.array([True, False]))
     assert (
@@ -130,7 +130,7 @@ def test_the_place_of_the_model_used_longest_ago() -> None:
     assert recycled(owner, np.zeros(5, bool)) == 4 and recycled(owner, np.ones(4, bool)) is None
 
 
-def test_a_model_is_forgotten_with_what_it_owned() -> None:
+def test_a_forgotten_model_owns_no_samples() -> None:
     accuracy = [[0.9, 0.2, 0.2, 0.2], [0.2, 0.9, 0.2, 0.2], [0.2, 0.2, 0.2, 0.1], [0.9, 0, 0, 0]]
     chosen = choose(accuracy, [0.9, 0.9, 0.9, 0.9], [0, 1, 2, 3])
     assert chosen.model.tolist() == [0, 1, 2, 0] and chosen.owner[:, 0].tolist() == [0, 1, -1, 3]

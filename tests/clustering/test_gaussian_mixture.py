@@ -34,8 +34,8 @@ def density(y: float, mean: float, deviation: float) -> float:
 
 
 def fitted(values: list[float], total: int, spread: float) -> tuple[float, float, float]:
-    """mu, sigma and log beta of one component; 5 % of the row's spread where it has no variance of
-    its own."""
+    """mu, sigma and log beta of one component. Without variance, sigma is 5% of the row's
+    spread."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((y - mean) ** 2 for y in values) / len(values))
     return (
@@ -125,13 +125,13 @@ def test_all_oracle_vectors_at_once(vectors: dict[str, dict[str, Any]]) -> None:
 # --- corner cases
 
 
-def test_nobody_started() -> None:
-    """The documented reason for an empty H: the caller begins anew."""
+def test_without_a_start_there_is_no_answer() -> None:
+    """The documented reason for an empty H: the caller begins again."""
     assert of([0.1, 0.9, 0.8], []) == []
     assert of([0.1, 0.9, 0.8], [1], mask=[0, 2]) == []
 
 
-def test_nobody_is_there() -> None:
+def test_empty_rows_have_no_answer() -> None:
     assert (
         split_two_gaussians(
             np.full((2, 3), np.nan), np.ones((2, 3), bool), np.zeros((2, 3), bool)
@@ -172,7 +172,7 @@ def test_the_same_kind_loses_everybody() -> None:
 def test_the_start_is_the_answer_though_its_mean_is_lower() -> None:
     """S = {0, -3}: mean -1.5, sigma 1.5, beta .4; C = {0, -3, -1}: mean -1.33, sigma 1.25, beta .6.
     At 0 .4 / 1.5 * exp(-.5) = .162 is less than .6 / 1.25 * exp(-.57) = .272, at -3 and -1 too:
-    nobody is left to swap."""
+    no client is left to swap."""
     assert of([0, 0, -3, -3, -1], [0, 2]) == [0, 2]
 
 
@@ -216,7 +216,7 @@ def test_a_tie_is_another_kind() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("close", [0.101, 0.09])
 def test_equal_values_have_no_variance_though_their_mean_rounds(close: float, dtype: Any) -> None:
-    """The mean of three times 0.1 is not 0.1 in floats. Their deviation is that of the rule (.05 *
+    """The mean of three times 0.1 is not 0.1 in floats. Their deviation follows the rule (.05 *
     .81), not 1e-17: at ``close`` (z = .02, .25) 3/6 / .04 beats a C of mean .6 and sigma .36. Then
     C = {.8, .9} has the higher mean."""
     assert of([0.1, 0.1, 0.1, close, 0.9, 0.8], [0, 1, 2], dtype=dtype) == [4, 5]
@@ -249,7 +249,7 @@ def test_inputs_are_left_alone() -> None:
     np.testing.assert_array_equal(split_two_gaussians(*arrays), [[True, False, False]])
 
 
-# --- what holds of any row
+# --- rules for any row
 
 values = st.floats(-100, 100, width=32)
 coarse = st.integers(-4, 4).map(float)
@@ -316,10 +316,10 @@ def test_the_order_of_values_does_not_matter(
 
 @given(st.lists(rows(coarse), min_size=1, max_size=5), st.integers(0, 1000))
 def test_rows_are_independent(cases: list[tuple[list[float], set[int]]], seed: int) -> None:
-    """Rows that need one step beside rows that need many, each with holes of its own: the bits of
-    each alone."""
+    """Rows that need one step next to rows that need many, each with its own missing values: the
+    same bits as each row alone."""
     width = max(len(row) for row, _ in cases)
-    # Noise where nobody is.
+    # Noise where values are missing.
     similar = np.random.default_rng(seed).normal(scale=50, size=(len(cases), width))
     initial = np.ones(similar.shape, bool)
     mask = np.zeros(similar.shape, bool)

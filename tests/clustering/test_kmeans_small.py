@@ -49,7 +49,11 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
         draw = rng(seed)
         points = draw.normal(size=(int(draw.integers(8, 25)), int(draw.integers(1, 7))))
         clusters = int(draw.integers(2, 7))
-        kmeans = KMeans(clusters, n_init=10, random_state=seed)  # pyright: ignore[reportArgumentType]
+        kmeans = KMeans(
+            clusters,
+            n_init=10,  # pyright: ignore[reportArgumentType]
+            random_state=seed,
+        )
         theirs = kmeans.fit_predict(points)
         ours = kmeans_small(points, clusters, rng(seed))
         ratios.append(inertia(points, ours) / inertia(points, theirs))
@@ -59,7 +63,7 @@ def test_as_good_as_scikit_learn_with_ten_restarts() -> None:
     )
 
 
-def test_each_point_is_nearest_to_the_mean_of_its_own_cluster() -> None:
+def test_each_point_is_nearest_to_its_clusters_mean() -> None:
     """What Lloyd's algorithm ends in."""
     points = rng(3).uniform(size=(40, 2))
     labels = kmeans_small(points, 6, rng(1))

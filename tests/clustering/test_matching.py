@@ -21,8 +21,8 @@ def test_most_clients_keep_their_number() -> None:
 
 
 def test_the_best_matching_is_not_always_cluster_by_cluster() -> None:
-    """Both new clusters have most of their clients from 0: three and two of them; the second keeps
-    nobody as 1. So the first is 1, where it keeps two, and the second is 0."""
+    """Both new clusters have most of their clients from 0: three and two of them. The second keeps
+    none as 1. So the first is 1, where it keeps two, and the second is 0."""
     assert matched([0] * 5 + [1] * 2, [0, 0, 0, 1, 1, 0, 0], 2) == [1] * 5 + [0] * 2
 
 

@@ -1,5 +1,5 @@
-"""The grid of a comparison: what a file, its [compare] and the arguments multiply to, and what is
-refused."""
+"""The grid of a comparison: a file, its [compare] and the arguments multiply to settings. Also
+the refusals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def refused(
 # --- methods
 
 
-def test_nothing_said_is_the_demonstration_from_three_seeds() -> None:
+def test_without_arguments_it_is_the_demonstration_from_three_seeds() -> None:
     grid = load(None)
     assert (methods(grid), settings(grid), grid.seeds) == (["FedGroup", "FedAvg"], [""], (0, 1, 2))
     assert grid.settings[0].raw["data"] == {"name": "digits"}
@@ -109,7 +109,7 @@ def test_an_option_of_methods_is_an_axis_of_those_that_have_it(tmp_path: Path) -
     assert settings(grid) == [""]
 
 
-def test_an_axis_with_one_value_changes_and_is_not_told(tmp_path: Path) -> None:
+def test_an_axis_with_one_value_changes_the_runs_without_a_label(tmp_path: Path) -> None:
     grid = read(tmp_path, sweeps=["method.clusters=2", "local.lr=0.5"], methods=["ifca"])
     assert (methods(grid), settings(grid)) == (["IFCA"], [""])
     assert (grid.methods[0].entry["clusters"], grid.settings[0].raw["local"]["lr"]) == (2, 0.5)
@@ -150,7 +150,7 @@ local = {epochs = 3}
         "clients": 10,
         "classes_per_client": 2,
     }
-    assert last["data"] == {"name": "synthetic", "clients": 12}  # named anew: replaced
+    assert last["data"] == {"name": "synthetic", "clients": 12}  # named again: replaced
     assert first["local"] == {"epochs": 1, "lr": 0.01} and last["local"] == {
         "epochs": 3,
         "lr": 0.03,
@@ -175,7 +175,7 @@ def test_the_names_of_data_sets_are_an_axis(tmp_path: Path) -> None:
     ]
 
 
-def test_names_are_laid_before_the_options_of_what_they_name(tmp_path: Path) -> None:
+def test_names_are_applied_before_their_options(tmp_path: Path) -> None:
     grid = read(tmp_path, sweeps=["data.clients=10,12", "data.name=digits,synthetic"])
     assert settings(grid) == [
         f"{name}, clients {n}" for name in ("digits", "synthetic") for n in (10, 12)
@@ -244,7 +244,7 @@ def test_values_from_python_are_those_of_a_file(tmp_path: Path) -> None:
         ("seed = 7", "", 2, (7, 8)),
     ],
 )
-def test_who_says_the_seeds(
+def test_where_the_seeds_come_from(
     tmp_path: Path, run: str, compare: str, argument: int | None, expected: tuple[int, ...]
 ) -> None:
     text = f'[data]\nname = "digits"\n[run]\n{run}\n[compare]\n{compare}\n'
@@ -253,8 +253,11 @@ def test_who_says_the_seeds(
     assert not {"seed", "seeds", "against"} & set(grid.settings[0].raw["run"])
 
 
+CHANGES = ("compare.seeds=2", "local.lr=0.5", "method.clusters=2")
+
+
 def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
-    grid = read(tmp_path, "", "compare.seeds=2", "local.lr=0.5", "method.clusters=2")
+    grid = read(tmp_path, "", *CHANGES)
     assert (
         len(grid.seeds),
         grid.settings[0].raw["local"]["lr"],
@@ -262,7 +265,7 @@ def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
     ) == (2, 0.5, 2)
 
 
-# --- what is refused
+# --- refused
 
 
 @pytest.mark.parametrize(
@@ -334,7 +337,7 @@ def test_changes_on_the_command_line_reach_all_sections(tmp_path: Path) -> None:
         ("[comparee]\nseeds = 3", ["study.toml: comparee", "unknown section"]),
     ],
 )
-def test_what_a_file_cannot_say(tmp_path: Path, more: str, words: list[str]) -> None:
+def test_values_that_a_file_must_not_have(tmp_path: Path, more: str, words: list[str]) -> None:
     refused(words, tmp_path, more)
 
 
@@ -362,7 +365,7 @@ def test_what_a_file_cannot_say(tmp_path: Path, more: str, words: list[str]) -> 
         ({"axes": {"run.target": [None, 0.5]}}, ["run.target", "None"]),
     ],
 )
-def test_what_arguments_cannot_say(
+def test_values_that_arguments_must_not_have(
     tmp_path: Path, options: dict[str, Any], words: list[str]
 ) -> None:
     refused(words, tmp_path, **options)
@@ -503,7 +506,7 @@ def test_methods_that_mean_another_thing_by_an_option_of_the_grid_keep_their_own
     )
 
 
-def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_same_key(
+def test_a_grid_next_to_the_files_is_tried_with_it_and_replaces_values_of_the_same_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own = '[compare]\ngrid = {"local.lr" = [0.1, 0.2], "local.epochs" = [1, 2]}\n'
@@ -519,7 +522,7 @@ def test_a_grid_beside_the_files_is_tried_with_it_and_replaces_values_of_the_sam
     assert len(read(tmp_path, own, sweeps=["local.batch_size=5,10"]).settings) == 8
 
 
-def test_what_methods_drop_of_a_method_that_does_not_run_is_told(
+def test_options_dropped_from_a_method_that_does_not_run_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     flexcfl = FILE.replace(

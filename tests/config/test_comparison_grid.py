@@ -13,7 +13,7 @@ from fedkin.config.comparison_grid import from_description, slug
 from fedkin.core.errors import ConfigError
 
 
-def test_labels_in_any_script_and_of_any_length_have_folders_of_their_own() -> None:
+def test_labels_in_any_script_and_of_any_length_have_different_folders() -> None:
     names = [slug(label) for label in ("平均", "聚类", "x" * 300, "x" * 299 + "y", "é", "e")]
     assert (
         len(set(names)) == 6 and max(map(len, names)) < 80 and all(name.isascii() for name in names)

@@ -1,5 +1,5 @@
-"""Options of [method] go for the methods beside it where they mean the same, once said, and never
-against their own."""
+"""Options of [method] also apply to the methods it is compared with, where they mean the same.
+That is logged once. A method's own options take precedence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clusters_of(config: RunConfig) -> dict[str, int | None]:
     return {entry.name: entry.values.get("clusters") for entry in config.against}
 
 
-def beside(method: dict[str, object], *against: object) -> RunConfig:
+def run_against(method: dict[str, object], *against: object) -> RunConfig:
     return from_dict(
         {"data": {"name": "digits"}, "method": method, "run": {"against": list(against)}}
     )
@@ -36,7 +36,7 @@ def beside(method: dict[str, object], *against: object) -> RunConfig:
 
 def test_four_clusters_are_four_in_all_methods_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):
-        config = beside(
+        config = run_against(
             {"name": "flexcfl", "clusters": 4},
             "fedavg",
             "ifca",
@@ -59,17 +59,19 @@ def test_four_clusters_are_four_in_all_methods_of_a_run(caplog: pytest.LogCaptur
 
 
 def test_fedsims_clusters_are_others() -> None:
-    assert clusters_of(beside({"name": "ifca", "clusters": 2}, "fedsim")) == {"fedsim": 5}
-    assert clusters_of(beside({"name": "fedsim", "clusters": 2}, "ifca")) == {"ifca": 3}
+    assert clusters_of(run_against({"name": "ifca", "clusters": 2}, "fedsim")) == {"fedsim": 5}
+    assert clusters_of(run_against({"name": "fedsim", "clusters": 2}, "ifca")) == {"ifca": 3}
 
 
-def test_what_is_written_for_a_method_wins() -> None:
-    config = beside({"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 2}, "fesem")
+def test_a_methods_own_options_take_precedence() -> None:
+    config = run_against(
+        {"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 2}, "fesem"
+    )
     assert clusters_of(config) == {"ifca": 2, "fesem": 5}
 
 
 def test_a_default_is_not_carried() -> None:
-    config = beside({"name": "fedgroup"}, "fedgrouprox", "flexcfl")
+    config = run_against({"name": "fedgroup"}, "fedgrouprox", "flexcfl")
     # Each its own; FedGroup's 0.01 was not written.
     assert [entry.values["eta_g"] for entry in config.against] == [0.01, 0.0]
 
@@ -84,26 +86,26 @@ def test_mechanisms_stay_where_they_were_written() -> None:
         "alpha": 7,
     }
     ifca, fedgroup, panm = (
-        entry.values for entry in beside(flexcfl, "ifca", "fedgroup", "panm").against
+        entry.values for entry in run_against(flexcfl, "ifca", "fedgroup", "panm").against
     )
     assert (ifca["migration"], ifca["eta_g"], ifca["threshold"]) == ("none", 0.0, 0.4)
     assert (fedgroup["eta_g"], fedgroup["alpha"]) == (0.1, 7)
     assert panm["alpha"] == 0.5  # the weight of a similarity
     fedgrouprox = {"name": "fedgrouprox", "mu": 0.5}
     fedgroup, fedprox = (
-        entry.values for entry in beside(fedgrouprox, "fedgroup", "fedprox").against
+        entry.values for entry in run_against(fedgrouprox, "fedgroup", "fedprox").against
     )
     assert (fedgroup["mu"], fedprox["mu"]) == (0.0, 0.5)
 
 
-def test_an_option_that_does_not_go_with_the_methods_own_ones_is_left_out() -> None:
-    """DBSCAN takes no number of clusters, and FL+HC none beside a distance."""
+def test_an_option_that_contradicts_the_methods_own_options_is_left_out() -> None:
+    """DBSCAN takes no number of clusters, and FL+HC takes none if it has a distance."""
     main = {"name": "ifca", "clusters": 4}
     distance = {"name": "flhc", "distance": 2.0}
-    config = beside(main, "hierarchical", {"name": "athena", "algorithm": "kmeans"}, distance)
+    config = run_against(main, "hierarchical", {"name": "athena", "algorithm": "kmeans"}, distance)
     assert clusters_of(config) == {"hierarchical": None, "athena": 4, "flhc": None}
     assert clusters_of(
-        beside({"name": "hierarchical", "algorithm": "kmeans", "clusters": 6}, "ifca")
+        run_against({"name": "hierarchical", "algorithm": "kmeans", "clusters": 6}, "ifca")
     ) == {"ifca": 6}
 
 
@@ -111,16 +113,16 @@ def test_options_that_go_together_are_carried_together(caplog: pytest.LogCapture
     """Neither k-means nor a number of clusters is possible without the other; layers have nothing
     to do with it."""
     main = {"name": "hierarchical", "algorithm": "kmeans", "clusters": 5}
-    (athena,) = beside(main, "athena").against
+    (athena,) = run_against(main, "athena").against
     assert (athena.values["algorithm"], athena.values["clusters"]) == (
         "kmeans",
         5,
     ) and "left out" not in caplog.text
 
 
-def test_what_is_left_out_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_options_left_out_are_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     main = {"name": "ifca", "clusters": 4, "threshold": 0.4}
-    (flhc,) = beside(main, {"name": "flhc", "distance": 2.0}).against
+    (flhc,) = run_against(main, {"name": "flhc", "distance": 2.0}).against
     assert (flhc.values.get("clusters"), flhc.values["threshold"]) == (None, 0.4)
     (line,) = [one.getMessage() for one in caplog.records if "left out" in one.getMessage()]
     assert "flhc: clusters = 4 (" in line and "distance" in line
@@ -131,7 +133,9 @@ def test_a_spelled_out_configuration_is_read_back_as_it_is(
 ) -> None:
     """A stored run of former versions, in which the methods had other numbers,
     goes on with these."""
-    config = beside({"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 3}, "fesem")
+    config = run_against(
+        {"name": "flexcfl", "clusters": 5}, {"name": "ifca", "clusters": 3}, "fesem"
+    )
     caplog.clear()
     assert from_dict(config.description().sections) == config
     assert not caplog.records

@@ -64,7 +64,7 @@ def test_overrides_have_no_place_in_the_file(tmp_path: Path) -> None:
     raw, place = read(path, ["run.cohort=3", "local.lr=0.5"])
     assert raw == {"run": {"rounds": 1, "cohort": 3}, "local": {"lr": 0.5}}
     assert (place("run.rounds"), place("run.cohort")) == (f"{path}: run.rounds", "run.cohort")
-    # What is wrong in [local] is not the file's.
+    # An error in [local] is not the file's.
     assert place("local") == "local" and place("model") == f"{path}: model"
     assert read(None, [], DEMO)[1]("run.rounds") == "run.rounds"
 
@@ -94,7 +94,7 @@ def test_sections_are_known_tables() -> None:
         Sections({"run": 3}, ["run"], lambda key: f"f: {key}")
 
 
-def test_what_a_constructor_refuses_has_its_place() -> None:
+def test_a_refusal_of_a_constructor_has_its_place() -> None:
     def refuse() -> None:
         raise DataError("too few")
 

@@ -1,5 +1,5 @@
-"""An option of the user's own: a section of a configuration that names its class, and what is said
-where it cannot."""
+"""A user's option: a section of a configuration names its class. Also the messages where that
+fails."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_section_with_a_class_is_the_option_in_python() -> None:
     )
     plain = execute(from_dict(RUN), out=None)
     np.testing.assert_array_equal(configured.models, in_python.models)
-    # The first round takes half of what the method changes.
+    # The first round takes half of the method's change.
     assert np.abs(configured.models).max() < 0.9 * np.abs(plain.models).max()
 
 

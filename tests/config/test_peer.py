@@ -1,4 +1,4 @@
-"""peer.toml: what it says, and what it may not say."""
+"""peer.toml: its settings, and its refusals."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_changes_come_on_top(tmp_path: Path) -> None:
         ("lockstep.deadline=1", "lockstep.peers: is required"),
     ],
 )
-def test_what_cannot_be_is_told_with_its_place(
+def test_invalid_values_are_refused_with_their_place(
     tmp_path: Path, change: str, words: str | None
 ) -> None:
     if words is None:

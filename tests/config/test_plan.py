@@ -1,4 +1,4 @@
-"""A plan is checked wherever it comes from, and says what happens after which round."""
+"""A plan is checked wherever it comes from, and says which steps follow which round."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
+from tests.mappings import merged
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ from fedkin.core.errors import ConfigError
 )
 def test_plans_are_checked(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Plan(**{"rounds": 1, "cohort": 1, **values})
+        Plan(**merged({"rounds": 1, "cohort": 1}, values))
     assert str(error.value) == message
 
 

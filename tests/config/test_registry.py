@@ -42,7 +42,7 @@ def test_all_options_are_spelled_out_and_made() -> None:
         ({"name": "fedavg", "nme": 3}, r"^method\.nme: unknown key 'nme'; did you mean 'name'\?"),
     ],
 )
-def test_what_is_refused(values: dict[str, Any], message: str) -> None:
+def test_refused_values(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve("method", METHODS, values, lambda key: f"method.{key}")
 

@@ -95,7 +95,7 @@ def test_every_default_is_spelled_out(file: Path) -> None:
     assert load().description().run["selection"] == "uniform"
 
 
-def test_nothing_said_is_the_demonstration() -> None:
+def test_without_arguments_it_is_the_demonstration() -> None:
     config = load()
     assert (config.data.name, config.model.name, config.method.name) == (
         "digits",
@@ -167,7 +167,7 @@ def test_a_file_alone_is_compared_with_nothing(tmp_path: Path) -> None:
     assert load(tmp_path / "run.toml").against == ()
 
 
-def test_the_main_method_is_not_run_beside_itself() -> None:
+def test_the_main_method_is_not_run_against_itself() -> None:
     assert load(None, ["method.name=fedavg"]).against == ()
     assert len(load(None, ["run.against=['fedgroup', 'fedavg']"]).against) == 1
     assert [entry.name for entry in load(None, ["run.against=ifca, fedavg"]).against] == [

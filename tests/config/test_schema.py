@@ -98,6 +98,6 @@ def test_a_part_of_a_table_is_refused_with_the_table() -> None:
     )
 
 
-def test_what_has_no_default_is_required() -> None:
+def test_a_value_without_a_default_is_required() -> None:
     with pytest.raises(ConfigError, match=r"place\.clusters: is required"):
         read(Method)

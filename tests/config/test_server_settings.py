@@ -75,9 +75,7 @@ from fedkin.core.errors import ConfigError
         ),
     ],
 )
-def test_what_is_refused(
-    settings: Callable[..., Any], values: dict[str, Any], message: str
-) -> None:
+def test_refused_values(settings: Callable[..., Any], values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         settings(**values)
     assert str(error.value).startswith(message)

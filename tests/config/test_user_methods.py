@@ -1,5 +1,5 @@
-"""A user's own methods: found by module:Class, or given as instances; and what is said where they
-are not."""
+"""A user's own methods: found by module:Class, or given as instances; and the messages where they
+are not found."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_fields_may_be_slots() -> None:
 
 
 @pytest.fixture
-def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a module of methods."""
     (tmp_path / "own_method_module.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
@@ -63,7 +63,7 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 MINE = "own_method_module:Mine"
 
 
-def test_a_configuration_names_a_method_of_ones_own(beside: Path) -> None:
+def test_a_configuration_names_a_users_method(folder: Path) -> None:
     config = from_dict(
         {
             "data": {"name": "digits"},
@@ -74,7 +74,7 @@ def test_a_configuration_names_a_method_of_ones_own(beside: Path) -> None:
     assert config.method.values == {"name": MINE, "clusters": 4, "sizes": [1, 2]}
     made = config.method.made
     assert (type(made).__name__, made.clusters, made.sizes) == ("Mine", 4, (1, 2))
-    assert config.against[0].values["clusters"] == 4  # it means by clusters what the library does
+    assert config.against[0].values["clusters"] == 4  # its option has the library's meaning
     assert from_dict(config.description().sections) == config
     against = from_dict({"data": {"name": "digits"}, "run": {"against": [MINE, "fedavg"]}}).against
     assert [entry.name for entry in against] == [MINE, "fedavg"]
@@ -105,13 +105,13 @@ def test_names_of_the_library_are_as_before() -> None:
         ({"name": MINE, "clusters": "four"}, ["method.clusters", "integer"]),
         ({"name": MINE, "clusters": 99}, ["refuses its options", "ValueError: too many"]),
         (
-            {"name": "__main__:Nobody"},
+            {"name": "__main__:Unknown"},
             ["script, a notebook or a function", "resume=True", "put the class into a module"],
         ),
     ],
 )
-def test_what_cannot_be_found_or_made_is_told_with_its_place(
-    beside: Path, method: Any, words: list[str]
+def test_a_method_that_cannot_be_found_or_made_is_told_with_its_place(
+    folder: Path, method: Any, words: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as error:
         from_dict({"data": {"name": "digits"}, "method": method})
@@ -120,8 +120,8 @@ def test_what_cannot_be_found_or_made_is_told_with_its_place(
     assert "the step 'round'" not in str(error.value)
 
 
-def test_a_module_that_fails_is_told(beside: Path) -> None:
-    (beside / "broken_method_module.py").write_text("1 / 0")
+def test_a_module_that_fails_is_named(folder: Path) -> None:
+    (folder / "broken_method_module.py").write_text("1 / 0")
     with pytest.raises(
         ConfigError, match=r"importing it failed: ZeroDivisionError: division by zero"
     ):
@@ -137,7 +137,7 @@ class OfThisTest(FedAvg):
     weights: Any = None
 
 
-def test_instances_and_tables_and_labels_are_listed_as_in_a_file(beside: Path) -> None:
+def test_instances_and_tables_and_labels_are_listed_as_in_a_file(folder: Path) -> None:
     grid = load(
         None, methods=[fk.IFCA(clusters=4), "fedavg", {"name": "fedprox", "mu": 0.5, "label": "P"}]
     )
@@ -157,9 +157,9 @@ def test_instances_and_tables_and_labels_are_listed_as_in_a_file(beside: Path) -
         load(None, methods=[fk.IFCA(clusters=4), fk.IFCA(clusters=5)])
 
 
-def test_an_instance_keeps_what_it_says_and_takes_nothing_over(beside: Path) -> None:
-    """Without clusters, FL+HC is not given those of [method]."""
-    file = beside / "study.toml"
+def test_an_instance_keeps_its_options_and_inherits_none(folder: Path) -> None:
+    """FL+HC without a number of clusters does not inherit the number of [method]."""
+    file = folder / "study.toml"
     file.write_text('[data]\nname = "digits"\n[method]\nname = "ifca"\nclusters = 5\n')
     grid = load(file, methods=[fk.FLHC(), {"name": "flhc", "label": "b"}])
     assert [variant.entry.get("clusters") for variant in grid.methods] == [None, 5]
@@ -196,7 +196,7 @@ def test_a_class_that_no_other_process_finds_works_in_this_one_and_its_folder_sa
         (3, r"'builtins:int' is no method: it lacks the step 'init'"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(method: Any, words: str) -> None:
+def test_methods_that_cannot_be_stored_are_refused(method: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         registry.method_entry(method)
 

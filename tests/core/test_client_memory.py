@@ -1,4 +1,4 @@
-"""What clients keep between rounds, and what they cannot keep."""
+"""The memory of clients between rounds, and values that it cannot hold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def filled() -> ClientMemory:
     return kept
 
 
-# --- what is kept
+# --- kept rows
 
 
 def test_nothing_is_kept_at_first() -> None:
@@ -52,7 +52,7 @@ def test_nothing_is_kept_at_first() -> None:
     assert kept.arrays() == {} and kept.changes == 0
 
 
-def test_what_some_clients_keep() -> None:
+def test_memory_of_some_clients() -> None:
     kept = filled()
     np.testing.assert_array_equal(
         kept.has("vector", np.arange(5)), [False, True, False, True, False]
@@ -92,7 +92,7 @@ def test_values_may_change_afterwards() -> None:
     [(None, set()), ("assignment", {"vector", "count"}), ("run", {"place"})],
 )
 def test_a_client_forgets(lifetime: str | None, remaining: set[str]) -> None:
-    """All of it, or what it kept for its cluster; the others keep theirs."""
+    """All of it, or the part for its cluster; the others keep theirs."""
     kept = filled()
     kept.forget(np.array([3, 0]), lifetime)
     assert {name for name in DECLARED if kept.has(name, np.array([3]))[0]} == remaining
@@ -123,7 +123,7 @@ def test_a_checkpoint() -> None:
     assert other.arrays() == {}
 
 
-def test_nobody_keeps_nothing() -> None:
+def test_a_memory_without_clients_is_empty() -> None:
     kept = memory()
     write(kept, "vector", SOME[:0], np.zeros((0, 3), np.float32))
     assert kept.arrays() == {} and kept.changes == 0
@@ -170,7 +170,7 @@ def test_memory_that_the_task_does_not_declare(use: str) -> None:
         uses[use]()
 
 
-# --- what cannot be kept
+# --- memory that cannot be kept
 
 
 BAD = {
@@ -244,7 +244,7 @@ def test_memory_above_its_limit() -> None:
     mine["vector"] = np.ones(4, np.float32)  # in place of the former one
 
 
-def test_what_others_keep_does_not_count_for_the_limit() -> None:
+def test_memory_of_others_does_not_count_for_the_limit() -> None:
     """A client has room for its own arrays, whatever columns there are."""
     kept = memory(limit=24)
     own(kept, 1)["vector"] = np.zeros(4, np.float32)  # 16 bytes
@@ -267,7 +267,7 @@ def test_of_several_clients_the_one_above_the_limit_is_named_and_none_stores() -
     assert not kept.has("count", np.arange(5)).any()
 
 
-def test_what_is_forgotten_makes_room() -> None:
+def test_forgotten_rows_make_room() -> None:
     kept = memory(limit=24)
     mine = own(kept)
     mine["vector"] = np.zeros(5, np.float32)
@@ -277,7 +277,7 @@ def test_what_is_forgotten_makes_room() -> None:
 
 
 @pytest.mark.parametrize("lifetime", [None, "assignment"])
-def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(
+def test_a_memory_no_client_keeps_any_more_may_come_back_in_another_shape(
     lifetime: str | None,
 ) -> None:
     kept = memory()
@@ -291,7 +291,7 @@ def test_a_memory_that_nobody_keeps_any_more_may_come_back_in_another_shape(
     assert own(kept)["place"].shape == (2, 3)
 
 
-def test_columns_of_a_checkpoint_are_told_from_other_arrays() -> None:
+def test_columns_of_a_checkpoint_are_distinguished_from_other_arrays() -> None:
     """Whatever else a world or a run stores, and whatever a memory is called."""
     kept = filled()
     other = memory()

@@ -1,4 +1,4 @@
-"""Streams: names decide what is drawn, and nothing else does."""
+"""Streams: names alone decide which numbers are drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_same_name_draws_the_same() -> None:
 
 
 def test_drawing_moves_nothing() -> None:
-    """A stream has no position: what was drawn before leaves no trace."""
+    """A stream has no position: earlier draws leave no trace."""
     expected = first(BASE.client(2))
     used = BASE.rng()
     used.normal(size=100)
@@ -30,7 +30,7 @@ def test_drawing_moves_nothing() -> None:
 
 
 def test_every_part_of_the_name_counts() -> None:
-    """Seeds, rounds, purposes, parts of a purpose, clients, and the server beside them."""
+    """Seeds, rounds, purposes, parts of a purpose, clients, and the server."""
     streams = [
         Stream(s, r, p)
         for s in (0, 1, 2**40)
@@ -82,7 +82,7 @@ def test_neighbouring_clients_are_not_correlated() -> None:
     assert abs(draws.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 2_000)
 
 
-def test_streams_stay_what_they_are() -> None:
+def test_streams_stay_unchanged() -> None:
     """Literal values: a new way of naming streams changes every run ever published, so it must not
     pass unnoticed."""
     stream = Stream(seed=1, round=2, purpose="run/train")

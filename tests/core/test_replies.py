@@ -1,4 +1,4 @@
-"""Replies: put together from portions, and refused where they are not what was declared."""
+"""Replies: put together from portions, and refused where they differ from the declaration."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def added(arrays: dict[str, Any], task: Task | None = None, rows: int = 4) -> Re
 # --- portions
 
 
-def test_rows_that_never_came_hold_what_is_missing() -> None:
+def test_rows_that_never_came_hold_missing_values() -> None:
     reply = added(GOOD).reply()
     np.testing.assert_array_equal(reply.norm, [0.25, np.nan, 0.5, np.nan])
     np.testing.assert_array_equal(reply.vector, [[1] * 3, [-1] * 3, [1] * 3, [-1] * 3])
@@ -105,7 +105,7 @@ def test_an_array_that_a_reply_does_not_have() -> None:
 
 
 def test_means_and_sums_over_portions() -> None:
-    """By hand: the mean of model 0 is (1 x 2 + 3 x 6) / 4, nobody trained model 1."""
+    """By hand: the mean of model 0 is (1 x 2 + 3 x 6) / 4, no client trained model 1."""
     builder = ReplyBuilder(averaged(3), 3, SIZES)
     for row, value, examples in ((2, 2, 1), (0, 6, 3)):
         part = {
@@ -173,7 +173,7 @@ def test_means_from_rows_are_those_of_the_portions() -> None:
     assert got.faults == {"update": [2]}
 
 
-def test_the_vector_whose_mean_a_task_wants() -> None:
+def test_a_task_names_the_vector_of_its_mean() -> None:
     long = floats("P", np.float32, missing=0.0, over="model", norm_checked=True)
     by_row = Sums(update=replace(long, over="row"), **BY)
     two = Sums(update=long, other=long, **BY)
@@ -458,7 +458,7 @@ def test_the_client_is_named_by_its_own_number() -> None:
             world.run(OfAUser(wrong), np.arange(2))
 
 
-def test_what_is_not_finite_leaves_the_client_out_of_the_reply() -> None:
+def test_values_that_are_not_finite_leave_the_client_out_of_the_reply() -> None:
     reply = federation().run(
         OfAUser(lambda c: {"mine": np.array([0, np.nan, 0]), "count": 1}), np.array([1, 3, 4])
     )

@@ -1,4 +1,4 @@
-"""What methods need: each declaration against its paper, refusals that say what to do, and one
+"""The needs of methods: each declaration against its paper, refusals that name the cure, and one
 place that looks."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXTS = (".because", "parts.shared_head", "parts.own")
 
 
 def needs_of(method: Any) -> dict[str, Any]:
-    """What a method declares, without the names of options and what is neutral."""
+    """The needs that a method declares, without names of options and neutral values."""
     neutral = by_path(Requirements())
     needs = by_path(requirements_of(method))
     changed = {path: value for path, value in needs.items() if value != neutral[path]}
@@ -47,7 +47,7 @@ def by_path(needs: Requirements) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_needs_what_its_paper_says(name: str) -> None:
+def test_a_method_needs_the_numbers_of_its_paper(name: str) -> None:
     needs = needs_of(METHODS[name]())
     assert needs == CASES[name].needs
     assert callable(METHODS[name].requirements)
@@ -89,7 +89,7 @@ def test_options_decide(method: Any, needs: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Own(fk.FedAvg):
-    """A user's method that declares what it is told to."""
+    """A user's method that declares the given needs."""
 
     declared: Any = None
 
@@ -153,7 +153,7 @@ SPEC = fk.ModelSpec(20)
     ],
 )
 def test_too_few_clients_are_refused(method: Any, cohort: int, words: str) -> None:
-    """The refusal names the method, what it needs, and what to change."""
+    """The refusal names the method, its need, and the cure."""
     with pytest.raises(ConfigError) as refusal:
         check_plan(Plan(1, cohort), method, 8)
     assert str(refusal.value).startswith(f"method: {type(method).__name__} needs ")
@@ -166,7 +166,7 @@ def test_as_many_as_needed_are_enough() -> None:
         check_plan(Plan(1, 8), method, 8)
 
 
-def test_beside_others_the_place_is_that_of_the_entry() -> None:
+def test_in_a_list_of_methods_the_place_is_the_entry() -> None:
     with pytest.raises(ConfigError, match=r"^run\.against: ifca: IFCA needs .* or set clusters=8$"):
         check_plan(Plan(1, 8), fk.IFCA(clusters=9), 8, "run.against: ifca")
 
@@ -260,7 +260,7 @@ def test_a_detector_is_refused_by_other_methods() -> None:
         (fk.FedSim(clusters=4), []),
     ],
 )
-def test_what_disappoints_is_a_warning(method: Any, words: list[str]) -> None:
+def test_a_disappointing_plan_is_a_warning(method: Any, words: list[str]) -> None:
     check_plan(Plan(5, 4), method, 8)
     assert plan_warnings(Plan(5, 4), method, 8) == words
 
@@ -301,7 +301,8 @@ def values_of(part: ast.AST) -> dict[str, str]:
 
 
 def owners_read(part: ast.AST) -> set[tuple[str, str]]:
-    """Pairs of a value and what is read of it: (needs, model), (model, because) of one chain."""
+    """Pairs of a value and an attribute that is read: (needs, model), (model, because) of one
+    chain."""
     kinds = values_of(part)
     read = set()
     for node in ast.walk(part):
@@ -330,7 +331,7 @@ def test_requirements_are_few_and_each_is_read() -> None:
     assert unread == []
 
 
-def test_what_nobody_reads_is_found() -> None:
+def test_an_unread_need_is_found() -> None:
     part = ast.parse("def look(needs: Requirements) -> None:\n    print(needs.model.last_layer)\n")
     assert owners_read(part) >= {("needs", "model"), ("model", "last_layer")}
     assert ("model", "hidden_layers") not in owners_read(part)

@@ -93,7 +93,7 @@ def test_from_a_name_and_from_a_table() -> None:
         (7, "must be the name of a schedule or a table such as"),
     ],
 )
-def test_what_is_no_schedule(given: Any, words: str) -> None:
+def test_invalid_schedules_are_refused(given: Any, words: str) -> None:
     with pytest.raises(ConfigError) as error:
         read_schedule(given, "schedule")
     assert str(error.value).startswith("schedule") and words in str(error.value)

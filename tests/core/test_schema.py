@@ -34,7 +34,7 @@ def test_the_kinds_of_arrays() -> None:
     assert (flag.dtype, flag.missing, flag.counted) == (np.bool_, True, False)
 
 
-def test_rows_and_sums_say_what_their_arrays_are_over() -> None:
+def test_rows_and_sums_name_the_axes_of_their_arrays() -> None:
     rows = Rows(own=floats(), total=floats(over="all"))
     sums = Sums(total=floats(), mean=floats(over="model"), **BY)
     assert {name: array.over for name, array in rows.arrays.items()} == {
@@ -53,7 +53,7 @@ def test_rows_and_sums_say_what_their_arrays_are_over() -> None:
     )
 
 
-def test_what_is_not_carried_is_declared_and_not_in_the_reply() -> None:
+def test_an_array_not_carried_is_declared_and_not_in_the_reply() -> None:
     schema = Rows(vectors=floats("2 P", carried=False))
     assert list(schema.arrays) == ["vectors"] and not schema.of("row")
 
@@ -86,11 +86,11 @@ def test_a_type_that_messages_do_not_have(dtype: object) -> None:
 
 @pytest.mark.parametrize("missing", list(BY))
 def test_means_need_examples_and_the_model_of_each_row(missing: str) -> None:
-    beside = {name: array for name, array in BY.items() if name != missing}
+    given = {name: array for name, array in BY.items() if name != missing}
     with pytest.raises(
         TaskError, match=r"means by model \(mean\) need examples and model_index by row beside them"
     ):
-        Sums(mean=floats(over="model"), **beside)
+        Sums(mean=floats(over="model"), **given)
 
 
 def test_memory_is_kept_for_the_run_unless_it_says_otherwise() -> None:

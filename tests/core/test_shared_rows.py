@@ -24,7 +24,7 @@ def test_it_reads_as_the_array_of_its_rows() -> None:
     assert SharedRows.of(table) is table
 
 
-def test_what_would_not_be_rows_is_refused() -> None:
+def test_arrays_that_would_not_be_rows_are_refused() -> None:
     table = SharedRows.of(ARRAY)
     for index in (np.array([[0, 1]]), (slice(None), 0)):
         with pytest.raises(IndexError):
@@ -51,7 +51,7 @@ def test_new_rows_have_the_type_of_the_table() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_no_rows_at_all(rows: int) -> None:
-    """Also of a table of square shape, of which NumPy would make a matrix."""
+    """Also for a square table, which NumPy would turn into a matrix."""
     table = SharedRows.of(np.ones((rows, rows), np.float32))
     assert table[np.zeros(0, int)].shape == (0, rows)
     assert table[np.zeros(0, int)].dtype == np.float32
@@ -83,7 +83,7 @@ def test_equal_rows_are_in_memory_once() -> None:
     assert all(again[i] is again[0] for i in range(50))
 
 
-def test_what_is_computed_of_a_shared_row_serves_all_that_share_it() -> None:
+def test_a_value_computed_of_a_shared_row_serves_all_that_share_it() -> None:
     row = np.zeros(2, np.float32)
     other = np.ones(2, np.float32)
     table = SharedRows([row, other, row, row, row.copy()])

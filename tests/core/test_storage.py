@@ -53,7 +53,7 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_no_space_left_is_said_in_the_systems_words(
+def test_no_space_left_is_named_in_the_systems_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> Any:
@@ -104,7 +104,7 @@ def test_the_innermost_path_is_named(tmp_path: Path) -> None:
     assert "nowhere" in str(inner.value) and "outer" not in str(inner.value)
 
 
-def test_what_was_added_to_a_file_is_forced_to_the_disk(
+def test_bytes_added_to_a_file_are_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "lines"

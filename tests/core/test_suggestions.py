@@ -60,7 +60,7 @@ def test_a_misspelt_option(call: str, option: str, meant: str) -> None:
         place(**{option: 1})
 
 
-def test_what_is_called_stays_the_same_to_others() -> None:
+def test_a_wrapped_class_looks_unchanged() -> None:
     """Its signature is shown, it is pickled by its name, and a subclass may have more options."""
 
     class More(fk.FedAvg):

@@ -1,4 +1,4 @@
-"""Tasks: names, what travels down and what it weighs, sizes, and declarations that cannot be."""
+"""Tasks: names, fields that travel down and their size, sizes, and invalid declarations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class OfAny(Task):
 # --- names
 
 
-def test_a_name_is_that_of_the_class_unless_it_has_its_own() -> None:
+def test_a_task_is_named_after_its_class_unless_it_sets_a_name() -> None:
     assert (EveryWayDown.name, OfAny.name) == ("every_way_down", "of_any_model")
     assert find_task("every_way_down") is EveryWayDown and find_task("of_any_model") is OfAny
     assert find_task("nothing_of_the_kind") is None
@@ -107,7 +107,7 @@ def test_a_class_that_is_defined_again_takes_the_place_of_its_former_self() -> N
     assert first is not second and find_task("again") is second
 
 
-def test_a_subclass_has_a_name_of_its_own() -> None:
+def test_a_subclass_has_its_own_name() -> None:
     class OfAnyMore(OfAny):
         pass
 
@@ -134,7 +134,7 @@ def test_two_tasks_that_declare_a_memory_of_one_name_differently() -> None:
             type("Different", (Task,), {"memory": {"test_task_own": other}})
 
 
-# --- what travels down
+# --- fields that travel down
 
 
 def test_every_field_says_how_it_travels() -> None:
@@ -216,7 +216,7 @@ def test_an_index_of_no_model(index: int) -> None:
 
 @pytest.mark.parametrize("index", [3, -2])
 def test_an_index_of_no_model_among_several(index: int) -> None:
-    """Of these, -1 is none."""
+    """In a table of several models for each row, -1 stands for none."""
     call_sizes(EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, 1]])), 2, KNOWN)
     task = EveryWayDown(MODELS, model_index=np.array([[0, -1], [2, index]]))
     with pytest.raises(
@@ -278,7 +278,7 @@ def test_bytes_of_every_field() -> None:
     ) == (4 * 3 * 4, 0)
 
 
-def test_an_announcement_counts_what_clients_keep() -> None:
+def test_an_announcement_counts_kept_arrays() -> None:
     assert traffic(LastKept(VECTORS), CLIENTS, EVERY, {**KNOWN, "k": 2}) == (4 * 3 * 8, 0)
 
 
@@ -324,7 +324,7 @@ def test_a_model_that_a_task_is_not_for(detects: bool) -> None:
         other.check("mine", spec, 3)
 
 
-def test_what_a_task_is_unless_it_says_otherwise() -> None:
+def test_the_defaults_of_a_task() -> None:
     task = OfAny()
     assert task.single() is None and task.for_messages(ModelSpec(4)) is task
     assert (

@@ -255,7 +255,7 @@ GOOD: dict[str, Callable[[], type[Task]]] = {
 
 
 @pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
-def test_what_may_be_defined(good: Callable[[], type[Task]]) -> None:
+def test_valid_definitions(good: Callable[[], type[Task]]) -> None:
     kind = good()
     assert find_task("defined") is kind
 
@@ -315,7 +315,7 @@ def test_a_subclass_of_the_former_class_is_no_obstacle() -> None:
     keeper("3", 3)
 
 
-def test_a_class_defined_again_must_not_change_what_another_keeps() -> None:
+def test_a_class_defined_again_must_not_change_the_memory_of_another() -> None:
     """Whichever of them was defined last."""
     keeper("2", 2)
     define(name="Reader", memory={"notebook_numbers": Memory("2")})

@@ -47,7 +47,7 @@ def test_rows_of_a_call_keep_all_that_is_theirs() -> None:
     assert [weights.tolist() for weights in part.weights] == [[0.1, 0.2, 0.3], [1.0, 1.0]]
 
 
-def test_what_all_rows_share_stays() -> None:
+def test_values_that_all_rows_share_stay() -> None:
     part = CALL.select(ROWS)
     for name in ("models", "stream", "gradient", "trained", "envelope"):
         assert getattr(part, name) is getattr(CALL, name)

@@ -1,4 +1,4 @@
-"""The settings of local training: rates of rounds and steps, class weights, and what is refused."""
+"""The settings of local training: rates of rounds and steps, class weights, and refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_rate_of_a_round() -> None:
     assert work.step_rates(3, 4) is None
 
 
-def test_the_rates_of_steps_begin_anew_with_every_call() -> None:
+def test_the_rates_of_steps_begin_again_with_every_call() -> None:
     work = SGD(
         lr=0.2,
         schedule=Schedule("exponential", gamma=0.5),
@@ -62,7 +62,7 @@ def test_given_weights_are_the_same_for_all() -> None:
         LocalTraining(label_smoothing=0.1).check_classes(4, True)
 
 
-def test_options_that_are_off_are_not_told() -> None:
+def test_options_that_are_off_are_not_stored() -> None:
     """So that runs from before there were any are described, and sent, as they were."""
     before = [
         "epochs",
@@ -122,7 +122,7 @@ def test_the_makers() -> None:
         ({"step_schedule": {"name": "step"}}, "step_schedule: every: the schedule 'step' needs it"),
     ],
 )
-def test_what_is_refused(given: dict[str, Any], words: str) -> None:
+def test_refused_settings(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as error:
         LocalTraining.from_settings(given)
     assert words in str(error.value)

@@ -93,8 +93,8 @@ print(json.dumps(came))
 
 @pytest.fixture(scope="session")
 def plainly() -> Callable[[Sequence[str]], list[str]]:
-    """What comes of expressions where nobody checks annotations, as with a user: in a Python
-    without these tests' jaxtyping, which would refuse wrong types before fedkin sees them."""
+    """Results or errors of expressions without checked annotations, as a user has them. The tests'
+    jaxtyping would refuse wrong types before fedkin sees them."""
 
     def run(expressions: Sequence[str]) -> list[str]:
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}

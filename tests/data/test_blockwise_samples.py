@@ -1,5 +1,5 @@
-"""Samples of one's own that are read a block at a time, into memory or straight into the files of
-packed data."""
+"""A user's samples, read a block at a time, into memory or straight into the files of packed
+data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_is_packed_a_block_at_a_time(
     write: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is packed is what is loaded, though a file as large is refused where it is read as a
+    """A packed file equals the loaded one. It may be larger than a file that is read as a
     whole."""
     path = write(tmp_path)
     inside = fk.data.load(path)

@@ -75,7 +75,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         client_ids([b"a", b"\xff"], "place", "clients")
 
 
-def test_numbers_are_ordered_as_numbers_whatever_type_holds_them() -> None:
+def test_numbers_of_any_type_are_ordered_as_numbers() -> None:
     for ids in (
         [10, 10, 9, 9],
         np.array([10, 10, 9, 9], object),

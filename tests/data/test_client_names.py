@@ -70,12 +70,12 @@ def test_names_are_found_exactly() -> None:
     assert column.positions("1").tolist() == [7] and column.positions("01").tolist() == [6]
     assert "日本" in column and "" in column and "nort" not in column and 1 not in column
     assert (
-        column.positions("nobody").tolist() == []
+        column.positions("unknown").tolist() == []
         and ClientNames.of(()).positions("a").tolist() == []
     )
 
 
-def test_names_with_one_checksum_are_told_apart() -> None:
+def test_names_with_one_checksum_are_distinguished() -> None:
     column = ClientNames.of(("codding", "gnu"))  # whose CRC-32 is the same
     assert column._by_checksum[0][0] == column._by_checksum[0][1]
     assert column.positions("codding").tolist() == [0] and column.positions("gnu").tolist() == [1]
@@ -109,7 +109,7 @@ def test_lists_and_tuples_are_served(data: FederatedData) -> None:
 
 
 @pytest.mark.parametrize("names", [None, NAMES, ("it's", "b"), ("alone",)])
-def test_the_digest_of_data_is_that_of_a_tuple_of_names(
+def test_the_digest_of_data_equals_the_digest_with_a_tuple_of_names(
     names: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedkin.data.digest._BLOCK_NAMES", 3)

@@ -170,7 +170,7 @@ def test_another_encoding_is_refused_with_a_cure(tmp_path: Path) -> None:
         ("", "another kind"),
     ],
 )
-def test_what_is_no_table_is_refused(content: str, words: str, tmp_path: Path) -> None:
+def test_files_that_are_no_tables_are_refused(content: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(content)
     with pytest.raises(DataError, match=words):

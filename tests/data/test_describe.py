@@ -155,7 +155,7 @@ def test_forms_of_goodreads(places: Path) -> None:
     assert place() == f"{folder} (word counts)"
 
 
-def test_the_shelf_tells_what_the_real_sets_have(real: Path) -> None:
+def test_the_table_of_data_sets_equals_the_real_sets(real: Path) -> None:
     shelf = available().set_index("name")
     for name in ("goodreads", "shakespeare"):
         data = DATASETS[name]()

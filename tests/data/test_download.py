@@ -118,7 +118,7 @@ def test_broken_off_leaves_nothing(web: Web) -> None:
 
 def test_no_network(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with socket.socket() as closed:  # a port on which nobody listens
+    with socket.socket() as closed:  # a port without a listener
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(DataError, match=r"Check the network.*FEDKIN_DATA"):
             fetch(TOY, base_url=f"http://127.0.0.1:{closed.getsockname()[1]}/")

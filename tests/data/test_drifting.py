@@ -1,4 +1,4 @@
-"""Streams: their labels by hand, the authors' matrix, and what cannot be."""
+"""Streams: their labels by hand, the authors' matrix, and refusals."""
 
 from __future__ import annotations
 

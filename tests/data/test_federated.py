@@ -40,7 +40,7 @@ def test_taken_gives_the_lists_of_these_clients_in_this_order(
     assert taken.owners().tolist() == [i for i, c in enumerate(clients) for _ in lists[c]]
 
 
-def test_with_rows_keeps_what_is_not_given() -> None:
+def test_with_rows_keeps_all_other_values() -> None:
     data = FederatedData(**GOOD, true_clusters=np.array([1, 0]), client_names=("a", "b"))
     train = Ragged.of([np.array([3]), np.array([1, 0])])
     other = data.with_rows(train, data.test)
@@ -52,7 +52,7 @@ def test_with_rows_keeps_what_is_not_given() -> None:
         and other.client_names == ("a", "b")
         and other.name == "toy"
     )
-    assert data.train.rows.tolist() == [0, 1, 3]  # the first federation is what it was
+    assert data.train.rows.tolist() == [0, 1, 3]  # the first federation is unchanged
     swapped = data.with_rows(
         train, data.test, true_clusters=np.array([0, 1]), x=data.x + 1, y=data.y[::-1]
     )
@@ -157,7 +157,7 @@ def test_label_counts_of_some_clients() -> None:
         ({"classes": 0}, "classes must be an integer of at least 1, got 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
+def test_parts_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         FederatedData(**(GOOD | change))
 
@@ -172,7 +172,7 @@ WHOLE = (
     "FederatedData('toy', {x}, {y}, {classes}, {train}, Ragged.of([np.array([1]), np.array([0])]), "
     "true_clusters={true_clusters})"
 )
-TYPES = {  # one wrong type each, and what is said of it
+TYPES = {  # one wrong type each, and the words of its message
     "": "made toy",
     "y=np.array([0.75, 1.5])": (
         "DataError: toy: labels must be integers in an array [M], got float64 of shape (2,)"

@@ -96,7 +96,7 @@ def test_the_images_of_a_class_are_shuffled_before_clients_take_them(
 
 
 def test_the_shuffle_is_drawn_from_the_seed_and_moves_no_other_draw(little_femnist: Path) -> None:
-    """Of the same seed, clients have as many images of each class, whatever their order."""
+    """With one seed, clients have as many images of each class in any order."""
     one, again, other = (femnist(clients=20, seed=seed) for seed in (3, 3, 4))
     assert one.train.rows.tolist() == again.train.rows.tolist()
     mine, theirs = (np.concatenate([data.train.rows, data.test.rows]) for data in (one, other))
@@ -185,7 +185,8 @@ def test_real_letters(real: Path) -> None:
         data = femnist(shared_images=shared)
         assert data.clients == 200 and ((data.label_counts() > 0).sum(axis=1) == 5).all()
     overlap = np.isin(data.test.rows, data.train.rows).mean()
-    assert overlap > 0.5  # the published federation tests mostly on images that somebody trains on
+    # The published federation tests mostly on images that some client trains on.
+    assert overlap > 0.5
 
 
 def test_real_writers(real: Path) -> None:

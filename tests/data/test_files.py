@@ -23,7 +23,7 @@ from fedkin.data.files import (
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", ["u1", "i1", "i2", "i4", "f4", "f8"])
 @pytest.mark.parametrize("shape", [(7,), (3, 2), (2, 3, 4), (0,), (2, 0)])
-def test_idx_gives_back_what_was_written(
+def test_idx_gives_back_the_written_values(
     shape: tuple[int, ...],
     kind: str,
     packed: bool,

@@ -11,6 +11,7 @@ import pytest
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import from_arrays, from_pandas, mnist
 from fedkin.data.partition_options import POOLED
+from tests.mappings import merged
 
 X = np.arange(40.0).reshape(20, 2)
 Y = np.arange(20) % 4
@@ -215,7 +216,7 @@ def test_columns_of_a_frame() -> None:
     assert single.x.shape == (20, 1) and single.clients == 4
 
 
-def test_a_column_may_say_what_tests() -> None:
+def test_a_column_may_name_the_test_rows() -> None:
     table = TABLE.assign(part=np.where(Y == 3, "test", "train"))
     data = from_pandas(table, label="outcome", client="hospital", test="part")
     assert data.test[1].tolist() == [3, 7] and data.feature_names == ("age", "weight")
@@ -277,10 +278,12 @@ def test_frames_that_cannot_be(
     change: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^frame: .*{message}"):
-        from_pandas(TABLE.assign(**change), **{"label": "outcome", "client": "hospital", **options})
+        from_pandas(
+            TABLE.assign(**change), **merged({"label": "outcome", "client": "hospital"}, options)
+        )
 
 
-def test_classes_that_are_hardly_meant_are_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_unusual_classes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     for y, message in (
         (
             1 + np.arange(20) % 3,
@@ -299,7 +302,7 @@ def test_classes_that_are_hardly_meant_are_said(caplog: pytest.LogCaptureFixture
     assert not caplog.records
 
 
-def test_what_a_frame_is_and_whose() -> None:
+def test_features_labels_and_clients_of_a_frame() -> None:
     with pytest.raises(
         DataError,
         match=r"expected a pandas DataFrame, got ndarray; arrays go to fk\.data\.from_arrays",

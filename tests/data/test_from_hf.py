@@ -7,6 +7,7 @@ import pytest
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import from_hf
+from tests.mappings import merged
 
 hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
 
@@ -145,10 +146,10 @@ def test_partitioners_of_flwr_datasets() -> None:
     natural.dataset = same
     assert from_hf(same, by=natural, features=["age"]).clients == 2
     with pytest.raises(
-        DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*nobody"
+        DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*absent"
     ):
         from_hf(
-            rows(), by=partitioners.NaturalIdPartitioner(partition_by="nobody"), features=["age"]
+            rows(), by=partitioners.NaturalIdPartitioner(partition_by="absent"), features=["age"]
         )
 
 
@@ -193,10 +194,10 @@ def test_columns_that_cannot_be(
     change: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=f"^hf: .*{message}"):
-        from_hf(rows(**change), **{"by": "who", **options})
+        from_hf(rows(**change), **merged({"by": "who"}, options))
 
 
-def test_what_is_no_data_set() -> None:
+def test_objects_that_are_no_data_set() -> None:
     with pytest.raises(
         DataError,
         match=r"expected one split, got a DatasetDict with train; choose one.*\['train'\]",

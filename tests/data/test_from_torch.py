@@ -172,7 +172,7 @@ class Endless(IterableDataset[Any]):
         ([Pairs([([1.0], 0), ([1.0], "a")])], "labels must be of one type"),
     ],
 )
-def test_what_is_refused(source: list[Any], message: str) -> None:
+def test_refused_sources(source: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=f"^mine.*{message}"):
         from_torch(source, name="mine")
 

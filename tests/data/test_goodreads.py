@@ -100,7 +100,7 @@ def test_text(sentences: Path) -> None:
     assert read(data, 3) == ["a", "sad", "butler"] + [""] * 37
 
 
-def test_the_vocabulary_is_that_of_the_training_sentences(sentences: Path) -> None:
+def test_the_vocabulary_comes_from_the_training_sentences(sentences: Path) -> None:
     leaf_file(sentences / "fed_goodreads_text_test.json", {"b": (["a sad surprise"], [0])})
     data = goodreads(text=True, length=3)
     words = {word for texts, _ in TRAIN.values() for text in texts for word in text.split()[:3]}
@@ -181,7 +181,7 @@ def review(user: str, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def about(user: int) -> list[tuple[int, str]]:
-    """A user's sentences, each a text of its own: users 0 .. 5 have five of each class, 6 has two
+    """A user's sentences, all different. Users 0 .. 5 have five of each class, 6 has two
     spoilers only, 7 has no other sentences. Spoilers end with "dies"."""
     spoilers, others = {6: (2, 9), 7: (9, 0)}.get(user, (5, 5))
     pairs = [(1, f"reader{user} says hero number{i} dies") for i in range(spoilers)]
@@ -277,7 +277,7 @@ def test_too_few_users(tmp_path: Path) -> None:
         DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"
     ):
         goodreads(path=path, clients=7, min_df=1)
-    # Nobody has three of each in one.
+    # No user has three of each in one.
     with pytest.raises(DataError, match=r"0 of 8 users .* in the first 8 reviews"):
         goodreads(path=path, reviews=8, clients=1, min_df=1)
 

@@ -410,8 +410,8 @@ def test_truncated_cifar_is_refused_by_name(little_cifar: Path) -> None:
 
 
 def test_real_cifar(shared_data: Path, places: Path) -> None:
-    """The real images, written in the official binary version by the script that lies beside
-    them."""
+    """The real images, written in the official binary version by the script in the same
+    folder."""
     script = shared_data / "cifar10_to_binary.py"
     if not script.is_file():
         pytest.skip(f"{script} is not there to write CIFAR-10's binary version")

@@ -107,6 +107,6 @@ def test_given_names_decide_the_order_of_text_and_number_of_classes() -> None:
         ),
     ],
 )
-def test_what_is_refused(values: Any, options: dict[str, Any], message: str) -> None:
+def test_refused_labels(values: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=rf"^here: .*{message}"):
         encode_labels(values, "here", **options)

@@ -220,7 +220,7 @@ def test_files_that_are_no_such_json(text: str, message: str, tmp_path: Path) ->
         read_leaf(tmp_path)
 
 
-def test_users_who_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
+def test_users_that_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
     write(tmp_path, TRAIN, {"c": ([[1, 2]], [0])})
     with pytest.raises(
         DataError, match=r"test.all_data\.json: user 'c' has test samples but no training samples"
@@ -234,7 +234,7 @@ def test_users_who_occur_twice_or_are_only_tested(tmp_path: Path) -> None:
         read_leaf(tmp_path)
 
 
-def test_other_folders_say_what_is_expected(tmp_path: Path) -> None:
+def test_other_folders_name_the_expected_files(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "notes.txt").touch()
     with pytest.raises(

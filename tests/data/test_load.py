@@ -315,7 +315,7 @@ def test_integer_features_are_numbers_in_every_format(
     assert data.x.dtype == np.float32 and data.x[5].tolist() == [10, 11]
 
 
-def test_classes_may_be_told(tmp_path: Path) -> None:
+def test_classes_may_be_given(tmp_path: Path) -> None:
     path = write(tmp_path / "c.npz")
     assert load(path, classes=10).classes == 10
     with pytest.raises(DataError, match=r"c\.npz: labels .*0 to 1, row 1 has 2"):

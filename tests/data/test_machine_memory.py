@@ -1,4 +1,4 @@
-"""The estimate of memory against that of a machine that is made up, and the control groups of
+"""The estimate of memory against a machine whose memory is made up, and the control groups of
 containers."""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
 
 
 @pytest.mark.parametrize(("needed", "warnings"), [(7.4, 0), (7.6, 1), (12.4, 1)])
-def test_what_is_near_is_a_warning(
+def test_a_need_near_the_limit_is_a_warning(
     needed: float, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):
@@ -103,7 +103,7 @@ def test_a_generator_is_refused_before_it_allocates(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 6])
-def test_the_first_wrong_sample_is_named_whatever_its_block(
+def test_the_first_wrong_sample_is_named_in_any_block(
     position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedkin.data.array_checks._BLOCK_BYTES", 2 * 3 * 4)
@@ -117,7 +117,7 @@ def test_the_first_wrong_sample_is_named_whatever_its_block(
 
 
 def test_samples_are_drawn_in_single_precision_as_in_double() -> None:
-    """The numbers are those of the generator in double precision, rounded; labels are those before
+    """The numbers are the generator's in double precision, rounded. Labels are made before
     rounding."""
     drawn = generate(1, 1, 3, np.random.RandomState(0))
     random = np.random.RandomState(0)

@@ -57,7 +57,7 @@ def steady(rate: int, seconds: float) -> list[float]:
 
 
 # Frames a window: 75 as they should be, 50 and 45 (even and odd to add), 100 (odd to cut), 80 with
-# an end of its own.
+# a different end.
 TIMES = {
     "exact": steady(15, 12),
     "few": steady(10, 12),
@@ -125,8 +125,8 @@ def test_each_recording_has_its_own_maximum(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mats(tmp_path: Path) -> Path:
-    """Three subjects; exercise e of subject s has the maximum 1,000, and pressures that tell who
-    and what."""
+    """Three subjects. Exercise e of subject s has the maximum 1,000, and pressures that tell the
+    subject and the exercise."""
     times = steady(2, 11)
     for subject in (1, 2, 3):
         for exercise in range(1, 8):
@@ -137,7 +137,7 @@ def mats(tmp_path: Path) -> Path:
     return tmp_path / "pm"
 
 
-def test_clients_have_one_or_two_exercises_of_their_own(mats: Path) -> None:
+def test_clients_have_one_or_two_different_exercises(mats: Path) -> None:
     drawn = []
     for seed in range(4):
         data = mex(path=mats, seed=seed)
@@ -285,7 +285,7 @@ def test_published_federation_comes_first(places: Path) -> None:
         data.name == "mex" and data.train.sizes.tolist() == [3] and data.test.sizes.tolist() == [1]
     )
     assert data.x.dtype == np.float32 and data.classes == 7 and data.client_names == ("f_30",)
-    # The files of the published names are taken, whatever lies beside.
+    # The files of the published names are taken, whatever else is in the folder.
     (places / "FedMEx" / "retrain.json").touch()
     assert mex().name == "mex"
     with pytest.raises(ConfigError, match="train_fraction does not apply to the published mex"):

@@ -35,7 +35,7 @@ def same(one: FederatedData, other: FederatedData) -> bool:
     return True
 
 
-def test_what_is_packed_is_opened(data: FederatedData, tmp_path: Path) -> None:
+def test_packed_data_are_opened(data: FederatedData, tmp_path: Path) -> None:
     packed = pack(data, tmp_path / "d")
     assert isinstance(packed.x.base, np.memmap) and isinstance(packed.train.rows.base, np.memmap)
     assert same(data, packed) and same(data, fk.data.load(tmp_path / "d"))
@@ -75,7 +75,7 @@ def test_generated_samples_are_written_as_they_are_drawn(
     assert not isinstance(fk.data.synthetic(clients=3, samples=4).x, np.memmap)
 
 
-def test_a_selection_has_a_digest_of_its_own(data: FederatedData, tmp_path: Path) -> None:
+def test_a_selection_has_its_own_digest(data: FederatedData, tmp_path: Path) -> None:
     packed = pack(data, tmp_path / "d")
     part = packed.select(np.array([1, 4]))
     assert part.packed is None and data_digest(part) == data_digest(data.select(np.array([1, 4])))
@@ -94,7 +94,7 @@ def test_a_run_on_packed_data_is_that_on_data_in_memory(
 def test_files_that_change_under_a_run_are_named(
     data: FederatedData, tmp_path: Path, changed_after: int
 ) -> None:
-    """Also after the last round, as final scores could be those of other samples."""
+    """Also after the last round, as final scores could be computed on changed samples."""
     packed = pack(data, tmp_path / "d")
     path = tmp_path / "d/y.npy"
 

@@ -17,7 +17,7 @@ SIZES = {f"user{u:02d}": 4 + u for u in range(20)}
 
 
 def rows() -> list[Row]:
-    """Negative tweets first, as in the original; each text says whose it is and what it feels."""
+    """Negative tweets first, as in the original. Each text names its user and its sentiment."""
     return [
         (polarity, user, f"{user} says {feeling}, number {i}")
         for polarity, feeling, odd in (("0", "bad", 0), ("4", "good", 1))
@@ -197,7 +197,7 @@ def test_bad_rows(tmp_path: Path, change: dict[int, Row], message: str) -> None:
 
 
 def test_bad_rows_skipped(tmp_path: Path) -> None:
-    content = rows() + [("0", "user00", "  "), ("4", " ", "text"), ("4", "nobody", "")]
+    content = rows() + [("0", "user00", "  "), ("4", " ", "text"), ("4", "user99", "")]
     path = write(tmp_path / "t.csv", content)
     data = made(path=path, fraction=1, least=1, skip_bad=True)
     assert len(data.x) == 270 and data.clients == 20

@@ -95,15 +95,15 @@ def test_cross_entropy_of_whole_risk_sets_is_the_cox_loss() -> None:
         np.log(np.exp(x[times >= times[i]] @ beta).sum()) - x[i] @ beta
         for i in np.flatnonzero(died)
     ]
-    assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # who died last of all has a term of 0
+    assert ours.sum() == pytest.approx(sum(cox), rel=1e-6)  # the last death of all has a term of 0
 
 
 @pytest.mark.parametrize(("ties", "times"), [("breslow", [1, 2, 3, 4]), ("efron", [1, 1, 2, 2])])
 def test_the_training_loss_is_the_cox_loss_times_deaths_by_samples(
     ties: str, times: list[int]
 ) -> None:
-    """Without risks, of four deaths. The last of four times has no other patient at risk, and no
-    sample; by Efron all four have one, and those of the second deaths, k = 1 of d = 2, have
+    """Four deaths, all risks zero. The last of four times has no other patient at risk, and no
+    sample. By Efron all four have a sample. The second death of each pair (k = 1 of d = 2) has
     -log(1/2) more."""
     died = np.ones(4, bool)
     samples, y = risk_sets(
@@ -167,7 +167,7 @@ def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(
         who="client 0",
         ties=ties,
     )
-    assert len(y) == 9  # ten events, and nobody else was at risk at the last one
+    assert len(y) == 9  # ten events; at the last one no other patient was at risk
 
     rows = np.arange(len(y))
     with np.errstate(divide="ignore"):
@@ -228,7 +228,7 @@ def test_unknown_ties_are_refused() -> None:
 
 
 @pytest.mark.parametrize("died", [[False, False], [False, True]])
-def test_nobody_to_compare_with(died: list[bool]) -> None:
+def test_no_patient_to_compare_with(died: list[bool]) -> None:
     x = np.zeros((2, 3))
     times = np.array([1.0, 2.0])
     with pytest.raises(
@@ -267,7 +267,7 @@ def test_model_is_linear_in_each_patients_features_and_blind_to_absent_ones(
     assert (scores[~present] < -1e8).all() and not present.all()
 
 
-def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
+def test_a_run_learns_which_patients_die_first(place: Callable[..., Path]) -> None:
     table = patients(20)
     table["T"] = 1000 - 10 * table["age_at_index"] + 5 * table["f3"]
     place(table)
@@ -287,7 +287,7 @@ def test_a_run_learns_who_dies_first(place: Callable[..., Path]) -> None:
 def test_flambys_split_and_deaths(real: Path) -> None:
     data = make(draws=1)
     assert data.client_names == REGIONS and data.x.shape[1:] == (8, 40)
-    # Deaths, but those nobody outlived.
+    # Deaths, except the last ones, which no other patient outlived.
     assert data.train.sizes.tolist() == [
         45,
         35,

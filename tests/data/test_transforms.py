@@ -20,8 +20,8 @@ SHAPES = ((6, 6), (5, 8), (6, 7, 3))
 
 
 def federation(shape: tuple[int, ...] = (6, 6), high: float = 1.0) -> FederatedData:
-    """Three clients of random images, one of them without a test image; image 7 trains two, image
-    11 is nobody's."""
+    """Three clients of random images, one of them without a test image. Image 7 trains two, image
+    11 belongs to no client."""
     x = np.random.default_rng(0).uniform(0, high, (12, *shape)).astype(np.float32)
     train = Ragged.of([np.array([0, 7, 2]), np.array([9, 7]), np.array([4])])
     test = Ragged.of([np.array([1, 3]), np.array([8]), np.array([], np.int64)])
@@ -166,7 +166,7 @@ def test_rotation_by_hand(shape: tuple[int, ...], low: float) -> None:
 
 
 def test_rotation_is_counter_clockwise() -> None:
-    """By 300 degrees, what was at twelve o'clock comes to two o'clock."""
+    """By 300 degrees, a point at twelve o'clock comes to two o'clock."""
     data = federation((21, 21))
     data.x[:] = 0
     data.x[:, 1:3, 9:12] = 1
@@ -286,7 +286,7 @@ def test_possible_transforms() -> None:
 
 
 def test_without_these_tests_checks_too(plainly: Callable[[Sequence[str]], list[str]]) -> None:
-    """A user has nobody who checks annotations."""
+    """A user has no checked annotations."""
     assert plainly(
         ['digits(augment=["flip"])', 'digits(augment="flip", size=8)', "digits(size=8.5)"]
     ) == [

@@ -126,7 +126,7 @@ def test_columns_of_pandas_own_types_are_numbers() -> None:
 @pytest.mark.parametrize(
     "x", [ROWS.astype(complex), ROWS.astype("datetime64[s]"), ROWS.astype(object)]
 )
-def test_what_is_no_number_is_refused(x: np.ndarray) -> None:
+def test_values_that_are_no_numbers_are_refused(x: np.ndarray) -> None:
     with pytest.raises(
         DataError, match=f"x must be numbers of shape .*, got {x.dtype.name.split('[')[0]}"
     ):

@@ -1,4 +1,4 @@
-"""A federation run in a folder of its own, in memory where the system has that."""
+"""A federation run in a separate folder, in memory where the system has that."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class CountRequests(Task):
 
 @dataclass(frozen=True)
 class Counts(State):
-    """The model, and what each client replied last."""
+    """The model, and each client's last reply."""
 
     calls: Int[np.ndarray, "N"]
 

@@ -2,7 +2,7 @@
 peer.
 
 The run without a fault says how many operations there are; then the same run meets the fault in the
-first, in the second, and so on. What must hold is what must hold after every schedule.
+first, in the second, and so on. The same invariants must hold as after every schedule.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def of_peers(method: str) -> PeerSchedule:
 
 
 def operations(schedule: Schedule | PeerSchedule) -> dict[str, int]:
-    """Operations on the disk of each machine, where nothing happens; those of peers that leave time
-    to go on."""
+    """Operations on the disk of each machine in a run without faults. For peers, operations that
+    leave time to go on."""
     if isinstance(schedule, PeerSchedule):
         return peer_federation.run_schedule(schedule).early_operations
     machines = federation.run_schedule(schedule).disk.machines
@@ -77,7 +77,7 @@ def violations(quiet: Any, *kinds: str, most: int | None = None) -> list[str]:
 
 
 def all_violations(method: str) -> list[str]:
-    """Of one method, in every operation, by every fault."""
+    """Violations with one method, by every fault in every operation."""
     if method in PEER_METHODS:
         return [text for kind in SITE_FAULTS for text in violations(of_peers(method), kind)]
     return [

@@ -1,4 +1,4 @@
-"""A clock that moves only when somebody sleeps, with the events of a world in between."""
+"""A clock that moves only when a process sleeps, with the events of a world in between."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The disks of a federation's machines: full at times, and without what was not forced to them when
-the power fails.
+"""The disks of a federation's machines: full at times, and without unforced data when the
+power fails.
 
 Files are real ones, in a folder in memory. What a machine has done to them since the last ``sync``
 is remembered, and ``cut_power`` takes a random part of it back: the ends of files, and names that
@@ -20,7 +20,7 @@ from fedkin.core import storage
 
 
 class KilledError(BaseException):
-    """The process ends at once: nobody handles it."""
+    """The process ends at once: no code handles it."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class FakeDisk(storage.FileSystem):
     """The disks of several machines.
 
     Args:
-        random: of what is torn and lost.
+        random: decides which writes are torn and lost.
         tell: is given a line for each fault that came about.
     """
 
@@ -108,7 +108,8 @@ class FakeDisk(storage.FileSystem):
     # --- faults
 
     def cut_power(self, name: str) -> None:
-        """Take back what the disk was not told to keep: of names the last, of files the ends."""
+        """Take back everything that the disk was not told to keep: the last names, and the ends of
+        files."""
         machine = self.machines[name]
         for _ in range(self._random.randrange(len(machine.renames) + 1)):
             target, before = machine.renames.pop()

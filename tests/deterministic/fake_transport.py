@@ -1,11 +1,11 @@
 """An engine in memory (``server.transport.Transport``) that loses, delays and repeats messages as a
 schedule says.
 
-It behaves as Flower was found to: messages wait at the engine until their node fetches them, one
-after another; a node sends a heartbeat every 30 s and counts as online for 60 s after it; a message
-that has expired, or whose node is not online, is reported as lost to whoever asks for the reply;
-replies stay with the engine until the server fetches them. Of a node that is killed while it sends
-its reply, the engine has a half of the reply, and gives it up after 180 s.
+It behaves as Flower was found to. Messages wait at the engine until their node fetches them, one
+after another. A node sends a heartbeat every 30 s and counts as online for 60 s after it. A message
+that has expired, or whose node is not online, is reported as lost to whoever asks for the reply.
+Replies stay with the engine until the server fetches them. If a node is killed while it sends its
+reply, the engine has half of the reply, and gives it up after 180 s.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class FakeTransport:
     # --- nodes
 
     def start(self, site: str) -> Seat:
-        """A node comes online, under an id of its own."""
+        """A node comes online, under a new id."""
         self._ids += 1
         seat = Seat(100 - self._ids, site, 0.0)
         self.seats[seat.node_id] = seat
@@ -130,7 +130,7 @@ class FakeTransport:
             seat.running = False
 
     def cut_off(self, site: str, seconds: float) -> None:
-        """A site's nodes reach nobody for a while."""
+        """A site's nodes are disconnected for a while."""
         for seat in self.seats.values():
             if seat.site == site:
                 seat.unreachable_until = self.clock.now + seconds
@@ -152,7 +152,7 @@ class FakeTransport:
                 seat.last_beat = self.clock.now
             self.clock.at(self.clock.now + HEARTBEAT, lambda: self._beat(seat))
 
-    # --- what the server does
+    # --- the server
 
     def nodes(self) -> Sequence[OnlineNode]:
         self._take_time()
@@ -259,7 +259,7 @@ class FakeTransport:
     def is_online(self, seat: Seat) -> bool:
         return seat.alive_until > self.clock.wall()
 
-    # --- what nodes do
+    # --- the nodes
 
     def _enqueue(self, request: Request) -> None:
         request.seat.queue += [request] * (1 + ("repeat_request" in request.faults))

@@ -110,8 +110,8 @@ class Federation:
         self.story.append(f"{self.clock.now:8.1f} s  {line}")
 
     def _beats(self) -> dict[int, float]:
-        """When each node has sent its last heartbeat; never, of those that the engine does not
-        count as online: after its clock has been set, a heartbeat of before may be long ago."""
+        """When each node has sent its last heartbeat; never, for nodes that the engine does not
+        count as online. After its clock has been set, an earlier heartbeat may be long ago."""
         seats = self.engine.seats.items()
         return {
             node: seat.last_beat if self.engine.is_online(seat) else -np.inf for node, seat in seats

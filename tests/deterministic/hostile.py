@@ -10,7 +10,7 @@ from fedkin.server.message import RpcMessage, decode, encode
 
 
 def tampered(what: str, reply: bytes, random: Random) -> bytes:
-    """A reply's bytes after somebody has changed them.
+    """A reply's bytes after an attacker has changed them.
 
     Args:
         what: one of ``schedule.HOSTILE``.

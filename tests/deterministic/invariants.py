@@ -76,7 +76,8 @@ def check_ids(federation: Federation, world: ObservedWorld, finished: Run) -> No
 
 
 def check_ledger(federation: Federation, world: ObservedWorld) -> None:
-    """Bytes are those of the rounds that count: declared ones by call, measured ones by message."""
+    """The ledger has the bytes of the rounds that count: declared ones by call, measured ones by
+    message."""
     entries = federation.trace.entries
     ledger = world.ledger
     calls = [entry for entry in entries if isinstance(entry, Call)]
@@ -182,7 +183,7 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
 
 
 def check_record(one: dict[str, Any], two: dict[str, Any]) -> None:
-    """Two records of a round agree in all but what messages weigh."""
+    """Two records of a round agree in all but the sizes of messages."""
     for name, value in two.items():
         if not name.startswith(_OWN_TO_MESSAGES) and name != "method":
             text = f"round {two['round']}: {name} is {one[name]}, and undisturbed {value}"

@@ -1,4 +1,4 @@
-"""Faults put into fedkin on purpose: what the schedules must find, or they find nothing."""
+"""Faults put into fedkin on purpose: the schedules must find them, or they find nothing."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.deterministic.fake_clock import FakeClock
 
 _POSITION = "trace"  # in a checkpoint: how much of the trace it stands on
 _ANY = Stream(0)  # quadratic clients draw nothing
-GRACE = 2.0  # seconds: what the server's own polling may take beyond a deadline
+GRACE = 2.0  # seconds that the server's own polling may take beyond a deadline
 
 
 @dataclass
@@ -58,8 +58,8 @@ class KnownClients:
 
 @dataclass
 class Trace:
-    """What has happened in the rounds that count: those of a server that died after its last
-    checkpoint do not.
+    """The events of the rounds that count. Rounds that a server ran after its last checkpoint,
+    and before it died, do not count.
 
     Attributes:
         entries: calls, sets of reachable clients, and (operation, bytes down, bytes up) of
@@ -107,7 +107,7 @@ class Trace:
         if number:
             self.done = max(self.done, *self.kept, -1)
         elif not self.entries:
-            assert self.done < 0, "a server has begun anew, and there was a checkpoint"
+            assert self.done < 0, "a server has begun again, and there was a checkpoint"
             self.kept = {}
 
     def end_round(self) -> None:
@@ -279,8 +279,8 @@ class UndisturbedWorld:
     def _made(
         self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None
     ) -> Reply:
-        """What those clients reply whose replies came."""
-        self._clients._failed = lambda *call_: ~came.arrived  # type: ignore[method-assign]
+        """The replies of the clients that replied in time."""
+        self._clients._failed = lambda *_, **__: ~came.arrived  # type: ignore[method-assign]
         return replace(self._clients.run(task, clients, stream), nonfinite=came.nonfinite)
 
     def finish(self) -> None:

@@ -1,7 +1,7 @@
 """One run of a schedule of peers: the real peers and their folders, on a fake network, a fake clock
 and fake disks.
 
-A peer that waits lets the others go on: their rounds overlap as in processes of their own, in an
+A peer that waits lets the others go on: their rounds overlap as in separate processes, in an
 order that the seed decides.
 """
 
@@ -42,7 +42,7 @@ _LEAST = 2  # rounds that a peer does when nothing happens any more
 
 
 class FakeEvent(Event):
-    """An event whose waits are those of a fake clock."""
+    """An event that waits on a fake clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -54,8 +54,8 @@ class FakeEvent(Event):
 
 
 class Station:
-    """One peer over all its lives: what its saved rounds depended on, and what it has written of
-    them."""
+    """One peer over all its lives: the replies that its saved rounds depended on, and its records
+    of them."""
 
     def __init__(self, name: str, client: int, folder: Path) -> None:
         self.name = name
@@ -67,12 +67,12 @@ class Station:
         self.peer: Peer | None = None
         self.end: FakeEnd | None = None
         self.wanted = False  # whether it shall run
-        self.torn = False  # whether its power has failed, and nobody has started it since
+        self.torn = False  # whether its power has failed, and it was not started since
         self.told = 0  # rounds that are done when nothing happens any more
 
 
 class ObservedFolder(PeerFolder):
-    """A peer's folder that tells its station what it has taken."""
+    """A peer's folder that tells its station about each save."""
 
     def __init__(self, station: Station, settings: PeerSettings) -> None:
         super().__init__(station.folder, settings)
@@ -139,7 +139,7 @@ class PeerFederation:
     # --- lives
 
     def _start(self, name: str, wanted: bool = True) -> None:
-        """Start a peer's process from what its folder holds."""
+        """Start a peer's process from its folder."""
         station = self.stations[name]
         station.wanted |= wanted
         if not station.wanted or (station.end is not None and not station.end.killed):
@@ -277,7 +277,7 @@ class PeerFederation:
             return
         raise AssertionError(f"two peers are called {fault.site}")
 
-    # --- what must hold
+    # --- invariants
 
     def _check(self, station: Station) -> None:
         peer = station.peer
@@ -324,8 +324,8 @@ def registry_line(line: str) -> dict[str, Any]:
 
 
 def check_average(peer: Peer, trace: RoundTrace, record: dict[str, Any]) -> None:
-    """A round's model is the mean of the peer's own and those of its partners, each once, and of
-    nobody else."""
+    """A round's model is the mean of the peer's model and its partners' models, each once, and of
+    no other."""
     messages = [peer.client._cache._messages[record["round"]]]
     for name in record["partners"]:
         assert trace.sound.get(name), f"{name} is averaged with, and no valid reply of it came"
@@ -345,7 +345,7 @@ def check_average(peer: Peer, trace: RoundTrace, record: dict[str, Any]) -> None
 
 
 def _read(name: str, data: bytes, trace: RoundTrace) -> Message:
-    """A reply; its arrays are those of the request that it came to."""
+    """A reply, with the arrays of its request."""
     for arrays in (("model",), ("model", "update")):
         try:
             return decode(data, Request(FEDERATION, name, arrays, P))
@@ -375,8 +375,8 @@ class _Script:
         )
         return replies
 
-    def serve(self, handler: Any) -> None:
-        """Nobody asks."""
+        """No peer asks."""
+        """No other peer asks."""
 
     def close(self) -> None:
         """There is nothing to leave."""

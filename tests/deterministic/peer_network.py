@@ -136,7 +136,7 @@ class FakeEnd:
         self.network.online[self.name] = self
 
     def close(self) -> None:
-        """Leave: nobody lists this end any more."""
+        """Leave: no peer lists this end any more."""
         if self.network.online.get(self.name) is self:
             del self.network.online[self.name]
 
@@ -151,7 +151,7 @@ class FakeEnd:
 
 
 def tampered(fault: Fault, name: str, reply: bytes, text: str, random: Random) -> bytes:
-    """A reply that nobody may use, in place of another."""
+    """A reply that no peer may use, in place of another."""
     if fault.what == "garbage":
         return random.randbytes(random.randrange(2000))
     if fault.what == "cut":
@@ -162,7 +162,7 @@ def tampered(fault: Fault, name: str, reply: bytes, text: str, random: Random) -
     if fault.what == "another":
         arrays = {"else": np.zeros(4, np.float32)}
     data = encode(
-        Message("somebody" if fault.what == "sender" else name, 10**6, 10, arrays),
+        Message("stranger" if fault.what == "sender" else name, 10**6, 10, arrays),
         "other" if fault.what == "federation" else FEDERATION,
     )
     return data.replace(b'"F32"', b'"I32"') if fault.what == "dtype" else data

@@ -27,7 +27,8 @@ STORY_OF_CONTRADICTION = "{site} replies to request {number} twice, and differen
 
 @dataclass(frozen=True)
 class PeerSchedule:
-    """Peers and their faults. The seed also decides how long peers work and what a disk loses."""
+    """Peers and their faults. The seed also decides how long peers work and which data a disk
+    loses."""
 
     seed: int
     method: str

@@ -23,13 +23,13 @@ HOSTILE = (
     "failed",
 )
 
-# Faults, with what each does; {site}, {number}, {at} and {length} are a fault's own.
+# Faults, with the effect of each; {site}, {number}, {at} and {length} are a fault's own.
 STORIES = {
-    "lose_request": "request {number} to {site} is lost, and nobody hears of it",
+    "lose_request": "request {number} to {site} is lost without notice",
     "report_lost": "request {number} to {site} is lost, and the engine says so",
     "refuse": "the engine does not take request {number} to {site}",
     "delay_request": "request {number} to {site} arrives {length:.1f} s later",
-    "lose_reply": "the reply of {site} to request {number} is lost, and nobody hears of it",
+    "lose_reply": "the reply of {site} to request {number} is lost without notice",
     "delay_reply": "the reply of {site} to request {number} arrives {length:.1f} s later",
     "repeat_reply": "the reply of {site} to request {number} is delivered twice",
     "repeat_request": "{site} gets request {number} twice",
@@ -131,7 +131,7 @@ TRAINING_FIRST = (
     "flux",
 )
 assert set(TRAINING_FIRST) <= METHODS.keys()
-TRAINING = ("train", "personal", "controlled")  # what operations of training begin with
+TRAINING = ("train", "personal", "controlled")  # prefixes of training operations
 WITH_LATE = (
     "fedavg",
     "fedprox",
@@ -163,8 +163,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A federation and its faults.
-    The seed also decides how long nodes work and what a disk loses."""
+    """A federation and its faults. The seed also decides how long nodes work and which data a disk
+    loses."""
 
     seed: int
     method: str

@@ -12,7 +12,7 @@ _LINES = 40  # of a story, before its end
 
 
 class Found(NamedTuple):
-    """A seed, and what did not hold."""
+    """A seed, and the broken invariant."""
 
     seed: int
     text: str
@@ -59,7 +59,7 @@ def smallest(drawn: Any, run: Callable[[Any], Any]) -> Any:
 
 
 def story(drawn: Any, run: Callable[[Any], Any]) -> str:
-    """A schedule, what happened, and what does not hold."""
+    """A schedule, its events, and the broken invariant."""
     violation = violation_of(drawn, run)
     if violation is None:
         return f"{drawn}\nnothing is wrong"

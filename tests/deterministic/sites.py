@@ -130,7 +130,7 @@ class Site:
 
 
 class CountedCalls:
-    """Whether work with memory was done once: what clients count is what they were asked."""
+    """Whether work with memory was done once: clients counted as many calls as they were asked."""
 
     def __init__(self, clients: int) -> None:
         self._counts = np.zeros(clients, np.int64)
@@ -139,7 +139,7 @@ class CountedCalls:
         self._run = ""
 
     def killed(self, header: dict[str, object]) -> None:
-        """A process ended in a call: nobody knows whether it was done."""
+        """A process ended in a call: the caller cannot know whether it was done."""
         self._begin(str(header["run"]))
         self._unknown += header["operation"] == CountRequests.name
 
@@ -159,7 +159,7 @@ class CountedCalls:
         self._last = key
 
     def _begin(self, run: str) -> None:
-        """Count anew in another run."""
+        """Start the count again in another run."""
         if run != self._run:
             self._counts[:] = 0
             self._run = run

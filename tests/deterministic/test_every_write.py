@@ -24,7 +24,7 @@ def test_every_operation_of_a_server() -> None:
 
 
 def test_every_operation_of_a_node() -> None:
-    """Of a method whose clients keep a model of their own on the node's disk."""
+    """The method's clients keep personal models on the node's disk."""
     assert operations(of_server("ditto"))[SITE] > 20
     assert violations(of_server("ditto"), *SITE_FAULTS) == []
 

@@ -1,5 +1,5 @@
-"""The schedules find what they are for: each fault that is put into fedkin on purpose is found by a
-small one."""
+"""The schedules can find faults: a small schedule finds each fault that is put into fedkin on
+purpose."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_peer_with_a_fault() -> None:
 
 
 def test_a_peer_that_counts_a_reply_twice() -> None:
-    """Its own model stands beside one reply in place of two."""
+    """Its own model is averaged with one reply in place of two."""
     from fedkin.p2p.peer import Peer
 
     in_order = Peer._in_order

@@ -1,4 +1,5 @@
-"""Whole federations on random faults: what must hold does, after each of some hundred schedules."""
+"""Whole federations with random faults: the invariants hold after each of some hundred
+schedules."""
 
 from __future__ import annotations
 
@@ -40,12 +41,12 @@ def test_peers(part: int) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_was_found_once_is_not_found_again(name: str) -> None:
+def test_faults_found_once_are_not_found_again(name: str) -> None:
     federation.run_schedule(KEPT[name])
 
 
 @pytest.mark.parametrize("name", KEPT_PEERS)
-def test_what_was_found_of_peers_is_not_found_again(name: str) -> None:
+def test_faults_found_of_peers_are_not_found_again(name: str) -> None:
     peer_federation.run_schedule(KEPT_PEERS[name])
 
 
@@ -61,7 +62,7 @@ def test_a_seed_has_one_story() -> None:
 
 
 def _plain(line: str) -> str:
-    """Without the names of folders and runs, which are made anew."""
+    """Without the names of folders and runs, which are different each time."""
     return line.partition("/dev/shm")[0].partition("/tmp")[0]
 
 

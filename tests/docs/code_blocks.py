@@ -78,7 +78,7 @@ NAMED_FILES = {"write-a-method.md": "signature.py", "write-a-measure.md": "mymea
 
 
 def read(page: Path) -> Document:
-    """A page, its blocks, and a Python session of its own: a module, in which dataclasses look up
+    """A page, its blocks, and its Python session: a module, in which dataclasses look up
     their names."""
     document = Sybil([SkipParser(), fences]).parse(page)
     module = sys.modules[f"page_{page.stem}"] = ModuleType(f"page_{page.stem}")

@@ -44,7 +44,7 @@ OF_OTHERS = {
 
 
 def check(words: Sequence[str]) -> None:
-    """Check a command without running it. Raises AssertionError with what is wrong."""
+    """Check a command without running it. Raises AssertionError that names the mistake."""
     program = Path(words[0]).name
     checks: dict[str, Callable[[Sequence[str]], None]] = {
         "fedkin": check_fedkin,
@@ -58,7 +58,7 @@ def check(words: Sequence[str]) -> None:
     elif program in DEPTH:
         check_options([program, *words[1:]])
     else:
-        assert program in OF_OTHERS, f"what is {program!r}?"
+        assert program in OF_OTHERS, f"{program!r} is not a known program"
 
 
 def check_fedkin(words: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def _check_package(word: str) -> None:
         assert set(extras) <= set(offered), f"{name} has no extra {extras}"
     else:
         needed = {name_of(text) for texts in extras_of().values() for text in texts}
-        assert name in needed | PACKAGES_OF_OTHERS.keys(), f"what is the package {name!r}?"
+        assert name in needed | PACKAGES_OF_OTHERS.keys(), f"the package {name!r} is not known"
 
 
 def check_python(words: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ def check_python(words: Sequence[str]) -> None:
 
 
 def _check_module(module: str, arguments: Sequence[str]) -> None:
-    """A module can be found, and its source, or that of what it imports from its package, has the
+    """A module can be found. Its source, or a module of its package that it imports, has the
     options."""
     parent, _, last = module.rpartition(".")
     if PLACEHOLDER.fullmatch(last):

@@ -1,7 +1,7 @@
 """The README's picture, drawn from the demonstration: ``python -m tests.docs.demo_figure``.
 
-Its curves may differ a little between machines and versions of JAX, so the test compares what is
-written in it.
+Its curves may differ a little between machines and versions of JAX, so the test compares the text
+in it.
 """
 
 from __future__ import annotations

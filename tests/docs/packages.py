@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL = "dist/*.whl"  # that make wheel builds
-# Packages that pages install and fedkin does not need, with what the page uses them for.
+# Packages that pages install and fedkin does not need, with their purpose on the page.
 PACKAGES_OF_OTHERS = {
     "tensorboard": "the viewer of the events that tensorboardX writes",
     "mlflow": "the web page; the extra has the client only",

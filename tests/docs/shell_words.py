@@ -11,7 +11,7 @@ _SEPARATORS = re.compile(r"[;&|()]+")
 _REDIRECTION = re.compile(r"\d*[<>]+&?\d*")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _KEYWORDS = {"do", "then", "else", "until", "while", "if", "exec", "!"}
-_BUILTINS = {"done", "fi", "set", "export", "[", "."}  # what follows these is no program
+_BUILTINS = {"done", "fi", "set", "export", "[", "."}  # no program follows these
 
 
 def lines_of(text: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""Every command of every page: those in the text exist, and what a page installs brings what the
-page uses."""
+"""Every command of every page: commands in the text exist, and the installations of a page bring
+the packages that it uses."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_every_reason_is_of_a_command_that_a_page_has() -> None:
         ), (name, file)
 
 
-# --- what is installed
+# --- installed packages
 
 
 def installed_by(page: Path) -> set[str]:
-    """The packages that fedkin and the pip commands of a page bring; for a contributor, those of
-    the Makefile."""
+    """The packages that fedkin and the pip commands of a page bring. For a contributor, also the
+    Makefile's packages."""
     commands = [
         *in_blocks(page),
         *(words for text in in_text(page) for words in simple_commands(text)),
@@ -144,7 +144,7 @@ def test_imports_of_a_page_are_of_packages_that_it_installs(page: Path) -> None:
 
 
 def modules_of(source: str) -> set[str]:
-    """The top-level modules that a block imports, without those of Python and of the reader."""
+    """The top-level modules that a block imports, without Python's own and the reader's."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -160,7 +160,7 @@ def test_messages_name_extras_that_exist() -> None:
     assert {"flower", "p2p", "ray"} <= named <= extras_of().keys()
 
 
-# --- the checks find what is wrong
+# --- the checks find mistakes
 
 
 WRONG = {
@@ -178,7 +178,7 @@ WRONG = {
     "python examples/peer/run.py": "does not exist",
     "python examples/peers/run.py --round 2 --peer 3": "no option",
     "flwr supernode register key.pub fedkin --nam x": "no option --nam",
-    "rsync a b": "what is 'rsync'",
+    "rsync a b": "'rsync' is not a known program",
 }
 
 

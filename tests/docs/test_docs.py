@@ -127,7 +127,7 @@ IN_ONE: list[Callable[..., None]] = [
     conformance.test_more_clusters_than_clients_are_refused,
 ]
 WITH_LOST_REPLIES: list[Callable[..., None]] = [
-    conformance.test_a_round_uses_what_came,
+    conformance.test_a_round_uses_the_replies_that_came,
     conformance.test_a_run_survives_missing_replies,
 ]
 
@@ -180,7 +180,7 @@ def test_it_refuses_the_impossible(options: dict[str, Any], as_one_of_ours: str)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as ``make docs`` builds it: what cannot be resolved is an error."""
+    """The site, built as ``make docs`` builds it: a link that cannot be resolved is an error."""
     pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
     folder = tmp_path_factory.mktemp("site")
     command = [

@@ -1,4 +1,4 @@
-"""The tables of all methods, and what the methods say of themselves for them."""
+"""The tables of all methods, and the methods' own words for them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_page_has_a_place_for_each_table() -> None:
         ),
     ],
 )
-def test_what_privacy_and_secret_sums_allow(
+def test_tasks_that_privacy_and_secret_sums_allow(
     chart: ModuleType, name: str, private: str, secret: str
 ) -> None:
     assert f"| `{name}` | {private} |\n" in chart.privacy_table(METHODS)
@@ -124,7 +124,7 @@ def test_every_option_of_a_shift_has_its_default_and_is_described(chart: ModuleT
     assert [row[3] for row in rows if row[2] == "`releases`"] == ["`[0.25, 0.5, 0.75, 1.0]`"]
 
 
-def test_every_data_set_says_what_it_is(chart: ModuleType) -> None:
+def test_every_data_set_has_a_description(chart: ModuleType) -> None:
     rows = chart.table_of_data_sets().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == list(DATASETS)
     assert "| `mnist` | 1,000 | 70,000 | handwritten digits 28x28 |" in rows

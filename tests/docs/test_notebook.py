@@ -1,4 +1,4 @@
-"""The notebook runs from top to bottom, and what it shows is what comes out."""
+"""The notebook runs from top to bottom, and gives the outputs that it shows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def shown(notebook: Any) -> Iterator[tuple[str, str, str]]:
-    """Of every output: its cell, what it is, and its text."""
+    """For every output: its cell, its kind and its text."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
@@ -49,7 +49,7 @@ def test_it_shows_data_a_table_a_figure_and_a_comparison() -> None:
     assert any("fedavg" in text for _, _, text in shown(stored))
 
 
-def test_it_runs_and_shows_what_is_stored(kernel: str, tmp_path: Path) -> None:
+def test_it_runs_and_shows_the_stored_outputs(kernel: str, tmp_path: Path) -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     fresh = nbformat.read(NOTEBOOK, as_version=4)
     where = {"metadata": {"path": str(tmp_path)}}

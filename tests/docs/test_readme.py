@@ -38,7 +38,7 @@ def test_links_lead_somewhere() -> None:
     assert links and not missing
 
 
-def test_the_picture_is_what_the_demonstration_draws(tmp_path: Path) -> None:
+def test_the_picture_equals_the_demonstrations(tmp_path: Path) -> None:
     """The same panels, titles, labels and legends; curves may differ in the last digits."""
     drawn = demo_figure.draw_demo(tmp_path / "run")
     committed = demo_figure.FILE.read_text()

@@ -1,5 +1,5 @@
-"""The page on tracking: what its commands for MLflow show, with the extra and with the package of
-the web page."""
+"""The page on tracking: the outputs of its commands for MLflow, with the extra and with the package
+of the web page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The page "write your own measure" keeps its word: its table is that of the list, and its errors
-are those shown."""
+"""The page "write your own measure" is right: its table equals the list, and the errors are as
+shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.code_blocks import blocks, language_of, read
 from tests.option_lists import simulate_arguments
 
 
-def test_the_table_is_that_of_the_list() -> None:
+def test_the_table_equals_the_list() -> None:
     assert measure_table.stored() == measure_table.table(), (
         "write it again: python -m tests.docs.measure_table"
     )

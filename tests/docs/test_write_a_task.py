@@ -1,5 +1,5 @@
-"""The page "write your own task" keeps its word: its tasks run in every world, and what it says of
-tasks is so."""
+"""The page "write your own task" is right: its tasks run in every world, and its statements on
+tasks hold."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_running_tested_and_deployed_task_has_forty_lines() -> None:
     assert 25 < len(lines) <= 40
 
 
-def test_the_table_is_that_of_the_declarations() -> None:
+def test_the_table_equals_the_declarations() -> None:
     assert task_table.stored() == task_table.table(), (
         "write it again: python -m tests.docs.task_table"
     )
@@ -71,7 +71,7 @@ def test_the_error_is_the_one_that_is_shown(
     assert len(shown) == 1 and shown[0] in capsys.readouterr().out
 
 
-def test_what_it_lists_exists() -> None:
+def test_its_listed_names_exist() -> None:
     """Ways to travel, the model engine, and names that are taken."""
     ways = set(get_args(get_type_hints(Down)["kind"]))
     assert (
@@ -90,7 +90,7 @@ def test_what_it_lists_exists() -> None:
     assert set(re.findall(r"`(\w+)`", fields)) == task_registry._REQUEST
 
 
-# --- what the tasks compute
+# --- results of the tasks
 
 
 def known() -> FederatedData:
@@ -183,7 +183,7 @@ def examples(page: dict[str, Any]) -> Sequence[tuple[Task, fk.Stream | None]]:
 
 
 @pytest.mark.parametrize("groups", GROUPS)
-def test_deployed_tasks_reply_what_simulated_ones_do(page: dict[str, Any], groups: str) -> None:
+def test_deployed_tasks_reply_as_simulated_ones(page: dict[str, Any], groups: str) -> None:
     """No code of the server knows them."""
     transport = MemoryTransport()
     near = simulated(clustered_data(), model_of(), range(6))

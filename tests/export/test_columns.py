@@ -12,6 +12,7 @@ import pytest
 import fedkin as fk
 from fedkin.export.predictor import as_samples
 from fedkin.export.reader import Export
+from tests.mappings import merged
 
 SAMPLES: Any = SimpleNamespace(
     name="here", x=np.zeros((1, 2), np.float32), classes=2, feature_names=("age", "dose")
@@ -54,7 +55,7 @@ def test_columns_that_do_not_fit_are_refused(table: pd.DataFrame, message: str) 
 
 
 def test_without_names_columns_keep_their_order() -> None:
-    nameless = SimpleNamespace(**{**vars(SAMPLES), "feature_names": None})
+    nameless = SimpleNamespace(**merged(vars(SAMPLES), {"feature_names": None}))
     samples = as_samples(TABLE[["dose", "age"]], nameless)  # type: ignore[arg-type]
     assert samples.tolist() == [[3, 1], [4, 2]]
 

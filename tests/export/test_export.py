@@ -1,5 +1,5 @@
-"""Exports: the files give the run's own predictions, in plain PyTorch and ONNX Runtime too, and say
-what they are."""
+"""Exports: the files give the run's own predictions, in plain PyTorch and ONNX Runtime too, and
+describe themselves."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_every_format_gives_the_predictions_of_the_run(
     for client in "af":
         model = exported.model(client=client)
         scores = run.model_for(client)(images.x)
-        # Of the largest score: single precision rounds a sum of 256 products in proportion to its
-        # size.
+        # Relative to the largest score: single precision rounds a sum of 256 products in
+        # proportion to its size.
         np.testing.assert_allclose(
             model(images.x), scores, atol=1e-5 * np.abs(scores).max(), rtol=0
         )
@@ -158,7 +158,7 @@ def test_the_twin_of_every_convolutional_network(variant: Any, side: int) -> Non
     np.testing.assert_allclose(network(torch.tensor(x)).detach().numpy(), expected, atol=1e-5)
 
 
-def test_the_card_says_what_the_files_are(images: FederatedData, tmp_path: Path) -> None:
+def test_the_card_describes_the_files(images: FederatedData, tmp_path: Path) -> None:
     run = fk.simulate(
         fk.FlexCFL(clusters=2, steps=3),
         images,
@@ -193,7 +193,7 @@ def test_the_card_says_what_the_files_are(images: FederatedData, tmp_path: Path)
     np.testing.assert_array_equal(arrays["layers.0.weight"].ravel(), run.models[1][:768])
 
 
-def test_clients_with_models_of_their_own_have_files_of_their_own(
+def test_clients_with_personal_models_have_separate_files(
     images: FederatedData, tmp_path: Path
 ) -> None:
     model = fk.models.mlp(images, hidden=4)
@@ -242,7 +242,7 @@ def test_detectors_are_exported_as_one_classifier(format: str, tmp_path: Path) -
         )
 
 
-def test_what_cannot_be_exported_is_refused_by_name(
+def test_models_that_cannot_be_exported_are_refused_by_name(
     images: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = fk.as_model(lambda key: eqx.nn.Linear(256, 3, key=key), name="mine")

@@ -18,7 +18,7 @@ from tests.methods.last_layer_clients import INIT
 from tests.simulation.numpy_detectors import linear
 
 Oracle = Callable[[str], dict[str, Any]]
-NOBODY_ELSE = np.array([[0, 1, 2]])
+ALL_THREE_MODELS = np.array([[0, 1, 2]])
 
 
 def scored(vector: dict[str, Any], labels: np.ndarray) -> np.ndarray:
@@ -32,7 +32,10 @@ def scored(vector: dict[str, Any], labels: np.ndarray) -> np.ndarray:
     models = np.concatenate([np.eye(3), np.zeros((3, 1))], axis=1).astype(np.float32)
     clients = np.arange(len(x))
     return evaluate(
-        SimulatedWorld(data, linear(3)), models, clients, np.repeat(NOBODY_ELSE, len(x), axis=0)
+        SimulatedWorld(data, linear(3)),
+        models,
+        clients,
+        np.repeat(ALL_THREE_MODELS, len(x), axis=0),
     ).correct
 
 

@@ -71,7 +71,7 @@ def test_distances(oracle: Oracle, case: str) -> None:
 
 
 @pytest.mark.parametrize(("case", "clusters"), [("pairs", 5), ("iid", 1)])
-def test_the_suggested_eps_finds_what_the_authors_eps_finds(
+def test_the_suggested_eps_finds_the_clusters_of_the_authors_eps(
     oracle: Oracle, case: str, clusters: int
 ) -> None:
     points, vector = biases(oracle, case)

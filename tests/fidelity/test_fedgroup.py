@@ -139,8 +139,8 @@ def test_inter_group_aggregation(oracle: Oracle, case: int) -> None:
 
 
 def test_inter_group_aggregation_in_a_round(oracle: Oracle) -> None:
-    """Clients that already have what they want: a round is then nothing but the aggregation between
-    groups."""
+    """Clients that are already at their targets: a round is then nothing but the aggregation
+    between groups."""
     [case] = oracle("fedgroup_v1")["aggregate_groups_v1"]["cases"]
     before = groups_before(oracle).astype(np.float32)
     state = FedGroupState(

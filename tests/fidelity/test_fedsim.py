@@ -109,8 +109,8 @@ def test_the_order_of_selection_does_not_matter(vector: dict[str, Any]) -> None:
 
 
 def test_the_last_cluster_model_is_one_of_the_published(vector: dict[str, Any]) -> None:
-    """Clusters have no numbers of their own: the last of ours is the published one with the same
-    clients."""
+    """Our clusters are not numbered as the published ones: our last one equals the published one
+    with the same clients."""
     state = after(FedSim(clusters=3), world(vector), vector)
     members = sorted(np.flatnonzero(state.groups == 2).tolist())
     [name] = [
@@ -135,8 +135,8 @@ def test_one_cluster_is_the_mean_by_samples(vector: dict[str, Any]) -> None:
 
 
 def test_leftover_model(vector: dict[str, Any]) -> None:
-    """The published gradients do not depend on the model, so the result is the same; what differs
-    is who was asked."""
+    """The published gradients do not depend on the model, so the result is the same. Only the model
+    of the query differs."""
     w = world(vector)
     state = after(FedSim(clusters=3, as_coded=("leftover_model",)), w, vector)
     np.testing.assert_allclose(state.models, [flat(vector["global_model"])], atol=1e-6)
@@ -154,7 +154,7 @@ def three_gradients(vector: dict[str, Any]) -> np.ndarray:
 
 def test_fewer_clusters_than_configured(vector: dict[str, Any]) -> None:
     """By default the mean is over the clusters that were formed; as coded the sum is divided by
-    what was asked for."""
+    the configured number."""
     state = after(FedSim(clusters=4), world(vector, three_gradients(vector)), vector)
     np.testing.assert_allclose(state.models, [flat(vector["global_model"])], atol=1e-6)
     coded = after(
@@ -179,8 +179,8 @@ DEALT = {
 
 @pytest.mark.parametrize("method", DEALT.values(), ids=DEALT.keys())
 def test_round_robin(method: FedSim, vector: dict[str, Any]) -> None:
-    """The code deals clients in the order in which they were selected, which is random: sizes are
-    what is promised."""
+    """The code deals clients in the order in which they were selected, which is random. Only the
+    sizes are promised."""
     sizes = sorted(len(clients) for clients in vector["round0_groups_round_robin"].values())
     deals = set()
     for seed in range(5):
@@ -199,7 +199,7 @@ def test_the_start_is_dealt_and_the_rest_is_not(vector: dict[str, Any]) -> None:
 
 
 def test_all_as_coded(vector: dict[str, Any]) -> None:
-    """First a round that is dealt, then one with gradients at what was its last cluster model."""
+    """First a round that is dealt, then one with gradients at its last cluster model."""
     method = FedSim(4, as_coded=("leftover_model", "round_robin_start", "configured_count"))
     w = world(vector)
     first = after(method, w, vector, FIRST)

@@ -1,4 +1,4 @@
-"""FeSEM against worked vectors: whose center is nearest, the new centers, the collapse, and what it
+"""FeSEM against worked vectors: the nearest centers, the new centers, the collapse, and the
 costs."""
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def test_the_collapse(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])
 def test_messages_of_a_run(oracle: Oracle, setting: str) -> None:
-    """A round of K clients costs 2 K messages, newcomers and all; the vectors count those of all T
-    rounds."""
+    """A round of K clients costs 2 K messages, newcomers included. The vectors count the messages
+    of all T rounds."""
     numbers = oracle("others")["communication_fig6"][setting]
     data = federation((2,) * 24)
     w = SimulatedWorld(data, mclr(data))

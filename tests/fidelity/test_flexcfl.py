@@ -108,8 +108,8 @@ def inter_group_cases(oracle: Oracle) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", [0, 1, 2])
 def test_inter_group_aggregation_in_a_round(oracle: Oracle, case: int) -> None:
-    """Clients that already have what they want: a round is then nothing but the aggregation between
-    groups."""
+    """Clients that are already at their targets: a round is then nothing but the aggregation
+    between groups."""
     expected = inter_group_cases(oracle)[case]
     before = np.stack(
         [flat(g) for g in oracle("flexcfl")["inter_group_aggregation"]["groups_before"]]
@@ -126,8 +126,8 @@ def test_inter_group_aggregation_in_a_round(oracle: Oracle, case: int) -> None:
 
 
 def test_groups_without_clients_take_no_part() -> None:
-    """Lengths 5, 10 and 10, eta 2; the third group has nobody: it stays, and the others see only
-    each other."""
+    """Lengths 5, 10 and 10, eta 2. The third group has no clients: it stays, and the others see
+    only each other."""
     before = np.array([[3, 4], [0, 10], [6, 8]], np.float32)
     w = FakeWorld(before[:2], np.ones(2, int))
     state = state_of(before, [0, 1])
@@ -246,7 +246,7 @@ def test_migrations_cost_nothing() -> None:
     assert total == messages(n=N, k=K, m=M, t=T, alpha=ALPHA)["flexcfl"]
 
 
-def test_without_migration_nobody_keeps_directions_it_will_not_use() -> None:
+def test_without_migration_no_client_keeps_unused_directions() -> None:
     """The clients of the group cold start need them for migration only (Alg. 3, l. 19)."""
     total, _, _ = counted(FlexCFL(clusters=M, alpha=ALPHA, migration="none"))
     assert total == messages(n=N, k=K, m=M, t=T, alpha=ALPHA)["flexcfl"] - M * ALPHA * M

@@ -58,7 +58,7 @@ def test_kmeans(oracle: Oracle, clusters: int) -> None:
 
 @each_case
 def test_outside_its_range_the_authors_eps_is_remarked_on(oracle: Oracle, case: str) -> None:
-    """It tells the pairs apart and makes one cluster of the others; distances are those of the
+    """It tells the pairs apart and makes one cluster of the others. The distances come from the
     vectors."""
     state, vector = clustered(oracle, case)
     said = Hierarchical().remarks(state)

@@ -1,4 +1,4 @@
-"""IFCA against worked vectors: whose model is chosen, what the mean is, and what it costs."""
+"""IFCA against worked vectors: the chosen models, the means, and the costs."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_an_empty_cluster(oracle: Oracle) -> None:
 def aggregated(
     case: dict[str, Any], name: str, round: int, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The model of a round in which all three clients of a case choose one cluster, and what the
-    vector says of it."""
+    """The model of a round in which all three clients of a case choose one cluster, and the
+    vector's model."""
     updates = np.stack(
         [np.concatenate([np.ravel(layer) for layer in update]) for update in case["updates"]]
     )
@@ -86,8 +86,8 @@ def test_the_mean(oracle: Oracle, weighting: Any, name: str) -> None:
 
 
 def test_the_first_client_as_coded(oracle: Oracle) -> None:
-    """The vector's cohort was drawn in the order 0, 1, 2, as in the first turn of a round robin; of
-    later rounds, that are drawn uniformly, client 0 is the first one in a third."""
+    """The vector's cohort was drawn in the order 0, 1, 2, as in the first turn of a round robin.
+    Later rounds are drawn uniformly: client 0 is the first one in a third of them."""
     case = oracle("flexcfl")["intra_group_aggregation"]
     rounds = [
         aggregated(
@@ -102,8 +102,8 @@ def test_the_first_client_as_coded(oracle: Oracle) -> None:
 
 @pytest.mark.parametrize("setting", ["mnist_mclr_swap_all", "femnist_mlp_swap_part"])
 def test_messages_of_a_run(oracle: Oracle, setting: str) -> None:
-    """A round of K clients and m clusters costs K (m + 1) messages; the vectors count those of all
-    T rounds."""
+    """A round of K clients and m clusters costs K (m + 1) messages. The vectors count the messages
+    of all T rounds."""
     case = oracle("others")["communication_fig6"][setting]
     data = federation((2,) * 24)
     w = SimulatedWorld(data, mclr(data))

@@ -57,8 +57,11 @@ def test_similarity_of_gradients(vectors: dict[str, Any], alpha: float, key: str
 def test_similarity_in_single_precision(vectors: dict[str, Any]) -> None:
     """As the models travel."""
     vector = vectors["similarity"]
-    start, *both = (np.array(vector["w0"], np.float32), peer(vector, "i"), peer(vector, "j"))
-    i, j = ((model.astype(np.float32), update.astype(np.float32)) for model, update in both)
+    start = np.array(vector["w0"], np.float32)
+    i, j = (
+        (model.astype(np.float32), update.astype(np.float32))
+        for model, update in (peer(vector, "i"), peer(vector, "j"))
+    )
     np.testing.assert_allclose(
         gradient_similarity(0.5, start, i, j), [[vector["alpha_half"]]], atol=1e-6
     )
@@ -123,8 +126,8 @@ def test_heuristic_neighbour_matching(vectors: dict[str, Any], name: str) -> Non
 
 
 def test_the_bag(vectors: dict[str, Any]) -> None:
-    """B <- (B - S) and H, with similarities that make H what it is: high for its members, low for
-    the others of M."""
+    """B <- (B - S) and H, with similarities that determine H: high for its members, low for the
+    others of M."""
     vector = vectors["bag_update"]
     B, S, C, H = (vector[key] for key in "BSCH")
     N = 16

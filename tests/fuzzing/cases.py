@@ -14,7 +14,7 @@ from tests.fuzzing.targets import TARGETS, Target
 
 
 def targets(folder: Path, names: tuple[str, ...] = tuple(TARGETS)) -> dict[str, Target]:
-    """Targets by name, each with a folder of its own below ``folder``."""
+    """Targets by name, each with a separate folder below ``folder``."""
     made = {}
     for name in names:
         (folder / name).mkdir()

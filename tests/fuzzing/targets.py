@@ -1,6 +1,6 @@
-"""What is damaged, and what must hold then: an error that names the cause, or nothing has changed.
-
-A target makes its things once, in a folder of its own; ``case`` damages one of them, as a seed
+"""The things that are damaged, and the rule that holds then: an error names the cause, or nothing
+has changed.
+A target makes its things once, in its own folder. ``case`` damages one of them, as a seed
 says. Whatever escapes ``case`` that is no ``FedkinError`` is a fault of the library, and so is a
 ``Fault``.
 """
@@ -127,7 +127,7 @@ class Configurations(Target):
         try:
             load(path)
         except FedkinError as error:
-            # More than the longest mistake, and what is said of it.
+            # More than the longest mistake, and the message about it.
             if not str(error) or len(str(error)) > 8000:
                 raise Fault(f"a message of {len(str(error))} characters") from error
             raise

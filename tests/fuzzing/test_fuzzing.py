@@ -1,5 +1,5 @@
-"""Damage is named or changes nothing, in a few hundred cases; ``make chaos`` has thousands. What
-was ever found by them has a test of its own at the end."""
+"""Damage is named or changes nothing, in a few hundred cases; ``make chaos`` has thousands. Every
+fault they ever found has its own test at the end."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ WIDTH = 1060
 HEIGHT = 34
 BOX = 136
 ROW = 84
-ABOUT = {  # what a package is for, in two words
+ABOUT = {  # the purpose of a package, in two words
     "core": "world, method",
     "aggregation": "means",
     "measures": "similarities",

@@ -1,5 +1,5 @@
-"""The structure of the code: packages import only what their line in the table names; files and
-functions are short."""
+"""The structure of the code: packages import only the packages of their line in the table; files
+and functions are short."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What the files of each package may import, besides their own. A folder inside a folder is a
-# package of its own. Everything else is forbidden, imports inside functions and for type checkers
+# What the files of each package may import, in addition to their own. A folder inside a folder is
+# a separate package. Everything else is forbidden, imports inside functions and for type checkers
 # included.
 PACKAGES: dict[str, str] = {
     "aggregation": "",
@@ -62,7 +62,7 @@ PACKAGES: dict[str, str] = {
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",
 }
-NAMES_OF_ALL = ("__version__",)  # what any file may take from fedkin itself
+NAMES_OF_ALL = ("__version__",)  # names that any file may take from fedkin itself
 
 # What a method, and the arithmetic it stands on, must be able to live without.
 PURE = ("core", "aggregation", "measures", "clustering", "tasks", "methods")
@@ -108,8 +108,8 @@ TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 
 def package_of(module: str) -> str:
-    """The folder of a module below fedkin, as a dotted name; a file beside the folders is a package
-    of its own."""
+    """The folder of a module below fedkin, as a dotted name. A file next to the folders is a
+    separate package."""
     if module in ("fedkin", "fedkin.__main__"):
         return ""
     folder = FILES[module].relative_to(ROOT / "fedkin").parts[:-1]
@@ -136,7 +136,7 @@ def test_every_package_has_its_line() -> None:
     assert {package_of(module) for module in FILES} == PACKAGES.keys()
 
 
-def test_packages_import_what_their_line_names() -> None:
+def test_packages_import_only_the_packages_of_their_line() -> None:
     wrong = []
     for module, targets in INNER.items():
         own = package_of(module)
@@ -211,7 +211,7 @@ def test_no_package_is_a_fifth_of_the_code() -> None:
 def test_files_are_short() -> None:
     lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
     limits = {module: 250 if package_of(module) == "methods" else 450 for module in FILES}
-    # These two are no methods: they hold what methods share.
+    # These two are no methods: they hold code that methods share.
     limits["fedkin.methods.decentralized"] = 450
     limits["fedkin.methods.cluster_steps"] = 450
     assert not {module: count for module, count in lines.items() if count > limits[module]}
@@ -316,7 +316,7 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
     wrong = {}
     for module in FILES:
         for name, node in public_definitions(module):
-            # Of a class, its methods too.
+            # The methods of a class too.
             if isinstance(node, ast.ClassDef) or name.rsplit(".", 2)[1][0].isupper():
                 continue
             arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
@@ -330,8 +330,9 @@ def test_functions_of_three_and_more_parameters_describe_them() -> None:
 
 
 def test_the_room_of_a_run_is_small() -> None:
-    """At most 20 files of its own, and at most 8 levels of imports among them and those of its
-    folders."""
+    """The folder has at most 20 files, and at most 8 levels of imports among its files and the
+    files
+    of its folders."""
     own = {module for module in FILES if module.startswith("fedkin.run.")}
     assert sum(package_of(module) == "run" for module in own) <= 20
 

@@ -10,7 +10,7 @@ def test_every_package_is_shown() -> None:
     assert ABOUT.keys() == PACKAGES.keys() - {""}
 
 
-def test_packages_stand_above_what_they_import() -> None:
+def test_packages_stand_above_their_imports() -> None:
     level = levels(below())
     assert all(
         level[package] > level[other] for package, others in below().items() for other in others

@@ -1,4 +1,4 @@
-"""Lines read in one pass: what a machine can see of that.
+"""Lines that read in one pass, as far as a machine can see.
 
 The linter holds the width of 100 characters.
 """
@@ -34,7 +34,7 @@ def test_calls_of_ours_name_their_arguments() -> None:
     assert not [place for module, tree in TREES.items() for place in positional(module, tree)]
 
 
-def test_the_checks_see_what_they_are_for() -> None:
+def test_the_checks_find_each_fault() -> None:
     wrong = ast.parse(
         "def f(x):\n    a, b = x, 1\n    more = {'k': 1}\n    g(**more)\n    f(1, 2, 3, 4, 5)\n"
     )

@@ -1,4 +1,5 @@
-"""What runs tasks knows none of them: generic files name no class of task, and no task's ``name``.
+"""The code that runs tasks knows no task: generic files name no class of task, and no task's
+``name``.
 
 The rule: in these files no name, attribute, argument, import or word of a string is a task's class
 (``Gradients``), and no attribute, function, keyword argument or word of a string is a task's
@@ -6,7 +7,7 @@ The rule: in these files no name, attribute, argument, import or word of a strin
 (``label_errors``, "label errors"). Comments do not count, nor names of local variables and
 parameters, nor, in sentences, words of plain English (``EVERYDAY``), unless they are marked as code
 by backquotes. ``ALLOWED`` are words that a file uses in another sense, each with the reason.
-Functions of the model engine have such names; they are those of its protocols, and the file of the
+Functions of the model engine have such names. They come from its protocols, and the file of the
 protocols says the words nowhere else.
 """
 
@@ -64,8 +65,8 @@ NAMES = {kind.name for kind in fedkin.tasks.all_tasks() if kind.__module__.start
 
 
 def words(text: str) -> set[str]:
-    """The words of a text, and each two neighbours as one name; in a sentence without those of
-    plain English."""
+    """The words of a text, and each two neighbours as one name. Words of plain English in a
+    sentence are left out."""
     single = re.findall(r"[A-Za-z_]\w*", text)
     found = {*single, *(f"{one}_{other}" for one, other in zip(single, single[1:], strict=False))}
     code = {

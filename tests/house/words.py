@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 READ = ("fedkin", "papers", "benchmarks", "examples", "tests", "docs")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "mkdocs.yml")
+# This list, and the examples of its test.
+NOT_READ = (Path(__file__), Path(__file__).with_name("test_words.py"))
 SUFFIXES = (".py", ".md", ".toml", ".css", ".html", ".js", ".ipynb")
 
 # The phrase, as a pattern without regard to case, and a plain way to say it.
@@ -40,14 +42,10 @@ _FOUND = {
 
 
 def files(root: Path = ROOT) -> Iterator[Path]:
-    """The files whose words are read, this one aside."""
+    """The files whose words are read."""
     for name in READ:
         for path in sorted((root / name).rglob("*")):
-            if (
-                path.suffix in SUFFIXES
-                and "__pycache__" not in path.parts
-                and path != Path(__file__)
-            ):
+            if path.suffix in SUFFIXES and "__pycache__" not in path.parts and path not in NOT_READ:
                 yield path
     yield from (root / page for page in PAGES)
 

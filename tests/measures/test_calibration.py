@@ -62,7 +62,7 @@ def test_histogram_by_hand() -> None:
     np.testing.assert_array_equal(score_histogram(scores, positive), expected)
 
 
-def test_histogram_of_nobody() -> None:
+def test_histogram_without_samples() -> None:
     np.testing.assert_array_equal(
         score_histogram(np.zeros(0), np.zeros(0, bool)), np.zeros((2, 64))
     )
@@ -170,7 +170,7 @@ def test_scores_in_one_bin_say_how_frequent_positives_are() -> None:
     assert expit(a * CENTRES[40] + b) == pytest.approx(target, abs=1e-6)
 
 
-def test_what_cannot_be_calibrated_stays() -> None:
+def test_detectors_that_cannot_be_calibrated_stay() -> None:
     counts = np.zeros((3, 2, 64), int)
     counts[0, POSITIVE, 10:20] = 7
     counts[1, NEGATIVE, 10:20] = 7
@@ -216,7 +216,7 @@ def test_a_bias_that_is_not_the_heads(head: slice, bias: slice) -> None:
         fold_scale(np.zeros((1, 8)), head, bias, np.ones((1, 2)))
 
 
-def test_what_cannot_be_counted() -> None:
+def test_values_that_cannot_be_counted() -> None:
     with pytest.raises(MethodError, match="2 are NaN, such as that of sample 1"):
         score_histogram(np.array([0, np.nan, np.nan]), np.zeros(3, bool))
     with pytest.raises(MethodError, match="at least 0, got -1"):

@@ -34,7 +34,8 @@ def test_auroc_is_the_share_of_pairs_in_order_over_the_classes_where_it_is_defin
     y = np.array([0, 0, 1, 1])
     # Of the pairs (0, 1), (0.1, 0.5), (0.1, 0.9), (0.6, 0.9) are in order.
     of_one = np.array([0.1, 0.6, 0.5, 0.9])
-    probability = np.stack([1 - of_one, of_one, np.zeros(4)], axis=1)  # nobody has class 2
+    # No sample has class 2.
+    probability = np.stack([1 - of_one, of_one, np.zeros(4)], axis=1)
     assert one_vs_rest_auroc(y, probability) == pytest.approx(3 / 4)
     assert math.isnan(one_vs_rest_auroc(np.zeros(3, int), probability[:3]))
 

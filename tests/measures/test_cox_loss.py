@@ -23,7 +23,7 @@ def patients(inputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
-def test_the_loss_per_event_is_that_of_the_oracle(ties: str, oracle: Oracle) -> None:
+def test_the_loss_per_event_equals_the_oracle(ties: str, oracle: Oracle) -> None:
     known = survival_case(oracle, f"cox_{ties}")
     found = cox_loss(*patients(known["inputs"]), ties)
     assert found == pytest.approx(known["outputs"]["loss per event"], abs=1e-10)
@@ -54,7 +54,7 @@ def test_without_ties_both_are_the_same_and_a_shift_of_scores_changes_nothing() 
     assert breslow == pytest.approx(cox_loss(scores + 700, times, died), rel=1e-9)
 
 
-def test_lists_and_events_as_numbers_are_what_booleans_are() -> None:
+def test_lists_and_events_as_numbers_equal_booleans() -> None:
     """By hand: of scores 0, times 1 to 4, all events, (log 4 + log 3 + log 2 + log 1) / 4."""
     by_hand = np.log(24) / 4
     assert fk.cox_loss([0, 0, 0, 0], [1, 2, 3, 4], [1, 1, 1, 1]) == pytest.approx(by_hand)

@@ -54,7 +54,7 @@ def test_embedding_by_hand() -> None:
     assert result[0, 0] == -result[1, 0] and result[2, 1] > 0 and result[3, 2] > 0
 
 
-def test_the_sign_is_that_of_the_strongest_entry() -> None:
+def test_the_strongest_entry_gives_the_sign() -> None:
     updates = np.random.default_rng(2).normal(size=(9, 40)).astype(np.float32)
     result = edc_embedding(updates, 4)
     assert np.all(result.max(axis=0) > -result.min(axis=0))

@@ -1,4 +1,4 @@
-"""Inner products over more columns than one block holds, and what may be read from them."""
+"""Inner products over more columns than one block holds, and values that may be read from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_blocks_are_all_the_columns_once(columns: int, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(gram(rows), np.inner(rows.astype(float), rows.astype(float)))
 
 
-def test_what_float32_would_lose() -> None:
+def test_values_that_float32_would_lose() -> None:
     """4096^2 + 1 is no float32."""
     result = gram(np.array([[4096, 1], [4096, 0]], np.float32))
     np.testing.assert_array_equal(result, [[2**24 + 1, 2**24], [2**24, 2**24]])

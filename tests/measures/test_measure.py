@@ -1,4 +1,4 @@
-"""Measures: their words, how their values are written, and what is no measure."""
+"""Measures: their words, how their values are written, and refused measures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedkin.measures.reserved_names import OTHER_ENTRIES
 from fedkin.measures.table import COMPARED, EXTRA, MEASURES, PLACED
 
 
-def test_a_measure_has_words_for_all_that_was_not_said() -> None:
+def test_a_measure_has_default_words() -> None:
     gap = Measure("client_gap", unit="share", direction="lower")
     assert (gap.title, gap.head, gap.narrow, gap.label, gap.by, gap.column) == (
         "client gap",
@@ -62,7 +62,7 @@ def test_values_are_written_by_their_unit() -> None:
         ({"name": "gap", "direction": "up"}, "unknown direction 'up'"),
     ],
 )
-def test_what_is_no_measure_is_refused(options: dict, words: str) -> None:
+def test_invalid_measures_are_refused(options: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)) as refused:
         Measure(**options)
     assert "\n" not in str(refused.value)
@@ -86,7 +86,7 @@ def test_comparisons_name_four_measures_and_those_of_the_run() -> None:
         compared_by("age", own)
 
 
-def test_what_a_damaged_description_has_is_left_out() -> None:
+def test_damaged_descriptions_are_left_out() -> None:
     entries = [
         {"name": "gap", "title": "a gap", "digits": 2},
         {"name": 3},

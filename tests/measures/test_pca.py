@@ -23,8 +23,8 @@ def low_rank(n: int, parameters: int, rank: int) -> np.ndarray:
 
 
 def common_mean(n: int, parameters: int, mean: float, spread: float) -> np.ndarray:
-    """Rows that are nearly the same:
-    what they share is mean / spread times what sets them apart."""
+    """Rows that are nearly the same: their common part is mean / spread times as large as their
+    differences."""
     return mean * draw((1, parameters), 3) + spread * draw((n, parameters), 4)
 
 
@@ -74,7 +74,7 @@ def test_any_small_set(seed: int, n: int, parameters: int) -> None:
 
 
 @each_case
-def test_explained_variance_is_that_of_scikit_learn(rows: np.ndarray) -> None:
+def test_explained_variance_equals_scikit_learn(rows: np.ndarray) -> None:
     expected = PCA(svd_solver="full").fit(rows.astype(np.float64)).explained_variance_ratio_
     result = explained_variance(rows)
     assert result.shape == (len(rows),)

@@ -63,7 +63,7 @@ def test_equal_errors(error: float) -> None:
     assert pni(np.full(7, error)) == pytest.approx(0, abs=1e-13)
 
 
-def test_one_client_differs_from_nobody() -> None:
+def test_a_single_client_has_index_zero() -> None:
     np.testing.assert_array_equal(client_pni(np.array([2.5])), [0])
 
 

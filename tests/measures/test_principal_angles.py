@@ -1,5 +1,5 @@
-"""Principal angles of subspaces: the paper's two forms, the authors' code, and what counts as a
-direction."""
+"""Principal angles of subspaces: the paper's two forms, the authors' code, and vectors that count
+as a direction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quadratic clients that remember what they were asked, for the tests of FedSim."""
+"""Quadratic clients that remember their requests, for the tests of FedSim."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NEAREST = np.array([0, 0, 0, 1, 1])
 TARGET = np.array([[40, 0], [0, 2], [8, 2], [0, 4], [40, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 60])
 EVERYBODY = np.arange(5)
-NOBODY = np.zeros(0, np.int64)
+NO_CLIENTS = np.zeros(0, np.int64)
 
 
 def world(target: Any = TARGET, **options: Any) -> FakeWorld:

@@ -25,7 +25,7 @@ from tests.simulation.small_federation import federation
 
 STREAM = Stream(3, 2, "method")
 # models at 0, 8 and 40 on a line; clients 0 1 2 are nearest to the first, 3 and 4 to the second,
-# nobody to the third
+# no client to the third
 MODELS = np.array([[0, 0], [8, 0], [40, 0]], np.float32)
 TARGET = np.array([[2, 0], [0, 2], [1, 1], [8, 4], [10, 0]], np.float32)
 EXAMPLES = np.array([10, 20, 30, 40, 60])

@@ -25,7 +25,7 @@ from fedkin.tasks.train import Train
 
 INIT = Stream(3, 0, "init")
 ROUND = Stream(3, 1, "method")
-NOBODY = np.zeros(0, np.int64)
+NO_CLIENTS = np.zeros(0, np.int64)
 
 
 class RecordingWorld(FakeWorld):
@@ -68,13 +68,13 @@ def started(method: Any, w: Any, stream: Stream = INIT) -> Any:
 
 
 def groups(state: Any) -> list[list[int]]:
-    """Who is with whom, by lowest client; nobody of those that are cold."""
+    """Clients that share a cluster, by lowest client, without unassigned clients."""
     numbers = np.unique(state.assignment[state.assignment >= 0])
     return sorted(np.flatnonzero(state.assignment == number).tolist() for number in numbers)
 
 
 # --- nine simulated clients of three clusters, a cluster being two of the six classes; the tenth is
-# like nobody
+# unlike all others
 
 CLIENTS = 9
 

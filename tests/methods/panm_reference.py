@@ -41,8 +41,8 @@ def all_of_them(round: int) -> np.ndarray:
 
 
 class UnresponsivePeers(FakeWorld):
-    """Peers in ``mute`` train, and answer nobody, from round ``since`` on; ``here`` says who can be
-    reached."""
+    """Peers in ``mute`` train but do not answer, from round ``since`` on. ``here`` says which peers
+    can be reached."""
 
     mute: tuple[int, ...] = ()
     since: int = 0
@@ -237,7 +237,7 @@ def assert_equal_peers(state: PeerState, peers: list[Peer]) -> None:
 def compare_with_reference(
     method: Matching, make: Callable[[], Any], rounds: int, cohort: Any = None
 ) -> PeerState:
-    """Both run, compared after every round; the twin in a world of its own. The last state."""
+    """Both run, compared after every round; the twin in its own world. The last state."""
     w = make()
     own = make()
     states = run(method, w, rounds, cohort)

@@ -14,7 +14,14 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.athena import Athena
-from tests.methods.last_layer_clients import NOBODY, ROUND, RecordingWorld, groups, started, world
+from tests.methods.last_layer_clients import (
+    NO_CLIENTS,
+    ROUND,
+    RecordingWorld,
+    groups,
+    started,
+    world,
+)
 
 # clients 0 1 2 have the classes 0 and 1, clients 3 and 4 the classes 2 and 3
 TARGET = [[0, 0], [0.1, 0], [0, 0.1], [0, 0], [0.1, 0.1]]
@@ -38,8 +45,8 @@ def round_of(method: Athena, w: Any, state: Any = None, cohort: Any = None) -> A
 
 
 def test_clusters_come_from_the_last_layers_of_a_detector_for_each_class() -> None:
-    """End to end, and zero for a class that a client has not; each client trains those of its
-    classes only."""
+    """End to end, and zero for a class that a client does not have. Each client trains only the
+    detectors of its classes."""
     w = athena_world()
     state = started(Athena(**NEAR, pretraining=3), w)
     assert groups(state) == [[0, 1, 2], [3, 4]]
@@ -53,19 +60,19 @@ def test_clusters_come_from_the_last_layers_of_a_detector_for_each_class() -> No
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
+def test_a_client_that_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Athena(**NEAR), athena_world(**{how: frozenset({1})}))
     assert groups(state) == [[0, 2], [3, 4]] and state.assignment[1] == UNASSIGNED
 
 
-def test_clusters_may_be_given_and_then_nobody_trains_for_them() -> None:
+def test_clusters_may_be_given_and_then_no_client_trains_for_them() -> None:
     w = athena_world()
     state = started(Athena(assignment=GIVEN), w)
     np.testing.assert_array_equal(state.assignment, GIVEN)
     assert not hasattr(w, "calls") and not state.suspects.any()
 
 
-def test_who_is_given_no_cluster_is_excluded_and_never_asked() -> None:
+def test_a_client_that_is_given_no_cluster_is_excluded_and_never_asked() -> None:
     """As clients that Hierarchical found suspicious."""
     w = athena_world()
     method = Athena(assignment=(0, 0, 0, 1, -1))
@@ -90,7 +97,7 @@ def test_a_detector_for_each_class_of_each_cluster() -> None:
 
 
 # class 0 has clients 0 to 3 (three of cluster 0, one of cluster 1); class 1 one of each; class 2
-# the first two of cluster 1 and both of cluster 2; class 3 is nobody's
+# the first two of cluster 1 and both of cluster 2; class 3 no client
 SHARED = np.array(
     [
         [1, 1, 0, 0],
@@ -122,7 +129,7 @@ def test_clients_are_counted_and_not_samples() -> None:
     assert state.table[2, 0] == 0
 
 
-def test_what_is_remarked() -> None:
+def test_remarks() -> None:
     method = Athena(assignment=WITH)
     said = " ".join(method.remarks(started(method, athena_world(SHARED, np.zeros((7, 2))))))
     assert "class 3" in said and "cluster 2" in said and "single class" in said
@@ -151,8 +158,8 @@ def test_a_round_is_fedavg_of_every_detector_in_its_cluster() -> None:
     assert work.positive.tolist() == [0, 1] * 3 + [2, 3] * 2
 
 
-def test_who_lacks_a_class_trains_its_detector_all_the_same() -> None:
-    """Its samples are what the class is not."""
+def test_a_client_without_a_class_trains_its_detector() -> None:
+    """Its samples are the negative examples of the class."""
     w = athena_world(SHARED, np.zeros((7, 2)))
     round_of(Athena(assignment=WITH), w)
     [(clients, work, _)] = w.calls
@@ -184,7 +191,7 @@ def test_clusters_without_anybody_in_the_cohort_rest() -> None:
     state = round_of(method, w, cohort=[3, 4])
     assert not state.models[:2].any() and state.models[2:].any(axis=1).all()
     w.calls = []
-    assert round_of(method, w, state, NOBODY).models.tobytes() == state.models.tobytes()
+    assert round_of(method, w, state, NO_CLIENTS).models.tobytes() == state.models.tobytes()
     assert not w.calls
 
 
@@ -258,7 +265,7 @@ def test_a_suspicious_client_trains_no_detector() -> None:
     assert 5 not in {c for clients, *_ in w.calls for c in clients}
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(
@@ -305,7 +312,7 @@ def test_all_are_suspicious() -> None:
         started(Athena(**NEAR, suspicious=0.001), athena_world(target=np.arange(10).reshape(5, 2)))
 
 
-def test_nobody_answers() -> None:
+def test_no_client_answers() -> None:
     with pytest.raises(MethodError, match="0 of 5"):
         started(Athena(**NEAR), athena_world(silent=frozenset(range(5))))
 

@@ -11,10 +11,10 @@ import pytest
 from fedkin.measures.calibration import fold_scale, platt_scale
 from fedkin.methods.athena import Athena
 from fedkin.tasks.detections import Detections
-from tests.methods.last_layer_clients import NOBODY, ROUND, started
+from tests.methods.last_layer_clients import NO_CLIENTS, ROUND, started
 from tests.methods.test_athena import GIVEN, SHARED, WITH, athena_world, round_of
 
-# --- what clients are tested on
+# --- the models that clients are tested on
 
 
 def test_everybody_is_served_one_detector_of_each_class() -> None:
@@ -50,7 +50,7 @@ def test_scales_are_folded_into_the_last_layer() -> None:
         [15, 16, -17, -18, -16],
     ]
     np.testing.assert_allclose(state.models_for(np.array([0])).models, expected)
-    assert state.models[1, 2] == 7, "what is trained on stays unscaled"
+    assert state.models[1, 2] == 7, "the trained models stay unscaled"
 
 
 # --- calibration
@@ -88,12 +88,12 @@ def test_without_calibration_scores_are_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_does_not_answer_is_not_counted(how: str) -> None:
+def test_a_client_that_does_not_answer_is_not_counted(how: str) -> None:
     w = athena_world()
     deaf = athena_world(**{how: frozenset({1, 4})})
     method = Athena(assignment=GIVEN, calibrate=1)
     state = started(method, w)
-    after = method.round(deaf, state, NOBODY, ROUND)
+    after = method.round(deaf, state, NO_CLIENTS, ROUND)
     rest = np.array([0, 2, 3])
     one = np.ones(3, np.int64)
     tasks = [Detections(state.models, d * one, c * one) for d, c in enumerate(state.positive)]
@@ -101,10 +101,10 @@ def test_who_does_not_answer_is_not_counted(how: str) -> None:
     np.testing.assert_allclose(after.scale, platt_scale(np.stack(counts)), rtol=1e-12)
 
 
-def test_nobody_answers_and_scales_stay() -> None:
+def test_no_client_answers_and_scales_stay() -> None:
     method = Athena(assignment=GIVEN, calibrate=1)
     state = started(method, athena_world())
-    after = method.round(athena_world(silent=frozenset(range(5))), state, NOBODY, ROUND)
+    after = method.round(athena_world(silent=frozenset(range(5))), state, NO_CLIENTS, ROUND)
     np.testing.assert_array_equal(after.scale, [[1, 0]] * 4)
 
 

@@ -64,7 +64,7 @@ def scores(assigned: Any, row: int, x: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-# --- what travels
+# --- traffic
 
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 1), ("last_layer", P)])
@@ -88,7 +88,7 @@ def test_a_round_sends_the_detectors_of_a_cluster_and_calibration_all_of_them() 
         assert w.ledger.total() == ((CLIENTS * 2 + more) * P * 4, CLIENTS * 2 * P * 4)
 
 
-# --- what comes out
+# --- results
 
 
 def test_scores_of_a_run_by_hand() -> None:
@@ -120,7 +120,7 @@ def test_scores_of_a_run_by_hand() -> None:
 
 
 def test_detectors_that_have_met_only_their_cluster_learn_its_classes() -> None:
-    """Restricted to the detectors of its own cluster nearly every sample finds its class."""
+    """With the detectors of one cluster alone, nearly every sample finds its class."""
     w = simulated()
     state = after(Athena(assignment=GIVEN), w, rounds=10)
     table = np.where(state.home[state.table] == np.arange(3)[:, None], state.table, -1)
@@ -229,7 +229,7 @@ def test_dropout_and_stragglers() -> None:
     assert np.isfinite(state.models).all() and np.isfinite(state.scale).all()
 
 
-def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_remarks_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     counts = np.array([[5, 5, 0, 0]] * 2 + [[0, 0, 5, 0]] * 2)
     w = world(np.zeros((4, 2)), counts=counts, detects=True)
     with caplog.at_level(logging.WARNING, logger="fedkin"):

@@ -75,8 +75,8 @@ def test_oracle(oracle: Callable[[str], dict[str, Any]]) -> None:
 def test_the_mean_as_coded_forgets_the_first_queries(
     oracle: Callable[[str], dict[str, Any]],
 ) -> None:
-    """The profiles of the oracle, from the method:
-    clients whose gradients are those of the case."""
+    """The profiles of the oracle, from the method, with clients that have the gradients of the
+    case."""
     for case in oracle("methods2")["cflgp"]:
         method = CFLGP(clusters=case["K"], period=case["period"], weighting="as_coded")
         gradients = np.array(case["gradients"])
@@ -175,8 +175,8 @@ def test_the_number_of_clusters_is_found_and_kept() -> None:
 
 
 def test_a_newcomer_answers_all_queries() -> None:
-    """Its profile is what it would have been; client 3 joins client 2,
-    whose gradients are alike."""
+    """Its profile is the same as if it had been there. Client 3 joins client 2, which has similar
+    gradients."""
     w = world()
     method = CFLGP(clusters=2)
     state = rounds(method, w, 4)
@@ -191,7 +191,7 @@ def test_a_newcomer_answers_all_queries() -> None:
     np.testing.assert_allclose(placed.profiles, state.profiles, rtol=1e-6)
 
 
-def test_a_client_that_missed_the_first_query_has_the_mean_of_its_own() -> None:
+def test_a_client_that_missed_the_first_query_uses_its_own_mean() -> None:
     method = CFLGP(clusters=2)
     state = rounds(method, world(silent=frozenset([3])), 2)
     assert state.assignment[3] == UNASSIGNED and state.answers.tolist() == [1, 1, 1, 0]

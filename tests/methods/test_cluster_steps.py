@@ -110,7 +110,7 @@ def directed(w: FakeWorld, directions: Any, **options: Any) -> np.ndarray:
     ).cluster
 
 
-def test_the_nearest_direction_whatever_its_length() -> None:
+def test_the_nearest_direction_of_any_length() -> None:
     np.testing.assert_array_equal(directed(world(), [[0.001, 0], [0, 1000]]), [0, 1, 0, 1])
 
 
@@ -132,7 +132,7 @@ def test_no_answer_and_no_direction_are_left_cold() -> None:
     )
 
 
-def test_pretraining_is_fifty_mini_batches_unless_said_otherwise() -> None:
+def test_pretraining_is_fifty_mini_batches_by_default() -> None:
     w = world()
     directed(w, [[1, 0]])
     assert w.steps == 50
@@ -154,7 +154,7 @@ def test_one_without_a_cluster_stays_where_it_was_and_notes_nothing() -> None:
     assert w.noted == [3]
 
 
-def test_of_those_who_choose_in_a_round_only_the_newcomers_note() -> None:
+def test_only_newcomers_among_the_choosing_clients_note() -> None:
     """Clients 0 and 2 had clusters and change them; client 3 had none and gets none."""
     w = world()
     before = state([1, UNASSIGNED, 0, UNASSIGNED])
@@ -210,7 +210,7 @@ def test_placed_by_direction_measures_from_the_start() -> None:
     np.testing.assert_array_equal(after.models, before.models)
 
 
-def test_a_cluster_that_never_left_the_start_attracts_only_who_points_away() -> None:
+def test_a_cluster_that_never_left_the_start_attracts_only_opposed_clients() -> None:
     """A direction of zeros is like nothing: cosine 0, between (1, 0) for and (1, 0) against."""
     w = world([[4, 0], [-4, 0]])
     before = state([UNASSIGNED, UNASSIGNED], models=[[1, 0], [0, 0]])
@@ -324,7 +324,7 @@ def test_the_first_client_does_not_depend_on_the_order_of_rows() -> None:
         (3, [0, 1, 8, 9], 8),  # ten clients: the last turn begins with 8 and goes on with 0
     ],
 )
-def test_the_first_client_of_a_turn_is_that_of_the_lowest_id(
+def test_the_first_client_of_a_turn_has_the_lowest_id(
     round: int, clients: list[int], first: int
 ) -> None:
     """The authors' rounds r < N / K take clients [rK, rK + K) in the order of ids (FACTS 2.4),
@@ -384,7 +384,7 @@ def test_sharing_nothing_does_nothing() -> None:
 def test_sharing_is_among_clusters_with_clients_and_between_servers(
     normalize: bool, divisor: Any
 ) -> None:
-    """eta 2 and lengths 5 and 10; the third cluster has nobody."""
+    """eta 2 and lengths 5 and 10; the third cluster has no clients."""
     w = world()
     before = state([0, 1, UNASSIGNED, 1], models=[[3, 4], [0, 10], [6, 8]])
     after = cluster_steps.aggregate_between_clusters(w, before, 2.0, normalize)
@@ -395,7 +395,7 @@ def test_sharing_is_among_clusters_with_clients_and_between_servers(
     assert (w.ledger.up["servers.sharing"], w.ledger.total()) == (2 * 2 * 4, (0, 0))
 
 
-@pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "nobody"])
+@pytest.mark.parametrize("assignment", [[1] * 4, [UNASSIGNED] * 4], ids=["alone", "none"])
 def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None:
     w = world()
     before = state(assignment, models=[[3, 4], [0.1, 0.7]])
@@ -403,7 +403,7 @@ def test_one_cluster_alone_or_none_shares_nothing(assignment: list[int]) -> None
     assert not w.ledger.up
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What every method must do, in a world of quadratic clients and in a small simulated one.
+"""Rules for every method, in a world of quadratic clients and in a small simulated one.
 
 A new method is one more line in CASES; the first test fails until it is there. Other tests of all
-methods take what they expect from it too.
+methods take their expectations from it too.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import train
+from tests.mappings import merged
 from tests.simulation.numpy_detectors import linear
 
 
 @dataclass(frozen=True)
 class Case:
-    """A method, how it is set up here, and what it promises."""
+    """A method, its options here, and its promises."""
 
     options: dict[str, Any] = field(default_factory=dict)
     # Settings with which a round is FedAvg's, from the same model.
@@ -58,8 +59,8 @@ class Case:
     # It clusters by samples: quadratic clients then have their target for a sample.
     samples: bool = False
     hidden: bool = False  # its models must have more than a last layer
-    peers: bool = False  # every client has a model of its own, and asks others
-    soft: bool = False  # every client trains all models, of which it has shares
+    peers: bool = False  # every client has its own model, and asks others
+    soft: bool = False  # every client trains all models, and has shares of them
     # Arrays of its state that get a column in each step of a stream.
     by_step: frozenset[str] = frozenset()
     # What it declares with its defaults, where that is not neutral.
@@ -433,7 +434,7 @@ def test_every_method_is_listed_once() -> None:
 
 
 def make(name: str, **changes: Any) -> Any:
-    return METHODS[name](**{**CASES[name].options, **changes})
+    return METHODS[name](**merged(CASES[name].options, changes))
 
 
 # --- two worlds
@@ -542,7 +543,7 @@ def run(
 
 
 def arrays(state: Any) -> dict[str, np.ndarray]:
-    """By name; those of options have the name of their section in front."""
+    """Arrays of a state, by name. Arrays of an option have the name of its section in front."""
     values = {f.name: getattr(state, f.name) for f in fields(state) if f.name != "extras"}
     for section, of_option in state.extras.items():
         values |= {f"{section}/{name}": array for name, array in of_option.items()}
@@ -581,8 +582,8 @@ def assert_sound(state: Any, name: str, world: Any) -> None:
 
 
 def loss_of(world: Any, state: Any) -> float:
-    """Mean over clients of the training loss of the models that their cluster trains: detectors one
-    by one, others those of a client without a cluster too, which has the first."""
+    """Mean over clients of the training loss of the models that their cluster trains. Detectors are
+    scored one by one. With other methods, a client without a cluster has the first model."""
     everybody = np.arange(CLIENTS)
     if isinstance(state, PeerState):
         return float(world.run(Losses(state.models), everybody).losses[everybody, everybody].mean())
@@ -690,8 +691,8 @@ def test_another_seed_gives_another_run(name: str, world: Callable[..., Any]) ->
 @each_world
 @each_method
 def test_resume_is_bitwise(name: str, world: Callable[..., Any]) -> None:
-    """The state and what clients keep are all there is: as plain arrays, in a fresh world, it goes
-    on as if never stopped."""
+    """The state and the clients' memory are all there is. As plain arrays, in a fresh world, the
+    run goes on as if never stopped."""
     before = world(name)
     after = world(name)
     half = run(make(name), before, rounds=2)
@@ -795,7 +796,7 @@ def test_an_empty_cluster_keeps_its_model(name: str, world: Callable[..., Any]) 
 
 @each_clustered
 def test_clusters_that_are_far_apart_are_found(name: str) -> None:
-    everybody = CASES[name].grows  # who is absent when a cluster is cut may end in none
+    everybody = CASES[name].grows  # a client absent when a cluster is cut may end in none
     state = run(
         make(name, **CASES[name].finding), fake(name), rounds=8, cohort=CLIENTS if everybody else 8
     )
@@ -810,8 +811,8 @@ LOST = frozenset({1, 4, 5, 11, 18})
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 @each_method
-def test_a_round_uses_what_came(name: str, how: str) -> None:
-    """With some replies lost, a round is what it would have been without those clients."""
+def test_a_round_uses_the_replies_that_came(name: str, how: str) -> None:
+    """With some replies lost, a round equals a round without those clients."""
     method = make(name)
     whole = fake(name)
     state = settled(method, whole)
@@ -874,7 +875,7 @@ def test_a_start_without_any_reply_is_sound_or_refused_in_words(name: str) -> No
 @pytest.mark.parametrize(
     "name", [n for n, case in CASES.items() if n not in CLUSTERED and not (case.peers or case.soft)]
 )
-def test_where_there_is_one_cluster_nobody_is_cold(name: str) -> None:
+def test_with_one_cluster_no_client_is_unassigned(name: str) -> None:
     state = make(name).init(
         simulated(name, population=Population(arrivals={2: 6})), Stream(5, 0, "init")
     )
@@ -925,7 +926,7 @@ def test_a_round_sends_its_models_down_and_one_up_per_client(name: str) -> None:
     assert (down, up) == (CASES[name].models_down * each, CASES[name].models_up * each)
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_noise_is_each_peers_own_stream() -> None:
         np.testing.assert_array_equal(row, STREAM.client(int(peer)).random(6))
 
 
-def test_noise_does_not_depend_on_who_else_draws_or_on_how_many_there_are() -> None:
+def test_noise_does_not_depend_on_other_peers_or_their_number() -> None:
     everybody = draw_noise(STREAM, np.arange(6), 6)
     np.testing.assert_array_equal(draw_noise(STREAM, np.array([3]), 6), everybody[3:4])
     np.testing.assert_array_equal(draw_noise(STREAM, np.arange(6), 9)[:, :6], everybody)
@@ -59,7 +59,7 @@ def test_noise_does_not_depend_on_who_else_draws_or_on_how_many_there_are() -> N
     )
 
 
-def test_noise_of_nobody() -> None:
+def test_noise_without_peers() -> None:
     assert draw_noise(STREAM, np.arange(0), 6).shape == (0, 6)
 
 
@@ -100,12 +100,12 @@ def test_ranks_by_hand() -> None:
     ]
 
 
-def test_who_is_not_under_the_mask_has_no_place() -> None:
+def test_a_value_outside_the_mask_has_no_rank() -> None:
     """None that is below any number of places, were it larger than the row."""
     values = np.array([[0.1, np.nan, 0.3]])
-    nobody = np.zeros((1, 3), bool)
+    empty_mask = np.zeros((1, 3), bool)
     for count in (-2, 0, 1, 3, 1000):
-        assert not (ranks(values, nobody) < count).any()
+        assert not (ranks(values, empty_mask) < count).any()
         assert (ranks(values, np.array([[False, False, True]])) < count).tolist() == [
             [False, False, count > 0]
         ]
@@ -113,7 +113,7 @@ def test_who_is_not_under_the_mask_has_no_place() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(1, 8))
-def test_ranks_count_who_comes_before(seed: int, n: int, N: int) -> None:
+def test_ranks_count_the_values_before(seed: int, n: int, N: int) -> None:
     rng = np.random.default_rng(seed)
     # With equals.
     values = rng.integers(0, 5, size=(n, N)) / 4
@@ -246,7 +246,7 @@ def test_average_models_is_each_rows_mean(seed: int, n: int, m: int) -> None:
     )
 
 
-# --- what is asked and counted
+# --- queries and their count
 
 
 def test_query_by_hand() -> None:
@@ -269,7 +269,7 @@ def test_query_by_hand() -> None:
     assert w.ledger.total() == (7 * 3 * 4, 7 * 3 * 4)
 
 
-def test_nobody_asks() -> None:
+def test_no_peer_asks() -> None:
     w = world()
     before = initial_state()
     answered, state = query(
@@ -306,7 +306,7 @@ def test_communities_are_of_mutual_trust() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9))
-def test_communities_are_what_can_be_reached(seed: int, N: int) -> None:
+def test_communities_are_connected_components(seed: int, N: int) -> None:
     trust = np.random.default_rng(seed).random((N, N)) < 0.4
     reach = (trust & trust.T) | np.eye(N, dtype=bool)
     for _ in range(N):
@@ -320,7 +320,7 @@ def test_communities_are_what_can_be_reached(seed: int, N: int) -> None:
 # --- states
 
 
-def test_everybody_begins_with_the_same_model_and_knows_nobody() -> None:
+def test_all_begin_with_the_same_model_and_know_no_peer() -> None:
     stream = Stream(4, 0, "method/init")
     state = initial_state(5)
     start = world(5).initial(stream.child("model"))

@@ -1,5 +1,5 @@
-"""How the round of a peer goes, whatever its method: who is there, who answers, what is forgotten
-and what is sent."""
+"""The round of a peer, whatever its method: reachable peers, answers, forgotten peers and
+messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.methods.test_decentralized import STREAM, initial_state, trusting, wo
 
 
 class Asking(PeerMethod):
-    """Asks everybody, averages with everybody, and keeps what it is told."""
+    """Asks all reachable peers, averages with its partners, and keeps the arguments of its
+    calls."""
 
     neighbours = 9
 
@@ -48,7 +49,7 @@ class Leaving(FakeWorld):
 
 
 def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
-    """Of peers 0 to 5, 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody
+    """Peer 5 of 0 to 5 has left, 4 is not in the cohort, 3 drops out, 2 sends NaN; everybody
     trusted everybody."""
     w = Leaving(
         np.eye(6, 3, dtype=np.float32),
@@ -65,7 +66,7 @@ def a_round(method: Asking) -> tuple[Leaving, PeerState, PeerState]:
     return w, before, method.round(w, before, np.arange(4), STREAM)
 
 
-def test_all_who_can_be_reached_are_queried_and_active_ones_reply() -> None:
+def test_all_reachable_peers_are_queried_and_active_ones_reply() -> None:
     method = Asking()
     _, before, after = a_round(method)
     np.testing.assert_array_equal(method.reachable, [[0, 1, 1, 1, 1, 0], [1, 0, 1, 1, 1, 0]])
@@ -73,7 +74,7 @@ def test_all_who_can_be_reached_are_queried_and_active_ones_reply() -> None:
     assert before.age.tolist() == [1] * 6 and after.age.tolist() == [2, 2, 1, 1, 1, 1]
 
 
-def test_trust_loses_who_has_left_and_keeps_inactive_peers() -> None:
+def test_trust_loses_peers_that_left_and_keeps_inactive_peers() -> None:
     """Before anything is asked; peers that are inactive change nothing."""
     method = Asking()
     _, before, after = a_round(method)
@@ -92,7 +93,7 @@ ANSWERS = [("nothing", 0.5, 1), ("loss", 0.5, 1), ("gradient", 0.0, 1), ("gradie
 def test_an_answer_is_a_model_and_an_update_where_that_counts(
     similarity_of: str, alpha: float, vectors: int
 ) -> None:
-    """0 and 1 get one answer each; nobody else's is on the ledger or in messages, and nobody is
+    """0 and 1 get one answer each. No other answer is on the ledger or in messages, and no peer is
     asked twice."""
     method = Asking(similarity_of, alpha)
     w, before, after = a_round(method)

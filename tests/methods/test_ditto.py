@@ -59,7 +59,7 @@ def test_two_steps_by_hand() -> None:
     np.testing.assert_allclose(w.memory()[MEMORY], [[4], [0], [0]])
 
 
-def test_the_pull_is_to_what_was_received_in_this_round() -> None:
+def test_the_pull_is_to_the_model_received_in_this_round() -> None:
     """From v = 4 and w = 6: 4 + 2 + 1 = 7, and then 7 + 0.5 - 0.5 = 7."""
     w = world()
     rounds(w, [[0], [0]])

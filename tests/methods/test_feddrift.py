@@ -1,5 +1,5 @@
-"""FedDrift on streams and on clients whose history is known: who trains what, from its lines, in
-small federations."""
+"""FedDrift on streams and on clients with a known history: the models that clients train, from its
+lines, in small federations."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from fedkin.methods.feddrift import FedDrift
 from fedkin.models import mclr
 from fedkin.scenarios.steps import Steps
 from fedkin.simulation.engine import SimulatedWorld
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 
 CHANGES = ("0000", "0100", "0110", "0110")
@@ -64,7 +65,7 @@ def test_a_drifted_client_is_alone_and_then_shares_its_model() -> None:
 
 
 def test_samples_of_earlier_steps_must_stay_on_clients() -> None:
-    """Without them nobody would have more samples than before, and nobody would ever drift."""
+    """Without them no client would have more samples than before, and none would ever drift."""
     with pytest.raises(
         ConfigError, match=r"feddrift needs clients that keep the samples.*set shift\.history=true"
     ):
@@ -72,7 +73,9 @@ def test_samples_of_earlier_steps_must_stay_on_clients() -> None:
 
 
 def test_one_model_that_never_drifts_is_fedavg() -> None:
-    alone, plain = (run(method) for method in (FedDrift(**{**OPTIONS, "models": 1}), fk.FedAvg()))
+    alone, plain = (
+        run(method) for method in (FedDrift(**merged(OPTIONS, {"models": 1})), fk.FedAvg())
+    )
     assert [r["accuracy"] for r in alone.records] != [
         r["accuracy"] for r in run(FedDrift(**OPTIONS)).records
     ]
@@ -83,7 +86,7 @@ def test_one_model_that_never_drifts_is_fedavg() -> None:
     assert max(gap) < 0.05  # from another initial model
 
 
-def test_the_eager_form_merges_nothing_and_isolates_nobody() -> None:
+def test_the_eager_form_merges_nothing_and_isolates_no_client() -> None:
     found = run(FedDrift(**OPTIONS, eager=True))
     assert not found.state.release.any() and len(np.unique(found.state.owner[:, 2])) == 2
 
@@ -113,7 +116,7 @@ def test_clients_that_forget_are_refused() -> None:
         method.round(world, state, np.arange(4), Stream(0, 5))
 
 
-def test_without_new_samples_nothing_is_chosen_anew() -> None:
+def test_without_new_samples_no_choice_is_repeated() -> None:
     data = stream()
     world = SimulatedWorld(data, mclr(data), WORK)
     method = FedDrift(**OPTIONS)

@@ -32,7 +32,7 @@ CLOSE: dict[str, Any] = {"rtol": 0, "atol": 2e-5}
 
 
 def logistic(features: int) -> Model:
-    """One weight for each feature, and a bias: the score of class 1; that of class 0 is 0."""
+    """One weight for each feature, and a bias: the score of class 1. The score of class 0 is 0."""
 
     def apply(parameters: Any, x: Any, key: Any) -> Any:
         score = x @ parameters[0] + parameters[1]
@@ -57,7 +57,7 @@ def of_oracle(case: dict[str, Any]) -> tuple[SimulatedWorld, MixtureState]:
     return SimulatedWorld(data, logistic(x.shape[-1]), work), state
 
 
-def test_a_round_is_that_of_the_authors_code(oracle: Oracle) -> None:
+def test_a_round_equals_the_authors_code(oracle: Oracle) -> None:
     for case in oracle("methods2")["fedem"]:
         world, state = of_oracle(case)
         everyone = np.arange(world.total_clients)
@@ -177,7 +177,7 @@ def accuracy(run: fk.Run) -> float:
     return float(run.summary()["final_accuracy"])
 
 
-def test_it_finds_the_components_and_what_each_client_has_of_them() -> None:
+def test_it_finds_the_components_and_each_clients_shares() -> None:
     data = small()
     local = fk.SGD(epochs=1, batch_size=32, lr=1.0)
     run = fk.simulate(
@@ -290,7 +290,7 @@ def weights(reply: Any) -> Float[np.ndarray, "n K"]:
     return reply.membership
 
 
-def test_membership_alone_is_that_of_training() -> None:
+def test_membership_alone_equals_the_membership_of_training() -> None:
     data = small()
     world = SimulatedWorld(data, fk.models.mclr(data))
     state = FedEM(2).init(world, STREAM)

@@ -31,7 +31,7 @@ STREAM = Stream(3, 0, "init")
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world that remembers whom it was asked to train, and with what work."""
+    """A fake world that remembers which clients it was asked to train, and with which work."""
 
     def run(self, task: Task, clients: Any, stream: Stream | None = None) -> Reply:
         if task.work is not None:
@@ -82,7 +82,7 @@ def test_clusters_start_from_the_simple_mean_of_their_clients_solutions() -> Non
     assert state.pretrained.all()
 
 
-def test_pretraining_lasts_one_epoch_whatever_the_run_says() -> None:
+def test_pretraining_lasts_one_epoch_in_every_run() -> None:
     w = world(epochs=5)
     w.work = replace(w.work, steps=7)
     FedGroup(clusters=3).init(w, STREAM)
@@ -144,7 +144,7 @@ def test_a_tie_goes_to_the_first_cluster() -> None:
     np.testing.assert_array_equal(after.assignment, [0])
 
 
-def test_a_newcomer_that_does_not_answer_harms_nobody() -> None:
+def test_a_newcomer_that_does_not_answer_harms_no_other() -> None:
     w = world(UPDATE[:3], silent=frozenset({1}))
     state = given(ONE + np.eye(3), np.eye(3), [-1, -1, -1])
     after = FedGroup(clusters=3).place(w, state, np.arange(3), STREAM)
@@ -153,7 +153,7 @@ def test_a_newcomer_that_does_not_answer_harms_nobody() -> None:
 
 
 def test_a_newcomer_whose_update_is_zero_stays_without_a_group() -> None:
-    """Its direction is none, and not that of group 0."""
+    """It has no direction. It must not be taken for group 0."""
     state = given(ONE + np.eye(3), np.eye(3), [-1, -1, -1])
     w = world(np.array([[0, 2, 0], [0, 0, 0], [0, 0, 1]], np.float32))
     after = FedGroup(clusters=3).place(w, state, np.arange(3), STREAM)
@@ -277,14 +277,14 @@ def test_the_proximal_variant_pulls_in_rounds() -> None:
 
 
 def test_the_proximal_variant_pulls_in_pretraining() -> None:
-    """One epoch is one step here, at the anchor, where the pull is zero: what was asked for has to
+    """One epoch is one step here, at the anchor, where the pull is zero: the requested work has to
     tell."""
     w = world()
     FedGrouProx(clusters=3).init(w, STREAM)
     assert {work.mu for _, work in w.calls} == {1}
 
 
-# --- what cannot be
+# --- refusals
 
 
 IMPOSSIBLE = [
@@ -300,7 +300,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
 @pytest.mark.parametrize("method", [FedGroup, FedGrouProx])
-def test_refuses_what_cannot_be(method: type[FedGroup], options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(method: type[FedGroup], options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         method(**options)
 

@@ -113,7 +113,7 @@ def test_in_the_end_heads_are_the_clients_own_and_the_body_is_the_mean() -> None
 
 
 def test_the_body_is_fedavgs_where_the_head_does_not_touch_it() -> None:
-    """Of quadratic clients, whose numbers are independent."""
+    """With quadratic clients, whose numbers are independent."""
     w = world()
     fedavg = FedAvg()
     plain = fedavg.init(w, STREAM)
@@ -139,7 +139,7 @@ def test_only_bodies_travel() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
 def test_lost_replies(how: str) -> None:
-    """The body is the mean of what came; the lost client keeps the head that it had."""
+    """The body is the mean of the bodies that came. The lost client keeps its head."""
     w = world(**{how: frozenset({1})})
     state = rounds(w, 1)
     np.testing.assert_allclose(

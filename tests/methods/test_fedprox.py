@@ -50,11 +50,11 @@ def test_two_steps_by_hand() -> None:
     np.testing.assert_allclose(state.models, [[0.25 * 1.25, 0.75 * 2.5]], rtol=1e-6)
 
 
-def test_mu_is_one_unless_said() -> None:
+def test_mu_is_one_by_default() -> None:
     assert FedProx().mu == 1
 
 
-def test_stragglers_send_what_they_have() -> None:
+def test_stragglers_send_their_partial_work() -> None:
     w = world()
     FedProx(mu=0.25).round(w, FedProx(mu=0.25).init(w, STREAM), COHORT, STREAM)
     assert w.asked.partial and w.asked.mu == 0.25

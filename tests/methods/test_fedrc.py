@@ -1,4 +1,4 @@
-"""FedRC: components by what labels mean, and not by how frequent they are."""
+"""FedRC: components by the meaning of labels, and not by their frequency."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def test_two_equal_gradients_are_one_cluster() -> None:
 
 @pytest.mark.parametrize("silent", [{1, 2, 5}, {0, 1, 2, 3, 5}], ids=["three came", "one came"])
 def test_more_clusters_than_clients_that_answered(silent: set[int]) -> None:
-    """Each is a cluster of its own: the plain mean of the solutions, whatever their samples."""
+    """Each is a separate cluster: the plain mean of the solutions, whatever their samples."""
     state = round_of(FedSim(clusters=5), world(silent=frozenset(silent)))
     came = np.setdiff1d(EVERYONE, list(silent))
     np.testing.assert_allclose(state.models, [TARGET[came].mean(axis=0) / 2], rtol=1e-6)
@@ -265,7 +265,7 @@ def test_configured_count_does_nothing_where_all_form() -> None:
     "method", [FedSim(clusters=3), FedSim(3, as_coded=QUIRKS), FedSim(3, clustering="round_robin")]
 )
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_nobody_answers(how: str, method: FedSim) -> None:
+def test_no_client_answers(how: str, method: FedSim) -> None:
     w = world(**{how: frozenset(range(6))})  # type: ignore[arg-type]
     before = given(w, 1.5, 2.5)
     for cohort in (EVERYONE, EVERYONE[:0]):

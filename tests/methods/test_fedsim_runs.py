@@ -1,4 +1,4 @@
-"""FedSim beside FedAvg, in the simulator, cut and resumed, and from a configuration."""
+"""FedSim compared with FedAvg, in the simulator, cut and resumed, and from a configuration."""
 
 from __future__ import annotations
 
@@ -109,8 +109,10 @@ def test_a_simulated_round_by_hand(work: LocalTraining) -> None:
     method = FedSim(clusters=3)
     state = method.init(w, Stream(5, 0, "init"))
     everybody = np.arange(DATA.clients)
-    nobody = np.zeros(DATA.clients, np.int64)
-    updates = train(simulated(work), state.models, everybody, nobody, stream=STREAM.child("train"))
+    model_index = np.zeros(DATA.clients, np.int64)
+    updates = train(
+        simulated(work), state.models, everybody, model_index, stream=STREAM.child("train")
+    )
     compute = numpy_reference.loss_and_gradient
     gradients = [compute(state.models[0], (6, 3), *samples(DATA, c))[1] for c in everybody.tolist()]
     scores = PCA(n_components=0.95, svd_solver="full").fit_transform(np.stack(gradients))
@@ -192,7 +194,7 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(method: FedSim, tmp_path: Path) 
     assert same(again.state, whole.state)
 
 
-def test_one_cluster_beside_fedavg() -> None:
+def test_one_cluster_against_fedavg() -> None:
     run = go(
         FedSim(clusters=1), against=[FedAvg()], scenario=Population(dropout=0.2, stragglers=0.2)
     )
@@ -295,7 +297,7 @@ def test_more_clusters_than_a_cohort() -> None:
     assert sorted(groups[groups >= 0]) == [0, 1, 2, 3]
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(
@@ -304,7 +306,7 @@ def test_more_clusters_than_a_cohort() -> None:
     + [{"variance": float("nan")}],
     ids=str,
 )
-def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         FedSim(**options)
 

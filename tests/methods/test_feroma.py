@@ -94,8 +94,8 @@ def test_a_client_without_a_solution_is_in_no_mix(data: FederatedData) -> None:
     assert not np.allclose(mix, state.models[0])
 
 
-def test_who_has_not_changed_goes_on_from_its_own_solution(data: FederatedData) -> None:
-    """A round with next to no training, from profiles that are measured anew, leaves the solutions
+def test_an_unchanged_client_goes_on_from_its_own_solution(data: FederatedData) -> None:
+    """A round with next to no training, from profiles that are measured again, leaves the solutions
     where they were."""
     method = FEROMA(latest=0)
     state = rounds(method, world(data), [ALL, ALL])
@@ -105,7 +105,7 @@ def test_who_has_not_changed_goes_on_from_its_own_solution(data: FederatedData) 
     assert np.abs(state.models[1] - state.models[2]).max() > 1e-2
 
 
-def test_who_has_changed_goes_on_from_solutions_of_data_like_its_new_ones(
+def test_a_changed_client_goes_on_from_solutions_of_data_like_its_new_ones(
     data: FederatedData,
 ) -> None:
     """Client 0 gets the samples of a client of another cluster, and its solution."""
@@ -144,8 +144,8 @@ def test_the_accuracy_ends_it(data: FederatedData, accuracy: float, mixing: bool
 
 
 def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
-    """Data of one rotation are nearer to each other than to the others': three clients that took no
-    part, by samples of their own and no labels, get a solution of their rotation."""
+    """Data of one rotation are nearer to each other than to the others. Three clients take no part
+    and have no labels. By their own samples they get a solution of their rotation."""
     whole = fk.planted(
         "digits", "rotation", clusters=3, clients=9, samples=100, test_samples=20, seed=0
     )
@@ -160,7 +160,9 @@ def test_a_run_serves_each_client_and_places_newcomers_without_labels() -> None:
 
 
 @pytest.mark.parametrize("arrival", [3, 5], ids=["when the mixing begins", "after it"])
-def test_who_comes_after_the_mixing_began_is_a_newcomer(data: FederatedData, arrival: int) -> None:
+def test_a_client_that_comes_after_the_mixing_began_is_a_newcomer(
+    data: FederatedData, arrival: int
+) -> None:
     """Client 5 comes in round 3, in which the mixing begins, or later: there it is served the joint
     model until it has trained, here it is placed by its profile, before it trains and without
     labels."""
@@ -202,7 +204,7 @@ def test_the_model_that_describes_is_sent_once(data: FederatedData) -> None:
     assert w.ledger.down == {name: count * 4 * w.spec.parameters for name, count in sent.items()}
 
 
-def test_who_is_not_in_the_cohort_keeps_its_solution(data: FederatedData) -> None:
+def test_a_client_outside_the_cohort_keeps_its_solution(data: FederatedData) -> None:
     method = FEROMA(latest=0)
     w = world(data)
     state = rounds(method, w, [ALL])
@@ -211,7 +213,7 @@ def test_who_is_not_in_the_cohort_keeps_its_solution(data: FederatedData) -> Non
     assert not np.array_equal(after.models[2], state.models[2])
 
 
-def test_silent_clients_keep_what_they_had(data: FederatedData) -> None:
+def test_silent_clients_keep_their_state(data: FederatedData) -> None:
     """In the round in which the mixing begins they have the joint model; later their last solution
     and its profile."""
     w = SimulatedWorld(data, mlp(data, 16), LOCAL, population=Population(dropout=0.5))

@@ -1,5 +1,5 @@
-"""FeSEM's rounds, worked by hand from Algorithm 1 of the paper; what it shares with others is in
-``test_fesem_policies``."""
+"""FeSEM's rounds, worked by hand from Algorithm 1 of the paper. Steps shared with other methods are
+in ``test_fesem_policies``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.methods.fesem_clients import (
     LOCAL,
     MODELS,
     NEAREST,
-    NOBODY,
+    NO_CLIENTS,
     STREAM,
     TARGET,
     after,
@@ -117,7 +117,7 @@ def test_the_first_client_as_coded() -> None:
     np.testing.assert_allclose(results[0].local, after().local, rtol=1e-6)
 
 
-# --- what is measured
+# --- distances
 
 
 def layered(kernel: slice, bias: slice | None) -> FakeWorld:
@@ -184,7 +184,7 @@ def test_a_state_of_arrays_goes_on_as_the_one_that_was_stored() -> None:
     assert other.local[0] is loaded.local[0]
 
 
-# --- what does not come
+# --- missing replies
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
@@ -195,7 +195,7 @@ def test_a_client_that_does_not_answer_keeps_its_solution(how: str) -> None:
 
 
 @pytest.mark.parametrize("weighting", ["simple", "examples", "first_client"])
-@pytest.mark.parametrize("cohort", [NOBODY, np.array([0, 1])])
+@pytest.mark.parametrize("cohort", [NO_CLIENTS, np.array([0, 1])])
 def test_without_any_answer_no_model_changes(cohort: np.ndarray, weighting: Any) -> None:
     result = after(cohort, world(silent=frozenset(range(5))), weighting=weighting)
     assert (

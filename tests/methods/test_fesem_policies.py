@@ -1,4 +1,4 @@
-"""FeSEM's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in
+"""FeSEM's newcomers, migration and sharing, its costs, and its refusals. Its rounds are in
 ``test_fesem``."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.methods.fesem_clients import (
     EVERYBODY,
     LOCAL,
     MODELS,
-    NOBODY,
+    NO_CLIENTS,
     STREAM,
     after,
     given,
@@ -85,12 +85,12 @@ def shifting() -> FakeWorld:
 )
 def test_shifted_clients_are_assigned_by_the_same_distance(migration: Any, moves: bool) -> None:
     w = shifting()
-    result = after(NOBODY, w, given([2] * 5), migration=migration)
+    result = after(NO_CLIENTS, w, given([2] * 5), migration=migration)
     np.testing.assert_array_equal(result.assignment, [2, 0, 2, 2, 1] if moves else [2] * 5)
     assert bool(w.run(Shifted(), EVERYBODY).shifted.any()) != moves
 
 
-def test_only_a_first_cluster_notes_what_the_data_are() -> None:
+def test_only_a_first_cluster_notes_the_data() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on
     comparing."""
     w = shifting()
@@ -126,8 +126,8 @@ def test_the_variant_differs_in_one_default() -> None:
 
 
 def test_clusters_that_have_clients_share() -> None:
-    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster
-    is empty."""
+    """Only sharing moves the models, by eta = 2: clients are at their targets. Norms 5 and 10; the
+    third cluster is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     result = after([0, 1], world(models[:2]), given([0, 1], models, models[:2]), eta_g=2.0).models
     np.testing.assert_allclose(result, [[3 / 1.2, 5], [1.2 / 1.4, 11.6 / 1.4], [80, 80]], rtol=1e-6)
@@ -151,7 +151,7 @@ def test_one_model_goes_down_and_one_comes_up(method: FeSEM) -> None:
     assert w.ledger.total() == (3 * 5 * 4 * w.spec.parameters,) * 2
 
 
-# --- what cannot be
+# --- refusals
 
 IMPOSSIBLE = [
     {"clusters": 0},
@@ -164,7 +164,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
 @pytest.mark.parametrize("method", [FeSEM, FeSEMMig])
-def test_refuses_what_cannot_be(method: type[FeSEM], options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(method: type[FeSEM], options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         method(**options)
 

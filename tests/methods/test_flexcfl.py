@@ -1,4 +1,4 @@
-"""FlexCFL's two cold starts and what it refuses; its rounds are in ``test_flexcfl_rounds``.
+"""FlexCFL's two cold starts and its refusals. Its rounds are in ``test_flexcfl_rounds``.
 
 Expectations are worked out from the paper's algorithms and the published description of the code.
 """
@@ -98,8 +98,8 @@ def test_alpha_m_clients_are_clustered_and_the_others_wait() -> None:
     np.testing.assert_array_equal(np.flatnonzero(state.assignment != UNASSIGNED), asked)
 
 
-def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
-    """Nobody keeps directions that it will never compare itself with."""
+def test_only_clients_that_may_migrate_are_sent_the_directions() -> None:
+    """No client keeps directions that it will never compare itself with."""
     cases = [("direction", "label_blind", 4 * 6 * 3 * 3), ("direction", "none", 0)]
     cases += [("loss", "label_blind", 0), ("random", "label_blind", 0)]
     for newcomers, migration, sent in cases:
@@ -114,8 +114,8 @@ def test_only_those_who_may_migrate_are_sent_the_directions() -> None:
 
 
 def test_answers_without_a_direction_are_left_out() -> None:
-    """Clients 6 and 7 answer zeros and NaN, client 8 nothing;
-    the groups are those of the others."""
+    """Clients 6 and 7 answer zeros and NaN, client 8 nothing. The groups are formed from the
+    others."""
     w = world(
         np.concatenate([UPDATE, np.zeros((1, 3)), UPDATE[:2]]),
         garbage=frozenset({7}),
@@ -214,7 +214,7 @@ def test_random_assignment_asks_nothing_and_sends_nothing() -> None:
     assert not hasattr(w, "calls") and w.ledger.total() == (0, 0)
 
 
-# --- what cannot be
+# --- refusals
 
 
 IMPOSSIBLE = [
@@ -225,7 +225,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
-def test_refuses_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         FlexCFL(**options)
 

@@ -1,4 +1,4 @@
-"""FlexCFL's rounds: migration and what clusters make of it. Expectations are worked out from
+"""FlexCFL's rounds: migration and its effect on clusters. Expectations are worked out from
 Algorithm 2."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_two_migrations_in_one_round_selected_or_not() -> None:
     np.testing.assert_allclose(after.models, [[2.5, 1, 1], [1, 2, 1], [1, 1, 2.5]], rtol=1e-6)
 
 
-def test_who_has_migrated_is_not_flagged_again() -> None:
+def test_a_migrated_client_is_not_flagged_again() -> None:
     w = world()
     state = given(TRUE_CLUSTERS)
     swap(w, 0, 1)
@@ -76,7 +76,7 @@ def test_a_renaming_of_classes_is_seen_by_the_aware_only(migration: Any, expecte
 
 
 def test_the_threshold_is_the_methods() -> None:
-    """Client 0 loses 3 of its 10 samples, and wants what client 1 wants."""
+    """Client 0 loses 3 of its 10 samples, and gets the target of client 1."""
     for threshold, cluster in ((0.3, 0), (0.29, 1)):
         w = world()
         assert w.counts is not None
@@ -102,7 +102,7 @@ def test_cold_and_absent_clients_are_not_tested() -> None:
     assert w.tested == [0, 2, 3, 4]
 
 
-def test_the_static_version_tests_nobody() -> None:
+def test_the_static_version_tests_no_client() -> None:
     w = world()
     swap(w, 0, 1)
     after = FlexCFL(migration="none").round(w, given(TRUE_CLUSTERS), np.arange(6), ROUND)
@@ -121,7 +121,7 @@ def test_a_migrated_client_is_sent_nothing_and_sends_no_update() -> None:
 
 
 def test_a_cluster_that_empties_keeps_its_model_and_is_left_alone() -> None:
-    """Clients 0 and 3 were all that cluster 0 had; they now want what cluster 1 wants."""
+    """Cluster 0 had only clients 0 and 3. They now have the target of client 1."""
     w = world()
     state = given(TRUE_CLUSTERS)
     assert w.counts is not None

@@ -23,7 +23,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.fake_world import FakeWorld
 
 KINDS = [[4, 0], [0, 4], [5, 0], [0, 5]]
-NOBODY = np.zeros(0, np.int64)
+NO_CLIENTS = np.zeros(0, np.int64)
 
 
 def world(updates: Any = KINDS, **options: Any) -> FakeWorld:
@@ -50,7 +50,7 @@ def rounds(
 
 def clustered(w: FakeWorld, **options: Any) -> FLHCState:
     """The state after a first round that clusters everybody."""
-    return rounds(FLHC(**options, cluster_round=1), w, NOBODY)
+    return rounds(FLHC(**options, cluster_round=1), w, NO_CLIENTS)
 
 
 def labels(updates: Any, **options: Any) -> list[int]:
@@ -68,7 +68,7 @@ def test_before_it_there_is_one_model_for_everybody() -> None:
 
 
 @pytest.mark.parametrize("cohort", [[], [3], [0, 1, 2, 3]])
-def test_in_it_everybody_is_clustered_whatever_the_cohort(cohort: list[int]) -> None:
+def test_in_it_all_clients_are_clustered_with_any_cohort(cohort: list[int]) -> None:
     """Examples 10, 20, 30, 40: (10 * 4 + 30 * 5) / 40 and (20 * 4 + 40 * 5) / 60."""
     state = rounds(FLHC(clusters=2, cluster_round=1), world(), cohort)
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
@@ -78,7 +78,7 @@ def test_in_it_everybody_is_clustered_whatever_the_cohort(cohort: list[int]) -> 
 def test_clusters_start_from_the_joint_model() -> None:
     """Joint model (2, 0) after client 0 alone; then updates are (3, 0), (-1, 4), (4, 0), (-1,
     5)."""
-    state = rounds(FLHC(clusters=2, cluster_round=2), world(), [0], NOBODY, state=None)
+    state = rounds(FLHC(clusters=2, cluster_round=2), world(), [0], NO_CLIENTS, state=None)
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
     joint = np.array([4, 0])
     half = (2 * np.array(KINDS) - joint) / 2
@@ -96,7 +96,7 @@ def test_after_it_every_cluster_is_on_its_own() -> None:
 
 
 @pytest.mark.parametrize("again", [1, 2, 20])
-def test_nobody_is_clustered_again(again: int) -> None:
+def test_no_client_is_clustered_again(again: int) -> None:
     w = world()
     before = clustered(w, clusters=2)
     w.target = w.target[::-1]
@@ -105,14 +105,14 @@ def test_nobody_is_clustered_again(again: int) -> None:
 
 
 def test_a_run_that_comes_late_is_clustered_in_its_next_round() -> None:
-    state = rounds(FLHC(clusters=2, cluster_round=2), world(), NOBODY, first=7)
+    state = rounds(FLHC(clusters=2, cluster_round=2), world(), NO_CLIENTS, first=7)
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
 
 
-# --- what is clustered, and where the tree is cut
+# --- the distances that are clustered, and the height at which the tree is cut
 
 
-def test_three_clusters_where_nothing_is_said() -> None:
+def test_three_clusters_by_default() -> None:
     assert labels([[0, 0], [9, 0], [0, 9], [1, 0], [9, 1]]) == [0, 1, 2, 0, 1]
 
 
@@ -215,7 +215,7 @@ def test_a_client_whose_data_shift_moves(migration: Any, cluster: int) -> None:
     w.counts = np.array([[10, 0], [5, 5], [5, 5], [5, 5]])
     w.target = np.concatenate([w.target[1:2], w.target[1:]])
     method = FLHC(clusters=2, cluster_round=1, migration=migration)
-    state = rounds(method, w, NOBODY, state=before, first=2)
+    state = rounds(method, w, NO_CLIENTS, state=before, first=2)
     np.testing.assert_array_equal(state.assignment, [cluster, 1, 0, 1])
 
 
@@ -254,8 +254,8 @@ def test_the_clustering_round_costs_a_model_to_and_from_every_client() -> None:
 
 
 def test_as_many_clusters_as_the_silhouette_says() -> None:
-    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, of which one is opposed
-    to another."""
+    """Directions at angles of 0, 3, 90, 93, and 180 degrees: three kinds, and one is opposed to
+    another."""
     angles = np.deg2rad([0, 3, 90, 93, 180, 183, 1, 91])
     updates = 4 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     assert labels(updates, distance="silhouette", metric="cosine", linkage="average") == [

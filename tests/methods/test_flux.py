@@ -74,7 +74,7 @@ def test_the_codes_eps_and_clusters(oracle: Callable[[str], dict[str, Any]]) -> 
 
 def test_where_the_published_rule_cannot_find_the_number_of_clusters() -> None:
     """Two kinds a thousand apart, whose clients differ by 1, 1, 1.1 and 2: the knee comes before
-    the last, who is alone by it. The gap is plain."""
+    the last client, which is alone then. The gap is plain."""
     line = np.array([0.0, 1, 2, 3.1, 5.1])
     points = np.concatenate([line, 1000 + line])[:, None]
     published = density.assign_noise(points, density.dbscan(points, FLUX()._eps(points), 2), "own")
@@ -94,8 +94,8 @@ def test_without_a_knee_it_is_the_median(points: list[float], eps: float) -> Non
 
 
 def test_scores_of_the_projected_model_are_the_projected_samples(data: FederatedData) -> None:
-    """Of logistic regression the input of the last layer is the sample; of an mlp its rectified
-    hidden layer."""
+    """With logistic regression the input of the last layer is the sample. With an MLP it is the
+    rectified hidden layer."""
     for hidden in (None, 16):
         w = world(data, hidden)
         model = w.initial(Stream(3)) + 0.01

@@ -1,4 +1,5 @@
-"""The baselines of peer methods: gossip with anybody, an oracle's cluster, nobody at all. Quadratic
+"""The baselines of peer methods: gossip with any peer, an oracle's cluster, no partner at all.
+Quadratic
 peers, by hand."""
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def run(method: Any, w: FakeWorld, rounds: int, cohort: np.ndarray = EVERYBODY) 
 
 
 def contacts(w: RecordingWorld) -> np.ndarray:
-    """Who got an answer of whom, round by round, where all ask as many: a call has the targets of
-    one after another."""
+    """Which peer got an answer of which, round by round, where all ask as many: a call has the
+    targets of one after another."""
     targets = np.stack([targets for targets in w.asked if len(targets)])
     return (targets.reshape(len(targets), 7, -1, 1) == EVERYBODY).any(axis=2)
 
@@ -84,7 +85,7 @@ def test_local_is_training_alone() -> None:
     assert not state.messages.any() and not state.vectors.any() and w.ledger.total() == (0, 0)
 
 
-def test_who_is_not_in_the_cohort_or_does_not_answer_stays_as_it_is() -> None:
+def test_a_peer_outside_the_cohort_or_without_a_reply_stays_as_it_is() -> None:
     state = run(
         Local(), world(silent=frozenset({1}), garbage=frozenset({4})), 2, np.array([0, 1, 2, 4])
     )
@@ -116,7 +117,7 @@ def test_more_neighbours_than_there_are() -> None:
     np.testing.assert_array_equal(few.models, all_.models)
 
 
-def test_gossip_averages_with_whom_it_asked() -> None:
+def test_gossip_averages_with_the_peers_that_it_asked() -> None:
     """k = 2 others in each row; models are means by examples of solutions of this very round."""
     w = world()
     state = run(Gossip(neighbours=2), w, 1)
@@ -148,7 +149,7 @@ def test_gossip_asks_for_models_only() -> None:
     np.testing.assert_array_equal(state.vectors, state.messages)
 
 
-def test_gossip_trusts_nobody() -> None:
+def test_gossip_trusts_no_peer() -> None:
     w = world()
     for state in (run(Gossip(neighbours=2), w, rounds) for rounds in (0, 1, 5)):
         assert not state.trust.any() and not state.votes.any()
@@ -161,9 +162,9 @@ def drawn(t: int, peer: int, pool: np.ndarray, count: int) -> np.ndarray:
     return np.sort(pool[np.argsort(noise[pool])][:count])
 
 
-def test_gossip_does_not_know_who_is_inactive() -> None:
+def test_gossip_does_not_know_which_peers_are_inactive() -> None:
     """2 drops out, 4 sends NaN, 5 is not in the cohort: they are drawn as all others are (k = 3 of
-    six), and give no answer. Nobody comes in their place: the mean is of those that are left."""
+    six), and give no answer. No other peer takes their place: the mean is over the others."""
     w = world(silent=frozenset({2}), garbage=frozenset({4}))
     state = run(Gossip(neighbours=3), w, 1, np.array([0, 1, 2, 3, 4, 6]))
     active = np.array([0, 1, 3, 6])
@@ -246,7 +247,7 @@ def test_the_oracle_knows_when_the_truth_moves() -> None:
         np.testing.assert_allclose(after.models[own], np.tile(mean, (len(own), 1)), rtol=1e-6)
 
 
-def test_the_oracle_does_not_know_who_is_inactive() -> None:
+def test_the_oracle_does_not_know_which_peers_are_inactive() -> None:
     """k = 2 of 0's cluster 2, 4 and 6: 2 is not in the cohort, and its place is not filled; in the
     next it is."""
     w = world()
@@ -267,7 +268,7 @@ def test_the_oracle_does_not_know_who_is_inactive() -> None:
     assert set(sizes) == {1, 2}
 
 
-def test_the_oracle_forgets_who_has_left() -> None:
+def test_the_oracle_forgets_peers_that_left() -> None:
     """2 is gone: k = 2 of 0's cluster are 4 and 6 in every round."""
     w = world()
     there = np.setdiff1d(EVERYBODY, [2])

@@ -11,7 +11,7 @@ import pytest
 from fedkin.core.errors import FedkinError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.hierarchical import Hierarchical
-from tests.methods.last_layer_clients import NOBODY, ROUND, groups, started, world
+from tests.methods.last_layer_clients import NO_CLIENTS, ROUND, groups, started, world
 
 # on a line: 0 1 and 3 4 are near, 2 is far from all
 POINTS = [[0, 0], [1, 0], [40, 0], [10, 0], [11, 0]]
@@ -48,7 +48,7 @@ def test_clusters_start_where_all_started() -> None:
 @pytest.mark.parametrize(
     ("noise", "expected"), [("own", [[0, 1], [2], [3, 4]]), ("nearest", [[0, 1], [2, 3, 4]])]
 )
-def test_noise_is_a_cluster_of_its_own_or_joins_the_nearest(noise: Any, expected: Any) -> None:
+def test_noise_is_a_separate_cluster_or_joins_the_nearest(noise: Any, expected: Any) -> None:
     state = started(Hierarchical(**NEAR, noise=noise), world(POINTS))
     assert groups(state) == expected
 
@@ -71,7 +71,7 @@ def test_optics_needs_no_eps_and_kmeans_a_number() -> None:
 )
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [2, 3, 0, 4, 1], [4, 2, 1, 0, 3]])
 def test_clusters_are_numbered_by_their_lowest_client(order: list[int], options: Any) -> None:
-    """Noise as well: clusters that have hyper-parameters of their own go by number."""
+    """Noise as well: clusters with different hyper-parameters are known by number."""
     state = started(Hierarchical(**options), world(np.array(POINTS)[order]))
     _, first = np.unique(state.assignment, return_index=True)
     np.testing.assert_array_equal(first, np.sort(first))
@@ -79,7 +79,7 @@ def test_clusters_are_numbered_by_their_lowest_client(order: list[int], options:
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
+def test_a_client_that_does_not_answer_is_in_no_cluster(how: str) -> None:
     state = started(Hierarchical(**NEAR), world(POINTS, **{how: frozenset({1, 3})}))
     np.testing.assert_array_equal(state.assignment == UNASSIGNED, [False, True, False, True, False])
     np.testing.assert_array_equal(
@@ -88,7 +88,7 @@ def test_who_does_not_answer_is_in_no_cluster(how: str) -> None:
     assert not state.suspects.any()
 
 
-def test_nobody_answers() -> None:
+def test_no_client_answers() -> None:
     with pytest.raises(MethodError, match="0 of 5 clients replied"):
         started(Hierarchical(**NEAR), world(POINTS, silent=frozenset(range(5))))
 
@@ -97,7 +97,7 @@ def test_a_single_client_is_a_cluster() -> None:
     assert groups(started(Hierarchical(**NEAR), world(POINTS[:1]))) == [[0]]
 
 
-def test_who_is_placed_notes_what_its_data_are() -> None:
+def test_a_client_that_is_placed_notes_its_data() -> None:
     """Client 1 does not answer, client 2 is excluded."""
     w = world(POINTS, silent=frozenset({1}))
     started(Hierarchical(**NEAR, suspicious=20.0), w)
@@ -119,7 +119,7 @@ def test_a_round_is_fedavg_in_each_cluster() -> None:
         np.testing.assert_allclose(means[group], [value, 0], rtol=1e-6)
 
 
-def test_nobody_is_clustered_again() -> None:
+def test_no_client_is_clustered_again() -> None:
     w = world(POINTS)
     state = started(Hierarchical(**NEAR), w)
     w.target = w.target[::-1].copy()
@@ -129,7 +129,8 @@ def test_nobody_is_clustered_again() -> None:
 
 
 def test_half_of_each_cluster_trains() -> None:
-    """Of 8, 3 and 1 clients 4, 2 and 1; others in other rounds, and everybody in some."""
+    """Clusters of 8, 3 and 1 clients train 4, 2 and 1; others in other rounds, and everybody in
+    some round."""
     points = (
         np.repeat([[0, 0], [50, 0], [90, 0]], [8, 3, 1], axis=0) + np.arange(12)[:, None] * 0.01
     )
@@ -198,7 +199,7 @@ def test_a_cluster_without_anybody_in_the_cohort_rests() -> None:
     cohort = np.flatnonzero(state.assignment != 0)
     after = method.round(world(POINTS), state, cohort, ROUND)
     assert not after.models[0].any() and after.models[1:].any(axis=1).all()
-    nothing = method.round(world(POINTS), state, NOBODY, ROUND)
+    nothing = method.round(world(POINTS), state, NO_CLIENTS, ROUND)
     np.testing.assert_array_equal(nothing.models, state.models)
 
 
@@ -220,7 +221,7 @@ def test_hyper_parameters_that_cannot_be_are_refused(own: Any) -> None:
         Hierarchical(own=own)
 
 
-# --- what cannot be
+# --- refusals
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Hierarchical clustering meets newcomers and clients that are like nobody, and remarks on an eps
-that is none."""
+"""Hierarchical clustering meets newcomers and clients unlike all others, and remarks on an eps
+that separates nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.methods.hierarchical import Hierarchical
-from tests.methods.last_layer_clients import NOBODY, ROUND, groups, started, world
+from tests.methods.last_layer_clients import NO_CLIENTS, ROUND, groups, started, world
 from tests.methods.test_hierarchical import NEAR, POINTS, round_of
 
 # --- newcomers
@@ -76,11 +76,11 @@ def test_no_newcomer_at_all() -> None:
     w = world(POINTS)
     state = started(Hierarchical(**NEAR), w)
     w.calls = []
-    assert Hierarchical(**NEAR).place(w, state, NOBODY, ROUND) is state
+    assert Hierarchical(**NEAR).place(w, state, NO_CLIENTS, ROUND) is state
     assert not w.calls
 
 
-def test_who_is_cold_is_left_out_of_a_round() -> None:
+def test_a_client_without_a_cluster_is_left_out_of_a_round() -> None:
     w = world([*POINTS, [12, 0]], late={1: 1})
     state = started(Hierarchical(**NEAR), w)
     w.calls = []
@@ -123,7 +123,7 @@ def test_a_suspicious_newcomer_is_excluded_and_not_asked_again() -> None:
     assert not w.calls and again.assignment[5] == UNASSIGNED
     again = method.place(w, state, np.array([5, 6]), ROUND.at(2))
     assert [clients for clients, *_ in w.calls] == [[6]]
-    assert again.suspects[6], "a suspicious client is nobody's neighbour"
+    assert again.suspects[6], "a suspicious client is no client's neighbour"
 
 
 def test_all_are_suspicious() -> None:
@@ -161,7 +161,7 @@ def test_a_gap_is_suggested_on_its_logarithmic_middle() -> None:
     assert "from 1 up to 9" in messages and "3 is suggested" in messages
 
 
-def test_where_no_eps_helps_that_is_said() -> None:
+def test_where_no_eps_helps_the_remark_says_so() -> None:
     [messages] = remarks([[1, 1]] * 4, eps=1.0)
     assert "one cluster of all clients" in messages and "no other" in messages
 

@@ -1,5 +1,5 @@
-"""Hierarchical clustering in the simulated world and through the runner: what travels, narrow
-heads, late arrivals, clients excluded, configurations, and runs that go on."""
+"""Hierarchical clustering in the simulated world and through the runner: traffic, narrow heads,
+late arrivals, clients excluded, configurations, and runs that go on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BY_KIND = [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 SGD = LocalTraining(epochs=1, batch_size=4, lr=0.1)
 
 
-# --- what travels
+# --- traffic
 
 
 @pytest.mark.parametrize(("layer", "numbers"), [("bias", 6), ("last_layer", 5 * 6 + 6)])
@@ -106,7 +106,7 @@ def test_own_hyper_parameters_change_that_cluster_alone() -> None:
 
 
 def test_own_hyper_parameters_that_are_the_common_ones_change_nothing() -> None:
-    """No number of the run: neither what it finds nor what is measured of it."""
+    """No number of the run: neither its clusters nor its measures."""
     tracks = [
         run(simulated(), Hierarchical(**KMEANS, own=own), Plan(3, 6))
         for own in ({}, {1: {"lr": 0.1}})
@@ -172,7 +172,7 @@ def test_a_newcomer_that_stays_silent_makes_rounds_partial() -> None:
     assert sum(clients == [3] for clients, *_ in w.calls) == 3, "it is asked again in every round"
 
 
-def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_remarks_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="fedkin"):
         run(
             world([[0, 0], [1, 0], [10, 0], [11, 0]]),

@@ -1,5 +1,5 @@
-"""IFCA's rounds, worked by hand from Algorithm 1 of the paper; what it shares with others is in
-``test_ifca_policies``."""
+"""IFCA's rounds, worked by hand from Algorithm 1 of the paper. Steps shared with other methods are
+in ``test_ifca_policies``."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.methods.ifca_clients import (
 # --- start
 
 
-def test_clusters_start_from_different_random_models_and_nobody_is_in_one() -> None:
+def test_clusters_start_from_different_random_models_without_clients() -> None:
     state = IFCA(clusters=3).init(world(), Stream(3))
     assert len({model.tobytes() for model in state.models}) == 3
     np.testing.assert_array_equal(state.assignment, [UNASSIGNED] * 5)
 
 
-def test_a_cluster_starts_the_same_whatever_the_number_of_clusters() -> None:
+def test_a_cluster_starts_the_same_with_any_number_of_clusters() -> None:
     few, many = (IFCA(clusters=k).init(world(), Stream(3)).models for k in (2, 4))
     np.testing.assert_array_equal(few, many[:2])
 
@@ -63,7 +63,7 @@ def test_a_cluster_is_the_simple_mean_of_its_clients_solutions() -> None:
     np.testing.assert_allclose(after().models[:2], [[0.5, 0.5], [8.5, 1]], rtol=1e-6)
 
 
-def test_a_cluster_that_nobody_chose_keeps_its_model() -> None:
+def test_a_cluster_that_no_client_chose_keeps_its_model() -> None:
     assert after().models[2].tobytes() == MODELS[2].tobytes()
     assert after([3]).models[[0, 2]].tobytes() == MODELS[[0, 2]].tobytes()
 
@@ -73,7 +73,7 @@ def test_a_tie_goes_to_the_first_model() -> None:
     np.testing.assert_array_equal(after([0], w, given([1])).assignment, [0])
 
 
-def test_clients_choose_anew_in_every_round() -> None:
+def test_clients_choose_again_in_every_round() -> None:
     state = after(state=given([1, 1, 1, 0, 0]))
     np.testing.assert_array_equal(state.assignment, NEAREST)
     moved = replace(state, models=np.array([[90, 0], [60, 0], [1, 1]], np.float32))
@@ -230,7 +230,7 @@ def test_a_base_is_shared_in_the_simulator() -> None:
     assert np.any(heads[0] != heads[1])
 
 
-# --- what does not come
+# --- missing replies
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])

@@ -1,4 +1,4 @@
-"""IFCA's newcomers, migration and sharing, what it costs, and what it refuses; its rounds are in
+"""IFCA's newcomers, migration and sharing, its costs, and its refusals. Its rounds are in
 ``test_ifca``."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def shifting(relabelled: bool = False) -> RecordingWorld:
         ("label_aware", True, True),
     ],
 )
-def test_shifted_clients_choose_anew_selected_or_not(
+def test_shifted_clients_choose_again_selected_or_not(
     migration: Any, relabelled: bool, moves: bool
 ) -> None:
     result = after([0], shifting(relabelled), given([2] * 5), migration=migration)
@@ -89,7 +89,7 @@ def test_only_shifted_clients_are_asked_and_only_once() -> None:
     assert [clients for clients in w.asked if clients] == [[1, 4]]
 
 
-def test_only_a_first_choice_notes_what_the_data_are() -> None:
+def test_only_a_first_choice_notes_the_data() -> None:
     """Clients 1 and 4 have other labels than they noted. Client 4 had a cluster, and goes on
     comparing."""
     w = shifting()
@@ -112,7 +112,7 @@ def test_a_shifted_client_that_gives_no_answer_keeps_its_cluster_and_finds_the_s
 
 
 def test_migration_goes_as_newcomers_do() -> None:
-    """At random, so that nobody's losses are asked for."""
+    """At random, so that no client is asked for losses."""
     w = shifting()
     result = IFCAMig(newcomers="random").round(w, given([2] * 5), np.zeros(0, np.int64), STREAM)
     assert not any(w.asked) and not w.run(Shifted(), EVERYBODY).shifted.any()
@@ -127,8 +127,8 @@ def test_the_variant_differs_in_one_default() -> None:
 
 
 def test_clusters_that_have_clients_share() -> None:
-    """Nothing moves but by eta = 2: clients have what they want. Norms 5 and 10; the third cluster
-    is empty."""
+    """Only sharing moves the models, by eta = 2: clients are at their targets. Norms 5 and 10; the
+    third cluster is empty."""
     models = np.array([[3, 4], [0, 10], [80, 80]], np.float32)
     w = world(models[:2])
     result = after([0, 1], w, given([0, 1], models), eta_g=2.0).models
@@ -165,7 +165,7 @@ def test_migration_costs_all_models_once_for_each_that_shifted() -> None:
     assert messages(w) == (before[0] + 2 * 4 + 3 * 4, before[1] + 2)
 
 
-# --- what cannot be
+# --- refusals
 
 IMPOSSIBLE = [
     {"clusters": 0},
@@ -178,7 +178,7 @@ IMPOSSIBLE = [
 
 @pytest.mark.parametrize("options", IMPOSSIBLE, ids=str)
 @pytest.mark.parametrize("method", [IFCA, IFCAMig])
-def test_refuses_what_cannot_be(method: type[IFCA], options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(method: type[IFCA], options: dict[str, Any]) -> None:
     with pytest.raises(FedkinError, match=next(iter(options))):
         method(**options)
 

@@ -1,4 +1,4 @@
-"""What Hierarchical and Athena ask of clients besides training: their last layers."""
+"""What Hierarchical and Athena ask of clients in addition to training: their last layers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EVERYONE = np.arange(4)
 
 
 class RecordingWorld(FakeWorld):
-    """A fake world of whose vector the last number is the bias; it remembers what was trained, and
-    how."""
+    """A fake world: the last number of its vector is the bias. It remembers which clients were
+    trained, and how."""
 
     asked: Any = None
 
@@ -56,7 +56,7 @@ def asked(**options: Any) -> RecordingWorld:
 
 
 @pytest.mark.parametrize(("layer", "first"), [("bias", 2), ("last_layer", 1)])
-def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> None:
+def test_last_layers_come_from_training(layer: str, first: int) -> None:
     """Whatever the run counts, so many epochs; and only that slice is asked for."""
     w = asked()
     assert layers(w, layer, [2, 0]) == ([2, 0], THREE[[2, 0], first:].tolist())
@@ -72,7 +72,7 @@ def test_last_layers_are_what_training_makes_of_them(layer: str, first: int) -> 
 
 
 @pytest.mark.parametrize("how", ["silent", "garbage"])
-def test_who_gives_no_answer_has_no_last_layer(how: str) -> None:
+def test_a_client_that_gives_no_answer_has_no_last_layer(how: str) -> None:
     assert layers(asked(**{how: frozenset({0, 2})})) == ([1, 3], [[6], [12]])
     assert layers(asked(**{how: frozenset(range(4))})) == ([], [])
     assert layers(asked(), clients=np.zeros(0, np.int64)) == ([], [])

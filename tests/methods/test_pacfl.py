@@ -68,15 +68,15 @@ def test_the_codes_angles_by_block(form: str, oracle: Callable[[str], dict[str, 
 
 
 def test_weighted_is_not_average() -> None:
-    """{0, 1} and then 2 merge; to 3 the mean of the two parts is (6 + 9) / 2 = 7.5, and that of the
-    clients 7."""
+    """{0, 1} and then 2 merge. To 3 the mean of the two parts is (6 + 9) / 2 = 7.5, and the mean of
+    the clients is 7."""
     distances = np.array([[0, 1, 2, 6], [1, 0, 2, 6], [2, 2, 0, 9], [6, 6, 9, 0]], float)
     for linkage, height in (("weighted", 7.5), ("average", 7.0)):
         assert groups(merge_up_to(distances, height, linkage)) == [[0, 1, 2, 3]]
         assert groups(merge_up_to(distances, height - 0.01, linkage)) == [[0, 1, 2], [3]]
 
 
-def test_merging_refuses_what_it_cannot_order() -> None:
+def test_merging_refuses_distances_that_it_cannot_order() -> None:
     with pytest.raises(MethodError, match="linkage"):
         merge_up_to(np.zeros((2, 2)), 1.0, "ward")
     with pytest.raises(MethodError, match="finite"):
@@ -137,8 +137,8 @@ def test_text_is_refused() -> None:
 
 
 def world_of(directions: Any, **options: Any) -> SimulatedWorld:
-    """Clients of two labels in a plane; each client's samples of label 0 lie in one direction,
-    given in degrees, and those of label 1 are along a third axis."""
+    """Clients of two labels in a plane. Each client's samples of label 0 lie in one direction,
+    given in degrees. Samples of label 1 are along a third axis."""
     angle = np.radians(np.asarray(directions, float))
     first = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
     x = np.stack([first, 2 * first, np.tile([0, 0, 1.0], (len(angle), 1))], axis=1).reshape(-1, 3)
@@ -150,7 +150,7 @@ def world_of(directions: Any, **options: Any) -> SimulatedWorld:
     return SimulatedWorld(data, mclr(data), fk.SGD(epochs=1, batch_size=3, lr=0.1), **options)
 
 
-def test_what_is_in_common_makes_principal_angles_small() -> None:
+def test_a_common_axis_makes_principal_angles_small() -> None:
     """All clients share the third axis: the smallest angle is 0, and so is the smallest between two
     vectors; only sums see the difference."""
     w = world_of([0, 4, 60])
@@ -201,7 +201,7 @@ def test_a_newcomer_between_two_clusters_joins_them() -> None:
 
 
 def test_a_cluster_that_is_cut_off_goes_on_from_its_models() -> None:
-    """Of {0, 8}, WPGMA takes 0 from 8 once 12 and 13 are there: who leaves starts with the model of
+    """Once 12 and 13 are there, WPGMA splits {0, 8}: a client that leaves starts with the model of
     all."""
     method = replace(METHOD, linkage="weighted", threshold=9.0)
     w = world_of([0, 8, 12, 13])
@@ -229,7 +229,7 @@ def test_subspaces_are_sent_once() -> None:
     )
 
 
-def test_nobody_to_cluster_is_refused() -> None:
+def test_no_client_to_cluster_is_refused() -> None:
     data = world_of([0, 4]).data
     with pytest.raises(MethodError, match="0 of 2 clients sent a direction"):
         METHOD.init(SimulatedWorld(replace(data, x=np.zeros_like(data.x)), mclr(data)), STREAM)

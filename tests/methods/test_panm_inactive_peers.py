@@ -1,4 +1,4 @@
-"""Rounds of PANM with cohorts smaller than N: the others are inactive, and nobody forgets them."""
+"""Rounds of PANM with cohorts smaller than N: the others are inactive, and no peer forgets them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_other_weights_of_the_last_update(alpha: float) -> None:
 
 @each_method
 def test_peers_that_do_not_answer(method: Matching) -> None:
-    """3 is silent, 7 sends NaN: nobody knows them. 5 trains and asks, and is never answered."""
+    """3 is silent, 7 sends NaN: no peer knows them. 5 trains and asks, and is never answered."""
 
     def make() -> UnresponsivePeers:
         w = fake(silent=frozenset({3}), garbage=frozenset({7}))
@@ -65,8 +65,8 @@ def test_peers_that_do_not_answer(method: Matching) -> None:
 
 
 @each_method
-def test_who_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
-    """From round 9 on 4 gives no answer: that is no reason to forget it, but nobody can average
+def test_a_peer_that_falls_silent_in_stage_two_stays_in_the_bags(method: Matching) -> None:
+    """From round 9 on 4 gives no answer. That is no reason to forget it, but no peer can average
     with it."""
 
     def make() -> UnresponsivePeers:
@@ -99,7 +99,7 @@ def from_round_7(t: int) -> np.ndarray:
 
 
 @each_method
-def test_a_newcomer_has_a_stage_one_of_its_own(method: Matching) -> None:
+def test_a_newcomer_has_its_own_stage_one(method: Matching) -> None:
     """11 comes in round 7. It asks in its rounds 1 to 4, which are 7 to 10; the others in 8 and 10
     only."""
     compare_with_reference(method, lambda: fake(here=from_round_7), 14)
@@ -136,7 +136,7 @@ def test_departures(method: Matching) -> None:
     np.testing.assert_array_equal(states[12].messages[:3], states[8].messages[:3])
     assert states[8].trust[3:, :3].any() and not states[9].trust[3:, :3].any()
     others = states[8].trust[3:, 3:]
-    kept = others.any(axis=1)  # who has lost all begins anew
+    kept = others.any(axis=1)  # a peer that has lost all begins again
     np.testing.assert_array_equal(states[9].trust[3:, 3:][kept], others[kept])
 
 
@@ -144,9 +144,9 @@ BY_THEMSELVES = np.setdiff1d(EVERYBODY, [3, 6, 9])  # 0 without its cluster
 
 
 @each_method
-def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
-    """Of the cluster 0, 3, 6, 9 only 0 is left in round 9, which is no round of matching: it asks l
-    = 4 others at once, keeps k = 2 of them, and forgets who left."""
+def test_where_the_whole_bag_has_left_it_begins_again(method: Matching) -> None:
+    """In round 9, which is no round of matching, only 0 is left of the cluster 0, 3, 6, 9. It asks
+    l = 4 others at once, keeps k = 2 of them, and forgets the peers that left."""
 
     def here(t: int) -> np.ndarray:
         return EVERYBODY if t < 9 else BY_THEMSELVES
@@ -162,8 +162,8 @@ def test_where_the_whole_bag_has_left_it_begins_anew(method: Matching) -> None:
 @each_method
 @pytest.mark.parametrize("t", [9, 10])
 def test_where_the_whole_bag_is_inactive_it_stays(method: Matching, t: int) -> None:
-    """Nobody of 0's cluster is active in round 9, or in round 10, where it asks the bag in vain,
-    and l = 4 others: it trains alone, and trusts whom it trusted."""
+    """No peer of 0's cluster is active in round 9, or in round 10, where it asks the bag in vain,
+    and l = 4 others. So it trains alone, and keeps its bag."""
     w = fake()
     states = run(method, w, t, lambda r: BY_THEMSELVES if r == t else EVERYBODY)
     before, after = states[t - 1 :]
@@ -190,16 +190,16 @@ def test_alone() -> None:
     assert not state.trust.any() and not state.messages.any() and w.ledger.total() == (0, 0)
 
 
-# --- what it is for
+# --- true clusters
 
 
 @each_method
 @pytest.mark.parametrize("lr", [0.3, 1.0])
 def test_true_clusters_are_found(method: Matching, lr: float) -> None:
     """Where all of a cluster want the same, nearly all neighbours are of one's cluster by the end
-    of stage one, and bags become the whole cluster and nobody else. With lr 1 models arrive in the
-    first round: losses are 0 from then on, and updates too where a peer has averaged with its
-    cluster only; nothing is divided by."""
+    of stage one, and bags become exactly the cluster. With lr 1 models reach their targets in the
+    first round. Losses are 0 from then on, and so are updates of peers that have averaged with
+    their cluster only; there is no division by zero."""
     states = run(method, fake(noise=0.0, lr=lr), 36)
     assert (states[4].trust & SAME).sum() >= 0.9 * states[4].trust.sum() and np.all(
         states[4].trust.sum(axis=1) == 2
@@ -238,7 +238,7 @@ def test_rounds_are_repeated_to_the_bit_and_leave_states_alone() -> None:
 @pytest.mark.parametrize(
     ("method", "vectors"), [(GRADIENT, 2), (LOSS, 1), (replace(METHOD, alpha=0), 1)]
 )
-def test_what_a_round_costs(method: Matching, vectors: int) -> None:
+def test_the_cost_of_a_round(method: Matching, vectors: int) -> None:
     """Models of 5 numbers, 20 bytes. Round 1: l = 4 answers of model and update (without alpha, or
     by loss: model). Rounds 2 to 4: 4 and the k = 2 neighbours, whom one averages with and who are
     not asked twice. Round 5: k = 2 models."""
@@ -257,7 +257,7 @@ def test_what_a_round_costs(method: Matching, vectors: int) -> None:
 
 @each_method
 def test_simulated_rounds(method: Matching) -> None:
-    """Trained and judged together as one by one; what is evaluated at home costs nothing."""
+    """Trained and judged together as one by one. Evaluation on the own samples costs nothing."""
     compare_with_reference(method, simulated, 8)
 
 

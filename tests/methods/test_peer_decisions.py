@@ -29,7 +29,7 @@ each_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m)._
 def some(
     seed: int, n: int = 6, N: int = 9
 ) -> tuple[Neighbourhood, np.ndarray, np.ndarray, np.ndarray]:
-    """Peers 0 .. n-1 in rounds of all stages: what they know (nobody has left), who is reachable,
+    """Peers 0 .. n-1 in rounds of all stages: what they know (no peer has left), who is reachable,
     noise, similarity."""
     rng = np.random.default_rng(seed)
     self = np.eye(n, N, dtype=bool)
@@ -74,7 +74,7 @@ def test_each_peer_decides_for_itself(method: Any, seed: int) -> None:
 
 @each_method
 @given(seed=st.integers(0, 10_000))
-def test_nobody_deals_with_the_absent_or_with_itself(method: Any, seed: int) -> None:
+def test_no_peer_deals_with_the_absent_or_with_itself(method: Any, seed: int) -> None:
     known, reachable, random, similar = some(seed)
     asked = method.select_queries(known, reachable, random)
     after = method.match_neighbours(

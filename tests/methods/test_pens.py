@@ -79,7 +79,9 @@ def test_published_threshold(oracle: Callable[[str], dict[str, Any]]) -> None:
     ("N", "top", "rounds", "exact"),
     [(10, 3, 20, 6), (49, 1, 49, 1), (98, 2, 49, 1), (93, 3, 31, 1), (25, 7, 25, 7)],
 )
-def test_exactly_what_chance_gives_is_not_enough(N: int, top: int, rounds: int, exact: int) -> None:
+def test_as_many_votes_as_by_chance_are_not_enough(
+    N: int, top: int, rounds: int, exact: int
+) -> None:
     """More than n_t / N times the rounds. In floats 1 / 49 * 49 is less than 1."""
     votes = np.zeros(N, int)
     votes[[1, 2, 3]] = exact - 1, exact, exact + 1
@@ -87,12 +89,12 @@ def test_exactly_what_chance_gives_is_not_enough(N: int, top: int, rounds: int, 
     assert kept(PENS(sampled=10, top=top, stage_one=rounds), votes) == [3]
 
 
-def test_nobody_may_be_left() -> None:
+def test_no_neighbour_may_be_left() -> None:
     assert kept(PENS(sampled=3, top=1, stage_one=10), [0, 1, 2, 2, 1]) == []
 
 
-def test_neighbours_stay_what_they_were_chosen_to_be() -> None:
-    """The count of rounds is that of stage one, however many have passed since."""
+def test_chosen_neighbours_stay() -> None:
+    """The vote threshold uses the rounds of stage one, however many have passed since."""
     method = PENS(sampled=3, top=2, stage_one=10)
     for age in (11, 12, 500):
         assert kept(method, [0, 3, 5, 6, 4], age) == [2, 3]
@@ -113,7 +115,7 @@ def test_in_stage_one_it_tries_random_peers(age: int) -> None:
     ]
 
 
-def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
+def test_in_stage_two_it_asks_no_peer_for_a_trial() -> None:
     assert (
         members(
             SMALL.select_queries(one_peer([0, 3, 3, 0], 5, (1, 2)), ~row(4, 0), np.zeros((1, 4)))
@@ -124,8 +126,8 @@ def test_in_stage_two_it_asks_nobody_for_a_trial() -> None:
 
 @pytest.mark.parametrize("age", [1, 4])
 def test_a_vote_for_each_of_the_best_and_an_average_with_them(age: int) -> None:
-    """Losses .5, 4, .1 and .2 of 1, 2, 3 and 4, of which 3 gave no answer: similarities are one
-    over them."""
+    """Losses .5, 4, .1 and .2 of peers 1, 2, 3 and 4; 3 gave no answer. Similarities are one over
+    the losses."""
     before = one_peer([0, 7, 1, 2, 0], age, (2,))
     after = SMALL.match_neighbours(
         before, row(5, 1, 2, 4), 1 / np.array([[1e9, 0.5, 4.0, 0.1, 0.2]])
@@ -225,7 +227,7 @@ def test_messages_and_bytes() -> None:
     assert w.ledger.up.keys() == {"ask"}
 
 
-def test_a_peer_that_comes_late_has_a_stage_one_of_its_own() -> None:
+def test_a_peer_that_comes_late_has_its_own_stage_one() -> None:
     """5 comes in round 4, when the others begin stage two: it tries others in rounds 4 to 6, they
     do not."""
     method = PENS(sampled=2, top=1, stage_one=3)
@@ -249,8 +251,8 @@ def test_a_silent_peer_is_inactive() -> None:
 
 
 def test_active_peers_reply_and_get_votes() -> None:
-    """All five others are asked, 4 and 5 are not in the cohort: of the rest the best are 2, of its
-    cluster, and 1 or 3; they get the votes, and queries to inactive peers do not count."""
+    """All five others are asked; 4 and 5 are not in the cohort. The best of the rest are 2, of its
+    cluster, and 1 or 3. They get the votes, and queries to inactive peers do not count."""
     w = world()
     after = run(PENS(sampled=5, top=2, stage_one=3), w, 1, lambda t: EVERYBODY[:4])[-1]
     half = (TARGET + [5, 0.5]) / 2
@@ -263,7 +265,8 @@ def test_active_peers_reply_and_get_votes() -> None:
 
 
 def test_few_trials_may_be_wasted() -> None:
-    """n_s = 2 of the five others, of which three are inactive: no other is tried in their place."""
+    """n_s = 2 of the five others, and three of these are inactive: no other is tried in their
+    place."""
     asked = []
     method = PENS(sampled=2, top=1, stage_one=9)
     states = run(method, world(), 8, lambda t: EVERYBODY[:3])
@@ -287,7 +290,7 @@ def without_2_and_4() -> tuple[PeerState, PeerState]:
     return before, method.round(w, before, reachable, Stream(3, 3, "method").child("round"))
 
 
-def test_who_has_no_neighbours_left_trains_alone() -> None:
+def test_a_peer_without_neighbours_trains_alone() -> None:
     """0 trusts 2 and 4, which have left."""
     before, after = without_2_and_4()
     np.testing.assert_allclose(after.models[0], (before.models[0] + TARGET[0]) / 2, rtol=1e-6)
@@ -296,7 +299,7 @@ def test_who_has_no_neighbours_left_trains_alone() -> None:
         np.testing.assert_array_equal(getattr(after, name)[[2, 4]], getattr(before, name)[[2, 4]])
 
 
-def test_who_has_left_is_trusted_no_more() -> None:
+def test_a_peer_that_left_is_trusted_no_more() -> None:
     """However many votes it had."""
     _, after = without_2_and_4()
     assert not after.trust[np.ix_([0, 1, 3, 5], [2, 4])].any()

@@ -1,4 +1,4 @@
-"""A part of each client's own beside any method's clusters: heads, and models as Ditto's."""
+"""A personal part for each client with any method's clusters: heads, and models as Ditto's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start_of(state: State) -> np.ndarray:
     return state.extras["personal"]["start"]
 
 
-def test_every_method_says_what_goes_with_it() -> None:
+def test_every_method_says_which_personal_parts_it_takes() -> None:
     for name in METHODS:
         method = conformance.make(name)
         assert bool(refusal(method, PersonalHead())) == (name in NOT_HEADS | NEITHER), name
@@ -63,7 +63,7 @@ def test_every_method_says_what_goes_with_it() -> None:
     [("fedrep", PersonalHead(2)), ("fedper", PersonalHead(0)), ("ditto", PersonalModel())],
 )
 def test_with_one_cluster_it_is_the_published_method(alone: str, personal: Any) -> None:
-    """Models, what clients keep, scores and bytes, to the last bit."""
+    """Models, clients' memory, scores and bytes, to the last bit."""
     one = world("fedavg")
     other = world("fedavg")
     published = conformance.run(conformance.make(alone), one)
@@ -191,7 +191,7 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(
         ("athena", PersonalHead(), "Athena goes without a personal part, as it has detectors"),
     ],
 )
-def test_what_it_does_not_go_with(name: str, personal: Any, words: str) -> None:
+def test_methods_that_refuse_a_personal_part(name: str, personal: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=f"^personal: method: {words}"):
         with_options(conformance.make(name), personal, world=conformance.fake(name))
 

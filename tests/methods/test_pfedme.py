@@ -60,7 +60,7 @@ def rounds(
 
 def test_a_step_by_hand() -> None:
     """theta: 0 -> 0.25 * 8 = 2 -> 2 + 0.25 (6 - 2 * 2) = 2.5; w = 0 + 0.25 * 2 * 2.5 = 1.25. A pull
-    to what theta was, not to w, would give 3.5."""
+    to the old theta, not to w, would give 3.5."""
     w = world()
     state = rounds(w, [[0]])
     np.testing.assert_allclose(state.models, [[1.25]])

@@ -1,4 +1,4 @@
-"""PrivateClusters: directions from noisy sums alone, and what its cold start costs."""
+"""PrivateClusters: directions from noisy sums alone, and the cost of its cold start."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_clusters_are_found_from_noisy_sums(seed: int) -> None:
     assert {entry["noise_multiplier"] for entry in active.journal.entries} == {5.0}
 
 
-def test_what_is_released_drowns_in_noise_that_is_large() -> None:
-    """The directions are made of the noisy sums, and of nothing beside them."""
+def test_large_noise_hides_the_released_directions() -> None:
+    """The directions are made of the noisy sums, and of nothing else."""
     loud = replace(PRIVACY, start_noise=1e6)
     state = private(privacy(settings=loud)).init(world(), Stream(0, 0, "init"))
     assert adjusted_rand_score(TRUE, state.assignment) < 0.7
@@ -125,10 +125,10 @@ def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) 
     quiet = replace(PRIVACY, start_noise=0.0)
     sketched = partial(
         SketchSums if sums else SketchMoments,
-        np.zeros(30, np.float32),
-        LocalTraining(2, lr=0.3),
-        32,
-        1,
+        start=np.zeros(30, np.float32),
+        work=LocalTraining(2, lr=0.3),
+        size=32,
+        seed=1,
     )
     task = sketched(directions=np.eye(32)[:3]) if sums else sketched()
     released = []
@@ -144,9 +144,9 @@ def test_vectors_of_a_start_are_clipped_to_1_and_nan_counts_as_zero(sums: bool) 
     np.testing.assert_allclose(*released, atol=1e-5)
 
 
-def test_each_sum_of_a_start_has_noise_of_its_own() -> None:
-    """The same question twice, and the rows of one reply, differ by noise; that of the system by
-    runs, too."""
+def test_each_sum_of_a_start_has_its_own_noise() -> None:
+    """The same question twice, and the rows of one reply, differ by noise. The noise of the system
+    also differs by runs."""
     own = privacy(settings=replace(PRIVACY, start_noise=1e6))._world(world(), 0)
     task = SketchSums(
         np.zeros(30, np.float32), LocalTraining(2, lr=0.3), 32, 1, directions=np.eye(32)[:2]

@@ -7,6 +7,7 @@ published description of the authors' code.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_the_norm_of_the_mean_decides_and_not_the_mean_of_norms() -> None:
     assert cut_into(APART, eps1=0.04) == [0, 0, 0, 0]
 
 
-def test_clients_who_pull_together_are_not_cut() -> None:
+def test_clients_that_pull_together_are_not_cut() -> None:
     assert cut_into([[1, 0], [1, 0.1], [1, -0.1]], eps1=0.9) == [0, 0, 0]
 
 
@@ -112,17 +113,17 @@ def test_it_is_the_answers_that_count_and_not_the_members() -> None:
 # --- where to cut
 
 
-def at(*degrees: float) -> np.ndarray:
+def at(degrees: Sequence[float]) -> np.ndarray:
     return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
 
 
-def test_the_cut_is_that_of_complete_linkage() -> None:
+def test_the_cut_equals_complete_linkage() -> None:
     """Merges: 0-20, 41-63, and 86 to these (45 apart); by single linkage 86 would be left alone."""
-    assert cut_into(at(0, 20, 41, 63, 86)) == [0, 0, 1, 1, 1]
+    assert cut_into(at([0, 20, 41, 63, 86])) == [0, 0, 1, 1, 1]
 
 
 def test_the_length_of_updates_does_not_matter() -> None:
-    assert cut_into(at(0, 20, 41, 63, 86) * [[1], [30], [1], [0.01], [5]], eps1=99.0) == [
+    assert cut_into(at([0, 20, 41, 63, 86]) * [[1], [30], [1], [0.01], [5]], eps1=99.0) == [
         0,
         0,
         1,
@@ -138,7 +139,7 @@ def test_gamma_max_refuses_a_cut_across_which_clients_are_alike(
     gamma_max: float | None, clusters: int
 ) -> None:
     """Similarity across the cut is cos 60 = 1/2, and sqrt((1 - 1/2) / 2) = 1/2."""
-    assert len(set(cut_into(at(0, 5, 65, 70), gamma_max=gamma_max))) == clusters
+    assert len(set(cut_into(at([0, 5, 65, 70]), gamma_max=gamma_max))) == clusters
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_gamma_max_bounds_the_gradients_and_not_the_similarity(
     """Cut where gamma_max < sqrt((1 - a) / 2): a = cos 34 gives 0.29, and a = cos 120 gives 0.87.
     With the two exchanged, a < sqrt((1 - gamma_max) / 2), the first would not be cut (0.83, 0.67),
     and the second would."""
-    assert len(set(cut_into(at(*degrees), gamma_max=gamma_max))) == clusters
+    assert len(set(cut_into(at(degrees), gamma_max=gamma_max))) == clusters
 
 
 def test_a_client_without_direction_stays_where_the_number_stays() -> None:
@@ -162,7 +163,7 @@ def test_one_direction_alone_is_not_cut(updates: Any) -> None:
     assert cut_into(updates, eps2=0.0) == [0, 0, 0]
 
 
-# --- what comes of a cut
+# --- clusters after a cut
 
 
 def test_both_parts_go_on_from_the_parents_model_by_their_own_simple_mean() -> None:
@@ -177,7 +178,7 @@ def test_means_can_be_weighted_by_examples() -> None:
     np.testing.assert_allclose(state.models, [[1, 0.075], [-1, 0.2 / 3]], rtol=1e-6)
 
 
-def test_the_lowest_client_id_keeps_the_number_whatever_the_order() -> None:
+def test_the_lowest_client_id_keeps_the_number_in_any_order() -> None:
     state = one_round(SattlerCFL(**EVERY_TIME), world(APART), cohort=[3, 0, 2, 1])
     np.testing.assert_array_equal(state.assignment, [0, 1, 0, 1])
 
@@ -203,7 +204,7 @@ def test_two_clusters_can_be_cut_in_one_round() -> None:
 
 def test_a_new_cluster_is_not_cut_in_the_round_that_made_it() -> None:
     """Three clusters: the first cut leaves two of them together."""
-    cluster_means = [*at(0, 10, 20), *at(120, 130, 140), *at(240, 250, 260)]
+    cluster_means = [*at([0, 10, 20]), *at([120, 130, 140]), *at([240, 250, 260])]
     assert len(set(cut_into(cluster_means))) == 2
 
 
@@ -220,7 +221,7 @@ def test_whoever_was_absent_or_silent_is_cold_and_placed_later() -> None:
     np.testing.assert_array_equal(placed.models, state.models)
 
 
-def test_a_cluster_without_cut_loses_nobody() -> None:
+def test_a_cluster_without_cut_keeps_all_clients() -> None:
     state = one_round(SattlerCFL(), world(APART), cohort=[0, 1])
     np.testing.assert_array_equal(state.assignment, np.zeros(4))
 

@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates of both options, and what breaks them."""
+"""SCAFFOLD: control variates of both options, and the cases that break them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Server optimisers: the published vectors, every method with them, new clusters, and what they do
-not apply to."""
+"""Server optimisers: the published vectors, every method with them, new clusters, and the cases
+that they do not apply to."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_vectors(
     m = np.zeros((1, len(vector["x0"])))
     v = np.full_like(m, optimizer.start if start is None else start)
     for delta, expected in zip(vector["deltas"], vector["trace"][key], strict=True):
-        with np.errstate(invalid="ignore"):  # 0 / (0 + tau) is fine, and is what v from 0 needs
+        with np.errstate(invalid="ignore"):  # 0 / (0 + tau) is fine, and needed with v from 0
             change, m, v = optimizer.step(np.array(delta)[None], m, v)
         x = x + change
         for name, value in (("x", x), ("m", m), ("v", v)):
@@ -114,7 +114,7 @@ def test_every_method_takes_the_steps_cluster_by_cluster(name: str) -> None:
     world = conformance.fake(name)
     stepping = optimized(conformance.make(name), optimizer)
     state = conformance.settled(stepping, world)
-    twin = conformance.fake(name)  # whose clients keep what the first one's do
+    twin = conformance.fake(name)  # its clients keep the same as the first one's
     conformance.settled(stepping, twin)
     stream = Stream(5, 9, "method").child("round")
     state = with_momentum(state, 0.5)
@@ -186,7 +186,7 @@ def test_where_clusters_come_from(
 
 
 class Splits:
-    """In its round 1 the clients from 2 on leave for a cluster of their own, and so do those
+    """In its round 1 the clients from 2 on leave for a new cluster, and so do those
     without one."""
 
     def init(self, world: Any, stream: Stream) -> State:

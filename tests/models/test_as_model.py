@@ -88,8 +88,9 @@ def test_a_function_draws_weights_from_the_seed() -> None:
 
 
 def test_a_module_with_dropout() -> None:
-    """Random while training, every sample with numbers of its own; without a key it is the module
-    in inference."""
+    """Random while training, with different numbers for every sample. Without a key it is the
+    module
+        in inference."""
     model = as_model(with_dropout)
     w = model.initial(WORDS)
     assert model.random
@@ -109,7 +110,7 @@ def test_a_module_with_dropout() -> None:
 
 
 def test_dropout_in_the_world() -> None:
-    """Training differs from round to round and repeats; scores and gradients are those of
+    """Training differs from round to round and repeats. Scores and gradients are computed as in
     inference."""
     world = SimulatedWorld(
         DATA, as_model(with_dropout), LocalTraining(epochs=1, batch_size=200, lr=0.1)

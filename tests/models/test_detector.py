@@ -95,7 +95,7 @@ def test_parameters_of_the_cluster_network() -> None:
     assert not model.random and not model.spec.detects
 
 
-def test_the_cluster_network_scores_with_what_lies_before_the_sigmoid() -> None:
+def test_the_cluster_network_scores_with_the_input_of_the_sigmoid() -> None:
     """Keras' sparse categorical cross entropy takes the softmax of it, and not of the sigmoids."""
     d = data(COLOUR)
     model = cnn(d, "athena")

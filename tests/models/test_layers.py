@@ -33,7 +33,7 @@ def value_and_gradients(
     return jax.jit(both)(*at)
 
 
-def normal(*shape: int) -> jax.Array:
+def normal(shape: tuple[int, ...]) -> jax.Array:
     return jnp.asarray(RNG.normal(size=shape).astype(np.float32))
 
 
@@ -42,8 +42,8 @@ def test_convolution_and_its_gradient(case: str) -> None:
     """7 x 6 images, 2 channels in, 3 out; ``conv_general_dilated`` with TensorFlow's padding."""
     size, stride, same = CASES[case]
     conv = Conv(2, 3, size, jax.random.key(0), stride=stride, same=same)
-    x = normal(4, 7, 6, 2)
-    bias = normal(3)
+    x = normal((4, 7, 6, 2))
+    bias = normal((3,))
 
     def ours(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
         leaves, tree = jax.tree.flatten(conv)
@@ -59,7 +59,7 @@ def test_convolution_and_its_gradient(case: str) -> None:
         )
 
     at = (x, conv.weight, bias)
-    cotangent = normal(*jax.eval_shape(xla, *at).shape)
+    cotangent = normal(jax.eval_shape(xla, *at).shape)
     for one, other in zip(
         value_and_gradients(ours, at, cotangent),
         value_and_gradients(xla, at, cotangent),
@@ -71,9 +71,11 @@ def test_convolution_and_its_gradient(case: str) -> None:
 
 @pytest.mark.parametrize(("batch", "width"), [(1, 64), (32, 100), (33, 64), (10, 63)])
 def test_product_and_its_gradient(batch: int, width: int) -> None:
-    """Written out sample by sample (small batch, wide layer) or not,
-    the gradient is that of x w^T."""
-    x, w, g = (np.asarray(a) for a in (normal(batch, 5), normal(width, 5), normal(batch, width)))
+    """Written out sample by sample (small batch, wide layer) or not, the gradient equals
+    the gradient of x w^T."""
+    x, w, g = (
+        np.asarray(a) for a in (normal((batch, 5)), normal((width, 5)), normal((batch, width)))
+    )
     value, by_x, by_w = value_and_gradients(
         product, (jnp.asarray(x), jnp.asarray(w)), jnp.asarray(g)
     )
@@ -85,7 +87,7 @@ def test_product_and_its_gradient(batch: int, width: int) -> None:
 def test_dense() -> None:
     dense = Dense(5, 3, jax.random.key(1))
     assert dense.weight.shape == (3, 5) and not dense.bias.any()
-    x = normal(4, 5)
+    x = normal((4, 5))
     np.testing.assert_allclose(
         dense(x), np.asarray(x) @ np.asarray(dense.weight).T, rtol=1e-5, atol=1e-6
     )
@@ -93,7 +95,7 @@ def test_dense() -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(4, 6), (5, 7), (2, 3)])
 def test_max_pool(height: int, width: int) -> None:
-    x = np.asarray(normal(2, height, width, 3))
+    x = np.asarray(normal((2, height, width, 3)))
     expected = np.array(
         [
             [
@@ -142,7 +144,7 @@ def test_dropout() -> None:
 
 
 def test_dropout_that_does_nothing() -> None:
-    x = normal(3, 4)
+    x = normal((3, 4))
     np.testing.assert_array_equal(dropout(x, 0.5, None), x)
     np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
 
@@ -150,9 +152,9 @@ def test_dropout_that_does_nothing() -> None:
 def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above covers both forms: on a CPU, and only there, they are different
     programs."""
-    x = normal(10, 5)
-    w = normal(64, 5)
-    g = normal(10, 64)
+    x = normal((10, 5))
+    w = normal((64, 5))
+    g = normal((10, 64))
 
     def program() -> str:
         return str(jax.make_jaxpr(lambda x, w: jax.vjp(product, x, w)[1](g))(x, w))
@@ -162,11 +164,11 @@ def test_the_written_out_gradient_is_really_tried(monkeypatch: pytest.MonkeyPatc
     assert (program() != written_out) == (jax.default_backend() == "cpu")
 
 
-def test_what_a_large_layer_takes_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_input_of_a_large_layer_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not, as part of the sum of outer products, once for each of its outputs."""
-    x = normal(10, 16, 16, 64)
-    w = normal(64, 4096)
-    g = normal(10, 64)
+    x = normal((10, 16, 16, 64))
+    w = normal((64, 4096))
+    g = normal((10, 64))
 
     def step(w: jax.Array, x: jax.Array) -> jax.Array:
         return w - jax.vjp(lambda w: product(max_pool(x).reshape(10, -1), w), w)[1](g)[0]
@@ -190,7 +192,7 @@ def test_what_a_large_layer_takes_is_computed_once(monkeypatch: pytest.MonkeyPat
 def test_depthwise_and_its_gradient(side: int, stride: int) -> None:
     """``conv_general_dilated`` by groups, with TensorFlow's padding."""
     conv = Depthwise(3, jax.random.key(0), stride)
-    x = normal(4, side, side, 3)
+    x = normal((4, side, side, 3))
 
     def ours(x: jax.Array, w: jax.Array) -> jax.Array:
         return jax.tree.unflatten(jax.tree.structure(conv), [w])(x)
@@ -208,7 +210,7 @@ def assert_same(
     ours: Callable[..., jax.Array], xla: Callable[..., jax.Array], at: tuple[jax.Array, ...]
 ) -> None:
     """Values and gradients."""
-    cotangent = normal(*jax.eval_shape(xla, *at).shape)
+    cotangent = normal(jax.eval_shape(xla, *at).shape)
     pairs = zip(
         value_and_gradients(ours, at, cotangent),
         value_and_gradients(xla, at, cotangent),
@@ -237,23 +239,23 @@ def reference(x: jax.Array, kernel: jax.Array, bias: jax.Array, same: bool) -> j
 @pytest.mark.parametrize("case", POOLED)
 def test_pooled_convolution_and_its_gradient(case: str) -> None:
     side, size, same = POOLED[case]
-    at = (normal(4, side, side, 2), normal(size, size, 2, 3), normal(3))
+    at = (normal((4, side, side, 2)), normal((size, size, 2, 3)), normal((3,)))
     assert_same(partial(pooled, same=same), partial(reference, same=same), at)
 
 
 @pytest.mark.parametrize("case", POOLED)
 @pytest.mark.parametrize("shared", ["images", "nothing", "kernels", "biases"])
 def test_several_models_at_once(case: str, shared: str) -> None:
-    """vmap over three models: each gets what it would get alone, gradients too."""
+    """vmap over three models: each gets the same result as alone, gradients too."""
     side, size, same = POOLED[case]
-    at = [normal(3, 4, side, side, 2), normal(3, size, size, 2, 3), normal(3, 3)]
+    at = [normal((3, 4, side, side, 2)), normal((3, size, size, 2, 3)), normal((3, 3))]
     axes: list[int | None] = [0, 0, 0]
     if shared != "nothing":
         place = ["images", "kernels", "biases"].index(shared)
         at[place] = at[place][0]
         axes[place] = None
     first = [a if axis is None else a[0] for a, axis in zip(at, axes, strict=True)]
-    cotangents = normal(3, *jax.eval_shape(partial(reference, same=same), *first).shape)
+    cotangents = normal((3, *jax.eval_shape(partial(reference, same=same), *first).shape))
 
     def pulled(f: Callable[..., jax.Array]) -> Callable[..., tuple[jax.Array, ...]]:
         return lambda g, *a: (f(*a, same), *jax.vjp(lambda *b: f(*b, same), *a)[1](g))

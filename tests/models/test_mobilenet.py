@@ -292,7 +292,7 @@ def test_equal_options_give_the_same_model() -> None:
     ],
 )
 @pytest.mark.parametrize("name", MAKERS)
-def test_what_is_refused(
+def test_refused_options(
     name: str, options: dict[str, Any], shape: tuple[int, ...], said: str
 ) -> None:
     with pytest.raises(ModelError, match=said):

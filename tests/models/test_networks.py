@@ -1,4 +1,4 @@
-"""The named models: sizes as the papers print them, shapes, options, and what they refuse."""
+"""The named models: sizes as the papers print them, shapes, options, and refusals."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ def dense_cnn(window: int, first: int, second: int, hidden: int, classes: int) -
     ("variant", "sizes"), [("fedsim", (3, 64, 64, 2048)), ("fedsim_as_coded", (5, 32, 64, 2048))]
 )
 def test_fedsims_cnns(variant: Any, sizes: tuple[int, int, int, int], classes: int) -> None:
-    """Table 5, and what the code has in its place; nothing is added to the loss,
-    nothing dropped."""
+    """Table 5, and the code's variant of it. Nothing is added to the loss, nothing dropped."""
     model = cnn(data(classes=classes), variant)
     expected = dense_cnn(*sizes, classes)
     assert model.spec.parameters == expected
@@ -170,7 +169,7 @@ def test_slices_and_head(make: Callable[[], Model], hidden: int, classes: int) -
 
 @pytest.mark.parametrize("name", NUMERIC)
 def test_a_head_bias_moves_every_score(name: str) -> None:
-    """Which shows that the slices name what they say."""
+    """This shows that the slices have the right names."""
     model = MODELS[name](data())
     d = data()
     w = model.initial(np.array([1, 2], np.uint32)).copy()
@@ -280,7 +279,7 @@ def test_integer_features_are_refused(name: str) -> None:
         ),
     ],
 )
-def test_what_a_model_refuses(make: Callable[[], Model], said: str) -> None:
+def test_invalid_options_of_a_model_are_refused(make: Callable[[], Model], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         make()
 
@@ -294,7 +293,7 @@ def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> No
 @pytest.mark.parametrize(
     "make", [mclr, mlp, cnn, rnn, lstm, mobilenet], ids=lambda make: make.__name__
 )
-def test_a_table_in_place_of_federated_data_is_refused_with_what_is_written_instead(
+def test_a_table_in_place_of_federated_data_is_refused_with_the_right_call(
     make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As users call it, without the types of tests.

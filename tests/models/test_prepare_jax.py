@@ -1,4 +1,4 @@
-"""What JAX is told before its first computation."""
+"""Settings that JAX gets before its first computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Recurrent networks against NumPy loops, their sizes as published, and what they do with words."""
+"""Recurrent networks against NumPy loops, their sizes as published, and their treatment of
+words."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def tanh_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) 
 
 
 def lstm_states(weight: np.ndarray, bias: np.ndarray, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    """One sequence through BasicLSTMCell: gates i, j, f, o, each with a kernel of its own here;
+    """One sequence through BasicLSTMCell: gates i, j, f, o, each with a separate kernel here;
     forget bias 1."""
     units = len(bias) // 4
     memory = np.zeros(units)
@@ -223,7 +224,7 @@ def gradient(model: Model, w: np.ndarray, data: FederatedData) -> np.ndarray:
 @pytest.mark.parametrize("make", [rnn, lstm])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_parameter_has_a_gradient(make: Callable[..., Model], classes: int) -> None:
-    """Of the embedding: the words that occur, and no other."""
+    """In the embedding, only the words that occur."""
     data = text(classes=classes, vocabulary=100)
     model = make(data, hidden=4, embedding=3)
     found = gradient(model, weights(model), data)
@@ -323,14 +324,15 @@ def test_equal_options_give_the_same_model() -> None:
         (lambda: cnn(text()), "rnn or lstm"),
     ],
 )
-def test_what_is_refused(make: Callable[[], Model], said: str) -> None:
+def test_refused_models(make: Callable[[], Model], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         make()
 
 
 def first_word(width: int | None) -> FederatedData:
-    """Six clients; a line's class is that of its first word, which is to be remembered over four
-    others."""
+    """Six clients. A line's class is the class of its first word, which is to be remembered over
+    four
+        others."""
     data = text(length=5, vocabulary=12, width=width, samples=240)
     lists = np.split(np.arange(240), 12)
     return replace(data, y=data.x[:, 0] // 6, train=Ragged.of(lists[:6]), test=Ragged.of(lists[6:]))

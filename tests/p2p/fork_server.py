@@ -21,7 +21,7 @@ assert launch
 
 
 def start(log: str, arguments: list[str]) -> int:
-    """A peer as a process of its own."""
+    """A peer as a separate process."""
     child = os.fork()
     if child:
         return child

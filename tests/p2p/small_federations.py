@@ -42,7 +42,7 @@ class MemoryStorage:
 
 
 def two_clusters(clients: int = 6, **options: Any) -> FakeWorld:
-    """Even clients have one optimum, odd ones the opposite, each with a slant of its own; all start
+    """Even clients have one optimum, odd ones the opposite, each with a different slant; all start
     at zero."""
     side = np.where(np.arange(clients) % 2 == 0, 1.0, -1.0)
     slant = 0.2 * np.random.default_rng(0).normal(size=(clients, P))

@@ -9,7 +9,7 @@ import pytest
 from fedkin.p2p.init_federation import access_rules
 
 
-def test_zenoh_accepts_the_rules_and_nobody_may_declare_keys_of_others() -> None:
+def test_zenoh_accepts_the_rules_and_no_peer_may_declare_keys_of_others() -> None:
     zenoh = pytest.importorskip("zenoh")
     rules = access_rules("trial", ["ada", "bob"])
     config = zenoh.Config.from_json5(json.dumps(rules))  # it refuses words that it does not know

@@ -59,7 +59,7 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
         assert [subject["id"] for subject in rules["subjects"]] == ["peer-0", "peer-1", "peer-2"]
         network = tomllib.loads((own / "peer.toml").read_text())["network"]
         assert network["zenoh"] == "access.json5" and network["listen"][0].startswith("tls/")
-    # What a peer tells Zenoh besides.
+    # What a peer also tells Zenoh.
     assert json.loads(own_rules.read_text())["metadata"] == {"room": "7"}
     with pytest.raises(ConfigError, match="holds peers with certificates"):
         init_federation(tmp_path, 3)
@@ -74,7 +74,7 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
         ({"peers": 2, "settings": ["method.nieghbours=1"]}, "did you mean 'neighbours'"),
     ],
 )
-def test_init_refuses_what_cannot_be_and_writes_nothing(
+def test_init_refuses_invalid_values_and_writes_nothing(
     tmp_path: Path, arguments: Any, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -1,4 +1,4 @@
-"""Peers in lock-step do what the simulator does: the same neighbours, and the same models to float
+"""Peers in lock-step equal the simulator: the same neighbours, and the same models to float
 tolerance."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def settings(client: int, name: str) -> PeerSettings:
 
 
 def together(everybody: list[Peer]) -> None:
-    """Run them all, each on a thread of its own."""
+    """Run them all, each on a separate thread."""
     threads = [threading.Thread(target=one.run, daemon=True) for one in everybody]
     for thread in threads:
         thread.start()
@@ -72,13 +72,13 @@ def test_four_peers_are_the_simulators_four(name: str) -> None:
     together(everybody)
     for k, one in enumerate(everybody):
         np.testing.assert_allclose(one.memory.model, state.models[k], rtol=1e-4, atol=1e-6)
-        if name != "gossip":  # who trusts everybody keeps no list
+        if name != "gossip":  # a peer that trusts everybody keeps no list
             assert list(one.memory.trust) == [names[j] for j in np.flatnonzero(state.trust[k])]
         assert one.memory.votes == {names[j]: n for j, n in enumerate(state.votes[k]) if n}
         assert one.memory.age == ROUNDS
 
 
-def test_nobody_is_a_round_ahead() -> None:
+def test_no_peer_is_a_round_ahead() -> None:
     network = MemoryNetwork()
     names = ["p0", "p1", "p2"]
     world = two_clusters(3)

@@ -1,4 +1,4 @@
-"""Messages: what goes in comes out, and nothing else gets in."""
+"""Messages come back as they were, and nothing else gets in."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_message_written_by_hand_is_read() -> None:
     assert message.arrays["model"].dtype == np.float32
 
 
-def test_what_is_written_is_what_the_description_says() -> None:
+def test_written_messages_follow_the_description() -> None:
     data = encode(MESSAGE, "trial")
     assert struct.unpack_from(">4sHH", data) == (b"FKN2", 0, 0)
     (length,) = struct.unpack_from("<Q", data, 8)

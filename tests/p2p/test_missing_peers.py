@@ -41,7 +41,7 @@ def waits(
     named: Callable[[int], str] = lambda t: "other",
 ) -> list[float]:
     """The seconds until a peer was missing, and from each time to the next, where each check finds
-    one named anew."""
+    another name."""
     begin = clock.now
     times = [clock.now]
     t = 0
@@ -54,7 +54,7 @@ def waits(
     return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
 
 
-def test_who_is_named_for_long_is_missing(missing: MissingPeers, clock: Clock) -> None:
+def test_a_peer_named_for_long_is_missing(missing: MissingPeers, clock: Clock) -> None:
     assert waits(missing, clock, PATIENCE + 1, 0.5) == [PATIENCE + 0.5]
 
 
@@ -76,7 +76,7 @@ def test_names_that_are_invented_one_after_another_disturb_as_seldom(
     ) == [6.5]
 
 
-def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
+def test_a_stranger_that_knows_the_waits_disturbs_twice_a_minute_at_most(clock: Clock) -> None:
     """Names for somewhat longer than the wait, then is silent for a time, again and again; the
     worst of many times."""
     attempts = {}
@@ -96,7 +96,7 @@ def test_a_stranger_who_knows_the_waits_disturbs_twice_a_minute_at_most(clock: C
 
 
 def test_a_wait_longer_than_the_longest_stays(clock: Clock) -> None:
-    """Of a lease of half an hour."""
+    """With a lease of half an hour."""
     assert waits(MissingPeers("me", 1080.0, clock), clock, 5000, 1) == [1081, 1082, 1082, 1082]
 
 
@@ -153,10 +153,10 @@ def test_a_word_in_each_third_round_is_enough(missing: MissingPeers, clock: Cloc
 
 
 @pytest.mark.parametrize("step", [0.5, 60])
-def test_who_left_and_comes_back_is_not_missing_at_once(
+def test_a_peer_that_left_and_comes_back_is_not_missing_at_once(
     missing: MissingPeers, clock: Clock, step: float
 ) -> None:
-    """What was still said of it when it left is too old to count when it comes back."""
+    """Reports about it from before it left are too old to count when it comes back."""
     for _ in range(100):
         missing.add(["other"] if clock.now == 1000 else [])
         assert missing.check() == []
@@ -165,7 +165,7 @@ def test_who_left_and_comes_back_is_not_missing_at_once(
     assert missing.check() == []
 
 
-def test_who_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) -> None:
+def test_a_peer_that_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) -> None:
     missing.add(["other"])
     missing.remove("other")
     clock.now += 10
@@ -173,7 +173,9 @@ def test_who_comes_online_is_not_missing(missing: MissingPeers, clock: Clock) ->
     assert missing.check() == []
 
 
-def test_me_and_what_is_no_name_are_not_remembered(missing: MissingPeers, clock: Clock) -> None:
+def test_the_peer_itself_and_invalid_names_are_not_remembered(
+    missing: MissingPeers, clock: Clock
+) -> None:
     for _ in range(2):
         missing.add(["me", "", "no name/", "two\nlines", "\ufffd"])
         assert missing.check() == []

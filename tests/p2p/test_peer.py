@@ -1,4 +1,4 @@
-"""The loop of a peer: its requests, what it does with the replies, and what does not stop it."""
+"""The loop of a peer: its requests, its use of replies, and failures that do not stop it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAR = [8.0] * P
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody looks around for a second before it constant that it is alone."""
+    """No peer looks around for a second before it decides that it is alone."""
     monkeypatch.setattr("fedkin.p2p.peer_client._FIRST_CONTACT", 0.0)
 
 
@@ -52,7 +52,7 @@ def test_the_mean_is_weighted_by_examples() -> None:
     assert storage.records[0]["partners"] == storage.records[0]["answered"] == ["bob"]
 
 
-def test_local_training_asks_nobody() -> None:
+def test_local_training_asks_no_peer() -> None:
     network = MemoryNetwork()
     network.add_peer("bob", constant("bob", 1, FAR))
     one = make_peer(two_clusters(), network, 0, Local())
@@ -154,13 +154,13 @@ def test_a_reply_older_than_the_last_is_stale() -> None:
     network.handlers["bob"] = constant("bob", 3, FAR)
     one.round()
     del network.sessions["bob"]
-    # The same, but a new process: it may have begun anew.
+    # The same, but a new process: it may have begun again.
     network.add_peer("bob", constant("bob", 3, FAR))
     one.round()
     assert [record["failures"] for record in storage.records] == [{}, {"stale": 1}, {}]
 
 
-def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
+def test_a_peer_that_leaves_is_not_asked_and_one_that_comes_is() -> None:
     network = MemoryNetwork()
     storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 1, FAR))
@@ -173,7 +173,7 @@ def test_who_leaves_is_not_asked_and_who_comes_is() -> None:
     assert one.table.names == ["p0", "bob", "cat"]
 
 
-def test_a_nonfinite_model_is_sent_to_nobody() -> None:
+def test_a_nonfinite_model_is_sent_to_no_peer() -> None:
     network = MemoryNetwork()
     storage = MemoryStorage()
     network.add_peer("bob", constant("bob", 1, FAR))
@@ -227,7 +227,7 @@ def test_a_peer_that_comes_back_goes_on_as_if_it_had_never_gone() -> None:
     assert replace(whole, model=torn.model) == torn
 
 
-def test_a_peer_that_finds_nobody_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_peer_that_finds_no_other_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "fedkin"):
         make_peer(two_clusters(), MemoryNetwork(), 0, PANM(), rounds=3).run()
     assert [record.getMessage() for record in caplog.records] == [
@@ -269,7 +269,7 @@ def test_stopped_it_ends_after_the_round_and_keeps_itself() -> None:
     assert [memory.age for memory in storage.memories] == [1]
 
 
-def test_who_has_left_is_forgotten_while_others_are_there() -> None:
+def test_a_peer_that_left_is_forgotten_while_others_are_there() -> None:
     network = MemoryNetwork()
     network.add_peer("bob", constant("bob", 3, FAR))
     before = PeerMemory(
@@ -286,7 +286,7 @@ def test_who_has_left_is_forgotten_while_others_are_there() -> None:
     assert one.memory.trust == ("bob",)
 
 
-def test_alone_nobody_is_forgotten() -> None:
+def test_alone_a_peer_forgets_no_other() -> None:
     before = PeerMemory(
         model=np.zeros(P, np.float32),
         age=5,

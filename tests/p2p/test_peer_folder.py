@@ -1,4 +1,4 @@
-"""A peer's folder: what is saved comes back, and nothing else passes for it."""
+"""A peer's folder: a saved state comes back, and nothing else passes for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(path: Path, settings: PeerSettings = ME) -> PeerFolder:
     return PeerFolder(path / "own", settings)
 
 
-def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+def test_a_saved_state_comes_back(tmp_path: Path) -> None:
     assert folder(tmp_path).restore(3) is None
     folder(tmp_path).save(SAVED)
     memory = folder(tmp_path).restore(3)
@@ -46,7 +46,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         ("me", "zoe", "ada"),
     )
     assert list(load_file(tmp_path / "own/peer.safetensors")) == ["model"]
-    # No half of a file beside it.
+    # No half of a file is left.
     assert [p.name for p in (tmp_path / "own").iterdir()] == ["peer.safetensors"]
 
 
@@ -87,14 +87,14 @@ def test_another_model_is_refused(tmp_path: Path, model: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 64, b'{"age": 3}'])
-def test_a_damaged_file_says_how_to_start_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_says_how_to_start_again(tmp_path: Path, content: bytes) -> None:
     own = folder(tmp_path)
     (tmp_path / "own/peer.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match="remove it, and the peer starts anew"):
         own.restore(3)
 
 
-def test_on_a_full_disk_a_peer_goes_on_and_keeps_what_it_had(tmp_path: Path) -> None:
+def test_on_a_full_disk_a_peer_goes_on_and_keeps_its_last_state(tmp_path: Path) -> None:
     settings = PeerSettings("p0")
     network = MemoryNetwork()
     own = PeerFolder(tmp_path / "own", settings)

@@ -28,13 +28,13 @@ def test_a_list_that_is_given_comes_first() -> None:
     np.testing.assert_array_equal(table.reachable(), [[True, False, False, True]])
 
 
-def test_nobody_asks_itself() -> None:
+def test_no_peer_asks_itself() -> None:
     table = PeerTable("me")
     table.update_sessions({"me": "9", "ada": "1"})
     np.testing.assert_array_equal(table.reachable(), [[False, True]])
 
 
-def test_rounds_are_remembered_until_the_peer_begins_anew() -> None:
+def test_rounds_are_remembered_until_the_peer_begins_again() -> None:
     table = PeerTable("me")
     table.update_sessions({"ada": "1"})
     table.record_reply("ada", 7)

@@ -36,7 +36,7 @@ def test_before_the_first_round_there_is_nothing() -> None:
     ] * 4
 
 
-def test_the_newest_round_and_only_what_was_requested() -> None:
+def test_the_newest_round_and_only_requested_arrays() -> None:
     cache, _ = make_cache()
     cache.add(make_message(1))
     cache.add(make_message(2))

@@ -1,5 +1,5 @@
 """Peers' messages with signatures: read as they were sent, and refused where a byte was changed or
-nobody signed."""
+the signature is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zenoh as a transport: who is online, requests and replies, and what is refused."""
+"""Zenoh as a transport: peers online, requests and replies, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.free_ports import free_ports, links, network, until
 zenoh = pytest.importorskip("zenoh", reason="real peers need pip install 'fedkin[p2p]'")
 
 
-def test_all_find_each_other_through_one_and_lose_who_leaves(
+def test_all_find_each_other_through_one_and_lose_peers_that_leave(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(3)
@@ -47,13 +47,13 @@ def test_a_peer_is_there_from_the_moment_it_serves(opened: Callable[..., ZenohTr
     assert until(lambda: "other" in one.peers())
     time.sleep(0.1)
     assert "one" not in other.peers()
-    assert one.request(["other", "nobody"], "model", 2.0) == {"other": (b"here",), "nobody": ()}
+    assert one.request(["other", "absent"], "model", 2.0) == {"other": (b"here",), "absent": ()}
 
 
 def test_questions_go_to_all_at_once_and_their_text_arrives(
     opened: Callable[..., ZenohTransport],
 ) -> None:
-    """Nobody answers before all three have been asked."""
+    """No peer answers before all three have been asked."""
     ports = free_ports(4)
     together = threading.Barrier(3, timeout=20)
     asker = opened("asker", links(ports[0]))
@@ -160,7 +160,7 @@ def test_of_two_with_one_name_that_meet_late_the_younger_goes(
     older.peers()
 
 
-def test_a_peer_goes_on_trying_an_address_where_nobody_is_yet(
+def test_a_peer_goes_on_trying_an_address_without_a_peer(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(2)
@@ -184,16 +184,14 @@ def test_federations_do_not_meet(opened: Callable[..., ZenohTransport]) -> None:
     assert "theirs" not in ours.peers() and ours.request(["theirs"], "model", 0.5) == {"theirs": ()}
 
 
-def test_a_port_that_is_taken_is_told(opened: Callable[..., ZenohTransport]) -> None:
+def test_a_port_that_is_taken_is_named(opened: Callable[..., ZenohTransport]) -> None:
     (port,) = free_ports(1)
     opened("one", links(port))
     with pytest.raises(ConfigError, match=f"network: Zenoh cannot start: .*{port}.*in use"):
         opened("other", links(port))
 
 
-def test_what_the_users_file_says_is_heard(
-    tmp_path: Path, opened: Callable[..., ZenohTransport]
-) -> None:
+def test_the_users_file_is_used(tmp_path: Path, opened: Callable[..., ZenohTransport]) -> None:
     own = tmp_path / "own.json5"
     own.write_text("{transport: {link: {tx: {lease: 1234}}}, scouting: {gossip: {enabled: false}}}")
     (port,) = free_ports(1)
@@ -215,7 +213,7 @@ def test_a_file_that_is_none_of_zenohs(tmp_path: Path, content: str | None) -> N
         network("one", NetworkSettings(zenoh=str(own)))
 
 
-def test_without_zenoh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zenoh_it_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zenoh", None)
     with pytest.raises(MissingExtra, match=r"pip install 'fedkin\[p2p\]'"):
         network("one", NetworkSettings())
@@ -224,7 +222,7 @@ def test_without_zenoh_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 def test_a_peer_whose_going_is_heard_after_its_return_is_found_again(
     opened: Callable[..., ZenohTransport],
 ) -> None:
-    """Where a link breaks and is made anew, news may come in this order, and nothing comes after
+    """Where a link breaks and is made again, news may come in this order, and nothing comes after
     it."""
     ports = free_ports(2)
     one = opened("one", links(ports[0]))
@@ -242,7 +240,7 @@ def lose(
     one: ZenohTransport, other: str, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     """``one`` has not ``other`` online, and does not hear again that it is, until its connections
-    are made anew."""
+    are made again."""
     take = one._on_change
 
     def without_other(sample: Any, session: Any = one._session) -> None:
@@ -254,13 +252,13 @@ def lose(
     one._missing = MissingPeers(one._name, clock=lambda: clock[0])
 
 
-def test_who_hears_a_peer_that_it_cannot_reach_connects_anew(
+def test_a_peer_that_hears_one_it_cannot_reach_connects_again(
     opened: Callable[..., ZenohTransport],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a hang of about a lease one side may lack all that the other declared, and is told
-    nothing any more."""
+    """After a hang of about a lease one side may lack all that the other declared, and hears of
+    nothing new."""
     ports = free_ports(2)
     clock = [0.0]
     one = opened("one", links(ports[0]))
@@ -289,7 +287,7 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a hang of about a lease both may have dropped their connection, with none of them to
-    make it anew."""
+    make it again."""
     ports = free_ports(3)
     clock = [0.0]
     third = opened("third", links(ports[0]))
@@ -305,7 +303,8 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
     for clock[0] in (0.0, 6.1):
         assert set(one.peers()) == {"third"}
         assert one.request(["third"], "status", 5.0) == {"third": (b"reply",)}
-    assert "third" in one.peers()  # the connections are made anew, and who was online is waited for
+    # The connections are made again, and peers that were online are waited for.
+    assert "third" in one.peers()
     assert until(lambda: set(one.peers()) == {"third", "other"})
     assert (
         "other: online for others, not for this peer; the connections are made anew" in caplog.text
@@ -313,7 +312,7 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
     assert one.request(["other"], "status", 5.0) == {"other": (b"reply",)}
 
 
-def test_a_reply_arrives_whatever_the_number_of_names_with_it(
+def test_a_reply_arrives_with_any_number_of_names(
     opened: Callable[..., ZenohTransport],
 ) -> None:
     ports = free_ports(2)
@@ -325,7 +324,7 @@ def test_a_reply_arrives_whatever_the_number_of_names_with_it(
     assert one.request(["other"], "status", 5.0) == {"other": (b"its" * 5000,)}
 
 
-def test_where_the_connections_cannot_be_made_anew_it_is_tried_again(
+def test_where_the_connections_cannot_be_made_again_it_tries_later(
     opened: Callable[..., ZenohTransport], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A port that another process took in that moment does not end the peer."""

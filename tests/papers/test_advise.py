@@ -22,7 +22,7 @@ def line(case: Case, seed: int, found: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_what_was_promised_is_asked() -> None:
+def test_the_promised_questions_are_asked() -> None:
     cases = {(case.base, case.clusters) for case in PLANTED}
     assert cases == {(base, clusters) for base in ("mnist", "digits") for clusters in (1, 2, 4, 8)}
     assert {case.kind for case in PLANTED} == {"label_permutation", "rotation", "iid"}
@@ -44,7 +44,7 @@ def test_the_federation_of_a_case() -> None:
     assert even.clients == 10 and abs(even.train.sizes.mean() - 144) < 2
 
 
-def test_a_line_has_what_the_page_shows() -> None:
+def test_a_line_has_the_values_of_the_page() -> None:
     case = Case(panel="planted", base="digits", kind="rotation", clusters=1, clients=8, samples=8)
     record = advise.measure(case, 0)
     assert {key: record[key] for key in vars(case)} == vars(case)

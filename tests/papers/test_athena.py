@@ -20,6 +20,7 @@ from papers.catalogue import PAPERS
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Mark
 from papers.results_page import section
+from tests.mappings import merged
 
 PRINTED = {  # Table 1: TDT of the detectors, of FedAvg, and the economy
     "CIFAR-10, IID": ("37.635", "378.106", "90.05"),
@@ -69,14 +70,14 @@ def test_the_page_of_nothing_says_so() -> None:
     assert "not run" in page and "90.05" in page and "None" not in page
 
 
-def test_ranges_and_clusters_beside_the_paper() -> None:
+def test_ranges_and_clusters_next_to_the_papers() -> None:
     results = [
         line("eps", CLUSTERINGS["2 classes", "cnn"].row, "10", **CLUSTERED),
         line(
             "eps",
             CLUSTERINGS["5 classes", "cnn"].row,
             "10",
-            **{**CLUSTERED, "range": [0.005, 0.05]},
+            **merged(CLUSTERED, {"range": [0.005, 0.05]}),
         ),
     ]
     (row,) = [
@@ -95,7 +96,7 @@ def test_ranges_and_clusters_beside_the_paper() -> None:
     assert "**5** (1.00)<br>*5*" in numbers[0] and "**1** and 1 noise" in numbers[0]
 
 
-def test_gains_and_what_was_transmitted() -> None:
+def test_gains_and_transmitted_bytes() -> None:
     setting = PER_CLUSTER["2 classes"]
     results = [
         line(
@@ -258,7 +259,7 @@ def test_table_1_is_reproduced_from_its_own_epochs_and_compared_with_ours() -> N
     }
     assert {number.mark for number in numbers if number not in own} == {Mark.NOT_RUN}
     assert "arithmetic" in own[0].column and "nothing was trained" in athena_page.table_1([])
-    # Beside "9 of 9 hold".
+    # The page writes this rule next to "9 of 9 hold".
     (rule,) = [table.rule for table in PAPERS["athena"].tables if table.name == "athena-table1"]
     assert "arithmetic" in rule and "nothing was trained" in rule
     assert not any(number.counts for number in numbers)  # bytes saved are no points of accuracy
@@ -271,7 +272,9 @@ def test_ranges_of_eps_are_reproduced_where_they_meet() -> None:
     def mark(ends: list[float | None]) -> Mark:
         (number,) = [
             n
-            for n in athena_numbers.eps([line("eps", row, "10", **{**CLUSTERED, "range": ends})])
+            for n in athena_numbers.eps(
+                [line("eps", row, "10", **merged(CLUSTERED, {"range": ends}))]
+            )
             if n.seeds
         ]
         assert (number.row, number.column, number.deviation) == (row, "10", "")
@@ -323,7 +326,7 @@ def test_accuracies_by_cluster_and_gains_are_compared_and_not_counted() -> None:
     assert numbers[PER_CLUSTER["IID"].row, "gain"].mark == Mark.NOT_RUN
 
 
-def test_detectors_are_compared_by_accuracy_or_by_what_they_gain() -> None:
+def test_detectors_are_compared_by_accuracy_or_by_gain() -> None:
     pairs = {("cifar10", "2 classes"): (0.31, 0.2), ("cifar10", "5 classes"): (0.5, 0.35)}
     pairs |= {("fashion_mnist", "5 classes"): (0.5, 0.6)}
     results = [

@@ -152,7 +152,7 @@ def test_a_run(name: str) -> None:
     assert trial["accuracy"] != line["accuracy"] and "newcomers" not in trial  # of other samples
 
 
-def test_what_is_kept() -> None:
+def test_kept_bytes() -> None:
     """One model and the clusters of N = 6 clients on the server; with Ditto a model on each client,
     too."""
     plain, own = (

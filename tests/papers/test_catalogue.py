@@ -144,7 +144,7 @@ def test_every_printed_number_is_counted_once(name: str, printed: int) -> None:
 
 @pytest.fixture(scope="module")
 def paper() -> Callable[[str], list[str]]:
-    """The lines of a paper's text, from $FEDKIN_PAPERS or beside the checkout."""
+    """The lines of a paper's text, from $FEDKIN_PAPERS or the folder next to the checkout."""
     folder = Path(os.environ.get("FEDKIN_PAPERS", SHARED / "papers"))
 
     def read(name: str) -> list[str]:
@@ -169,7 +169,7 @@ FIRST = re.compile(r"(?:<u>)?(-?\d+\.\d+|—)")
 
 
 def stem(row: str) -> str:
-    """A row as the paper calls it, without what our readings of its data are called."""
+    """A row as the paper calls it, without the names of our readings of its data."""
     return re.sub(
         r"(, (shared images|own images|five labels|by writer|other draws|50 rounds))+$", "", row
     )

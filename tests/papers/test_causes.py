@@ -21,7 +21,7 @@ AUTHORS = Evidence(authors={("row", "FedAvg"): (85.0, "their code, 100 rounds")}
 def number(
     *runs: float, row: str = "row", column: str = "FedAvg", **options: Any
 ) -> ComparedNumber:
-    """A published 90 beside the mean of these runs."""
+    """A published 90, compared with the mean of these runs."""
     options = {"seeds": len(runs), "runs": runs, **options}
     return compare_number(row, column, PRINTED, mean(runs) if runs else None, **options)
 
@@ -35,7 +35,7 @@ def reading(*runs: float, column: str = "FedAvg", row: str = "other reading") ->
 
 
 def first(*numbers: ComparedNumber, evidence: Evidence | None = None) -> ComparedNumber:
-    """The first of the numbers, explained beside the others."""
+    """The first of the numbers, explained together with the others."""
     return explained(numbers, evidence or Evidence())[0]
 
 
@@ -74,7 +74,7 @@ def test_more_runs_narrow_the_interval() -> None:
     assert first(number(*FIVE_RUNS * 4)).cause == Cause.UNKNOWN  # 84 +- 3.9
 
 
-def test_what_the_authors_code_does() -> None:
+def test_the_authors_code_as_a_cause() -> None:
     found = first(number(85.0), variant(91.0, 92.0))
     assert (found.mark, found.cause, found.shown_by) == (
         Mark.EXPLAINED,
@@ -87,8 +87,8 @@ def test_what_the_authors_code_does() -> None:
 
 
 def with_a_column_that_the_variant_explains(ours: ComparedNumber, *runs: float) -> ComparedNumber:
-    """The number, beside a variant with these runs that is the column's:
-    it gives two other rows."""
+    """The number, and a variant with these runs. The variant explains the column, as it gives two
+    other rows."""
     others = [number(70.0, row=row) for row in ("second", "third")]
     given = [variant(90.0, row=row) for row in ("second", "third")]
     return explained([ours, *others, variant(*runs), *given], Evidence())[0]
@@ -121,7 +121,7 @@ def test_our_own_spread_counts_only_where_no_variant_contradicts_it() -> None:
 
 
 def test_one_variant_explains_a_column_that_which_gives_most_of_it() -> None:
-    """The authors had one code: what the other variant gives in another row shows nothing."""
+    """The authors had one code: the other variant's number in another row shows nothing."""
     rows = [number(85.0, row=row) for row in ("row", "second", "third")]
     slip = [replace(variant(90.0, row=row), column="slip") for row in ("row", "second")]
     weights = [replace(variant(90.0, row=row), column="weights") for row in ("third",)]
@@ -229,7 +229,7 @@ def printed_twice(
 
 
 def test_the_authors_own_code_comes_before_a_copy() -> None:
-    """Ours of the first row is 80: so is what their code gave."""
+    """Our number of the first row is 80, and so is their code's."""
     evidence = Evidence(authors={("row: part", "FlexCFL"): (80.5, "their code")})
     assert [n.cause for n in explained(printed_twice(), evidence)[:2]] == [
         Cause.AUTHORS,
@@ -300,7 +300,7 @@ def test_near_is_within_one_and_a_half_points(
     assert first(*numbers, evidence=evidence).cause == (Cause(cause) if shown else Cause.UNKNOWN)
 
 
-def test_what_is_near_enough_needs_no_cause() -> None:
+def test_a_number_that_is_near_enough_needs_no_cause() -> None:
     """At the edge too; the mean over the seeds counts, not the single runs."""
     for near in (number(91.5), number(88.5), number(84.0, 96.0)):
         found = first(near, variant(90.0), reading(90.0), evidence=READ)
@@ -323,22 +323,23 @@ def test_numbers_that_are_not_counted_get_no_cause(other: ComparedNumber) -> Non
     assert explained([other], AUTHORS) == [other] and other.cause is None
 
 
-def test_an_unknown_cause_is_said_and_the_number_stays_as_it_was() -> None:
+def test_an_unknown_cause_is_stated_and_the_number_stays() -> None:
     found = first(number(80.0))
     assert (found.mark, found.cause, found.shown_by) == (Mark.NOT_REPRODUCED, Cause.UNKNOWN, "")
     assert found.symbol == "≠ unknown" and first(number(*FIVE_RUNS)).symbol == "≠ spread"
 
 
-def test_what_was_tried_stands_beside_a_spread() -> None:
+def test_a_spread_names_the_tried_variants() -> None:
     # Nothing was.
     assert first(number(*FIVE_RUNS)).shown_by == "one more run: 77.9 to 90.1 (5 runs)"
-    beside = first(number(*FIVE_RUNS), reading(83.0), evidence=READ)
+    with_reading = first(number(*FIVE_RUNS), reading(83.0), evidence=READ)
     assert (
-        beside.shown_by == "one more run: 77.9 to 90.1 (5 runs); tried: other reading: 83.0 (1 run)"
+        with_reading.shown_by
+        == "one more run: 77.9 to 90.1 (5 runs); tried: other reading: 83.0 (1 run)"
     )
 
 
-def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
+def test_an_unknown_cause_names_the_tried_variants() -> None:
     """Variants and readings of this number alone, those that were run; and where one more run would
     be."""
     explained = first(
@@ -359,8 +360,8 @@ def test_what_was_tried_stands_beside_an_unknown_cause() -> None:
     assert on_draws.shown_by == "tried: one more run: 76.9 to 89.1 (35 runs on 5 draws)"
 
 
-def test_the_interval_beside_an_unknown_cause_is_that_which_decided() -> None:
-    """Ours holds 90, that of the variant which explains the column does not."""
+def test_an_unknown_cause_shows_the_interval_that_decided() -> None:
+    """Our interval holds 90. The interval of the variant that explains the column does not."""
     unknown = with_a_column_that_the_variant_explains(number(*FIVE_RUNS), *LOWER_RUNS)
     assert unknown.source == variant(*LOWER_RUNS)
     assert (
@@ -372,9 +373,7 @@ def test_the_interval_beside_an_unknown_cause_is_that_which_decided() -> None:
 # --- on the page
 
 
-def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_what_shows_it() -> (
-    None
-):
+def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_evidence() -> None:
     """FlexCFL's Table III prints 89.4, 90.9 and 94.2 for FedAvg, FedProx and IFCA on MNIST-MCLR."""
     accuracies: dict[str, tuple[float, ...]] = {
         "FedAvg": (0.894,),

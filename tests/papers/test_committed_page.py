@@ -22,7 +22,7 @@ COMMAND = r"`(fedkin reproduce \S+ [^`]*--stored)`"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page and its figures, written into a folder of their own."""
+    """The page and its figures, written into a separate folder."""
     folder = tmp_path_factory.mktemp("docs")
     (folder / "images").mkdir()
     with pytest.MonkeyPatch.context() as patch:

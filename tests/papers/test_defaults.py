@@ -106,7 +106,8 @@ def pinned() -> list[Callable[..., Any]]:
 
 
 def defaults(made: Callable[..., Any]) -> Defaults:
-    """The defaults of a dataclass or a function, as JSON has them; what has none is left out."""
+    """The defaults of a dataclass or a function, as JSON has them; values without a default are
+    left out."""
     return {name: plain(value) for name, value in _defaults(made)}
 
 
@@ -160,13 +161,13 @@ def test_defaults_are_those_of_the_stored_runs(made: Callable[..., Any]) -> None
     changed = changes(table[made.__name__], defaults(made))
     assert not changed, (
         f"{made.__name__}: {'; '.join(changed)}. Raise the `revision` of the cells that use it (of "
-        "a question, name it in what is fixed), so that no older run is shown; then write "
+        "a question, name it in its fixed values), so that no older run is shown; then write "
         "defaults.json again by the command at the top"
     )
 
 
 def test_every_cell_of_the_catalogue_is_found() -> None:
-    """By the keys of its jobs; those of questions have no table."""
+    """By the keys of its jobs. Jobs of questions have no table."""
     found = {(cell.table, cell.setting.row, cell.column) for cell in cells()}
     keys = [job.key for paper in PAPERS.values() for job in paper.jobs() if "table" in job.key]
     assert keys and {(key["table"], key["row"], key["column"]) for key in keys} <= found
@@ -176,7 +177,7 @@ def test_no_two_of_them_have_one_name() -> None:
     assert len({made.__name__ for made in pinned()}) == len(set(pinned()))
 
 
-def test_what_only_questions_use_is_pinned_too() -> None:
+def test_defaults_that_only_questions_use_are_pinned_too() -> None:
     """Advice has digits; planted clusters and PANM have ``planted``."""
     assert not {"digits", "planted"} & {cell.setting.data for cell in cells()}
     assert {"digits", "planted", "load", "femnist_candidate", "mlp"} <= today().keys()

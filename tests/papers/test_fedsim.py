@@ -88,7 +88,7 @@ def test_seeds_are_paired_and_those_that_one_method_lacks_are_left_out() -> None
     assert curves["FedAvg"][1].tolist() == [0.10, 0.51, 0.60]
 
 
-def test_a_gain_is_told_as_the_paper_tells_it_and_with_a_verdict() -> None:
+def test_a_gain_is_written_as_in_the_paper_and_with_a_verdict() -> None:
     table = fedsim_page.gains(runs(MNIST.row, 5, 12), {MNIST: ((7.32, 2.69), (5.65, 4.35))})
     over_avg, over_prox = table.splitlines()[2:]
     # Mean gains: 0, 5, 5 - 1 (the mean of jitter); summed and divided by T = 2.
@@ -132,7 +132,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     }
 
 
-def test_measuring_gives_what_json_can_hold() -> None:
+def test_measured_values_fit_into_json() -> None:
     figures = json.loads(
         json.dumps(
             measure(
@@ -171,7 +171,7 @@ def test_components_explain_all_of_the_variance_together() -> None:
     assert figures["explained"] == sorted(figures["explained"], reverse=True)
 
 
-def test_the_index_is_that_of_the_draw() -> None:
+def test_the_index_names_the_draw() -> None:
     setting = Setting(
         row="beta 0",
         data="synthetic",
@@ -188,7 +188,7 @@ def test_the_index_is_that_of_the_draw() -> None:
     assert measure(cell, 3)["pni"] > 0
 
 
-def test_the_paper_published_the_numbers_beside_ours() -> None:
+def test_the_paper_published_the_numbers_next_to_ours() -> None:
     """As printed in Tables 4 and 7."""
     assert TABLE_4[FEMNIST] == ((11.11, 2.88), (9.08, 3.63))
     assert TABLE_7["(0.5, 0.5)"] == ((3.61, 6.23), (-0.06, 2.47))
@@ -213,7 +213,7 @@ def test_rounds_better_than_both() -> None:
 
 
 def test_rounds_better_than_both_are_tested_over_draws() -> None:
-    """In the second round the gains of ten seeds have p = 0.006, those of their five draws p =
+    """In the second round the gains of ten seeds have p = 0.006, the gains of their five draws p =
     0.05: twice that with two baselines."""
     results = runs(FEMNIST.row, 5, 10)
     for run in results:

@@ -124,7 +124,7 @@ def test_the_page_has_figure_7_of_both_tables_data() -> None:
         assert f"| {row} | +4.00 | not run | +1.00 | +3.00 | 25% | {count} |" in figure_7
 
 
-def test_where_round_robin_should_be_ahead_it_is_said_what_came_of_it() -> None:
+def test_where_round_robin_should_be_ahead_the_result_is_stated() -> None:
     """Similarity gains 4 points and round robin 1 on one row, and 1 and 2 on the other."""
     rows = {"(0.75, 0.75)": (4, 1), "(1, 1)": (1, 2)}
     results = [
@@ -154,7 +154,7 @@ def test_every_row_of_figure_7_has_clusters_that_are_dealt() -> None:
         )
 
 
-def test_a_range_over_the_seeds_stands_beside_the_mean() -> None:
+def test_a_range_over_the_seeds_stands_next_to_the_mean() -> None:
     """The text quotes it of the draws: the least and the largest gain."""
     row = MNIST.row
     results = [*runs(row, "FedAvg", 0, 2), *runs(row, "FedProx", 0, 2), *runs(row, "FedSim", -3, 1)]

@@ -37,7 +37,7 @@ def test_a_wrapping_cursor_goes_on_and_begins_again() -> None:
 
 
 def test_own_images_end_with_the_class() -> None:
-    """The third client of class 1 finds one image left; nobody has an image of another."""
+    """The third client of class 1 finds one image left. No client has an image of another."""
     expected = [[0, 1, 10, 11], [12, 13, 20, 21], [22, 23, 2, 3], [4, 14]]
     assert dealt("own", counts=np.array([2, 2, 2, 2])) == expected
 
@@ -46,7 +46,7 @@ def test_windows_run_backwards() -> None:
     assert dealt("first", step=-1) == [[0, 1, 20, 21], [10, 11, 0, 1], [20, 21, 10, 11]]
 
 
-def test_nobody_has_an_image_twice_though_the_pool_is_small() -> None:
+def test_no_client_has_an_image_twice_though_the_pool_is_small() -> None:
     assert dealt("wraps", counts=np.array([9, 9])) == [
         [*range(5), *range(10, 15)],
         [*range(10, 15), *range(20, 25)],

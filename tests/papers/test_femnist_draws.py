@@ -116,7 +116,7 @@ def test_no_chosen_seed_matches_within_the_next_smaller_margin() -> None:
 
 
 @pytest.mark.parametrize(("seed", "target"), SEEDS)
-def test_the_federation_of_a_seed_has_what_was_matched(
+def test_the_federation_of_a_seed_has_the_matched_counts(
     shared_data: Path, seed: int, target: draws.Target
 ) -> None:
     """No class runs out."""

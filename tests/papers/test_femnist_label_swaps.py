@@ -15,7 +15,7 @@ def test_a_label_is_ones_own_where_it_is_given_twice() -> None:
     assert own_labels([(7, 8, 1, 1), (7, 9, 2, 2), (7, 7, 3, 3)])[7] == {7, 8, 9}
 
 
-def test_labels_in_a_row_begin_with_that_of_the_client_and_wrap() -> None:
+def test_labels_in_a_row_begin_with_the_clients_label_and_wrap() -> None:
     own = {9: {9, 0, 1}, 13: {3, 4}, 20: {0, 3}}
     assert [in_a_row(own, labels) for labels in (2, 3, 4)] == [1, 2, 3]
 

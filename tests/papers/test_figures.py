@@ -1,5 +1,5 @@
-"""FedGroup's and FlexCFL's figures: their recipes, what is stored of a run, and that they are
-drawn."""
+"""FedGroup's and FlexCFL's figures: their recipes, the stored values of a run, and the
+drawings."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_hundred_rounds_are_stored_from_the_first_on() -> None:
     curves = curves_of([record(round) for round in range(301)])
     assert curves["every"] == 3 and len(curves["accuracy"]) == POINTS
     assert curves["accuracy"][:2] == [0.001, 0.004]
-    assert set(curves) == {"every", "accuracy"}  # what a run does not have is left out
+    assert set(curves) == {"every", "accuracy"}  # values that a run does not have are left out
 
 
 def test_partial_rounds_have_no_accuracy_and_a_training_loss() -> None:
@@ -203,7 +203,7 @@ def test_clusters_are_those_of_the_first_seed() -> None:
     assert len(axes.get_legend_handles_labels()[0]) == 1
 
 
-SHOWN = {  # what a figure says only where it has runs
+SHOWN = {  # texts that a figure has only where it has runs
     "fedgroup-figure1": "accuracy; dotted, right axis: discrepancy",
     "flexcfl-figure1": "accuracy; dotted, right axis: discrepancy",
     "fedgroup-figure3": "all, on the global model",
@@ -276,7 +276,7 @@ def test_figure_1_has_the_discrepancy_of_its_paper_on_the_right_axis(
 def test_figure_3_has_a_distance_to_the_global_model_for_each_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the first seed; of the six methods FedAvg and FedProx have no groups."""
+    """For the first seed. FedAvg and FedProx have no groups."""
     figures: dict[str, Figure] = {}
     monkeypatch.setattr(
         "fedkin.reporting.style.write", lambda figure, path: figures.setdefault(path.stem, figure)
@@ -307,9 +307,9 @@ def test_sections_name_their_figures() -> None:
     assert "The paper trains an MLP; we added logistic" in eta_figures.figure_5([])
 
 
-def test_the_auxiliary_global_model_stands_beside_the_clusters() -> None:
-    """Of the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
-    third seed; methods without clusters have no line."""
+def test_the_auxiliary_global_model_stands_next_to_the_clusters() -> None:
+    """For the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
+    third seed. Methods without clusters have no line."""
     two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]
     last = {**fake_line(flexcfl.FIGURE_5[0], 2), "global_accuracy": [None, 0.6, 0.7]}
     alone = {

@@ -1,4 +1,4 @@
-"""What the page opens with, and the notes on it: sentences whose numbers are those of runs."""
+"""The page's first section, and its notes: sentences with the numbers of runs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def drawn(matched: int, others: int) -> Lines:
 
 
 def of_labels(three: float = 0.5, five: float = 6.0, seeds: int = 3) -> Lines:
-    """FedGroup's six methods, so many points above what the paper prints."""
+    """FedGroup's six methods, so many points above the paper's numbers."""
     return [
         line(column, row=setting.row, seed=seed, best=((printed or 0) + points) / 100)
         for setting, points in ((FEMNIST, three), (FEMNIST_FIVE, five))
@@ -353,9 +353,9 @@ def test_five_findings_are_numbered_and_the_others_follow(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         findings, "FINDINGS", tuple(lambda stores, text=text: text for text in texts)
     )
-    *_, numbered, besides, others = findings.section({}).split("\n\n")
+    *_, numbered, heading, others = findings.section({}).split("\n\n")
     assert numbered.splitlines() == ["1. one", "2. two", "3. three", "4. four", "5. five"]
-    assert besides == "Further findings:" and others.splitlines() == ["* six", "* seven"]
+    assert heading == "Further findings:" and others.splitlines() == ["* six", "* seven"]
 
 
 # --- notes

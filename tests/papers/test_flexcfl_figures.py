@@ -58,7 +58,7 @@ def test_figures_of_nothing_are_written(tmp_path: Path) -> None:
     assert (tmp_path / figures.NO_SHIFT).is_file() and (tmp_path / figures.SHIFTED).is_file()
 
 
-def test_what_is_drawn_is_shown_and_what_is_shown_is_drawn(tmp_path: Path) -> None:
+def test_the_drawn_figures_are_the_shown_figures(tmp_path: Path) -> None:
     """Figures 3 and 4 are offered with the tables whose runs they have, and stand below these."""
     (tmp_path / "images").mkdir()
     figures.draw([], tmp_path)

@@ -1,4 +1,5 @@
-"""The inventory has what the papers print, each once, and the recipes of the catalogue."""
+"""The inventory has everything that the papers print, each once, and the recipes of the
+catalogue."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from tests.conftest import SHARED
 # Tables and figures, counted in the captions. SBRC's: in the paper's PDF (AiramL/ATHENA-FL,
 # src/app/papers/artigo.pdf).
 PRINTED = {FEDGROUP: (3, 5), FLEXCFL: (4, 6), FEDSIM: (7, 10), SBRC: (4, 5), ATHENA: (1, 4)}
-# With captions of their own: FlexCFL's.
+# Panels with separate captions: FlexCFL's.
 PANELS = {
     "Fig. 3": "abcd",
     "Fig. 4": "abc",
@@ -54,7 +55,7 @@ def of(paper: str) -> list[Entry]:
 
 
 def text(name: str) -> list[str]:
-    """The lines of a paper's text, from $FEDKIN_PAPERS or beside the checkout."""
+    """The lines of a paper's text, from $FEDKIN_PAPERS or the folder next to the checkout."""
     path = Path(os.environ.get("FEDKIN_PAPERS", SHARED / "papers")) / f"{name}.txt"
     if not path.is_file():
         pytest.skip(f"there is no {path}; set FEDKIN_PAPERS to the folder of the papers")

@@ -173,8 +173,8 @@ def test_fedsim_numbers() -> None:
 
 
 def test_gains_of_table_6_are_summed_over_the_rounds() -> None:
-    """Of 10 samples FedSim has 5, 8, 9 right, FedAvg 5, 6, 6: (0 + 20 + 30) / 2 points; FedProx 5,
-    5, 10: 10."""
+    """FedSim has 5, 8, 9 of 10 samples right, FedAvg 5, 6, 6: (0 + 20 + 30) / 2 points. FedProx has
+    5, 5, 10: 10."""
     right = {"FedSim": [5, 8, 9], "FedAvg": [5, 6, 6], "FedProx": [5, 5, 10]}
     row = fedsim.MNIST_CNN.row
     results = [
@@ -206,14 +206,14 @@ def test_sent140_is_fedgroups_row() -> None:
     assert methods == [FedProx(mu=0.01), FedGrouProx(clusters=5, mu=0.01)]
 
 
-def test_other_data_say_so_and_stand_beside_no_number() -> None:
+def test_other_data_say_so_and_are_compared_with_no_number() -> None:
     assert sent140.STAND_IN.deviation and not sent140.TWEETS.deviation
     assert [cell.published for cell in sent140.OTHER_DATA] == [None] * 6
 
 
 def test_other_data_have_the_shape_of_the_tweets(shared_data: Path) -> None:
-    """Texts of 25 words, two classes, the same layers: only the vectors of the words are trained
-    besides."""
+    """Texts of 25 words, two classes, the same layers: only the vectors of the words are also
+    trained."""
     data = sent140.recipe.load(sent140.STAND_IN.data, sent140.STAND_IN.data_options)
     assert data.x.shape[1] == 25 and data.classes == 2 and data.vocabulary is not None
     assert parameters(sent140.STAND_IN, data) == 243_861 + 300 * len(data.vocabulary)

@@ -127,7 +127,7 @@ def test_rows_in_which_detectors_are_ahead_of_one_model_are_counted() -> None:
 
 
 def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
-    """Of a curve of every third round from the first on, value 33 is that of round 97; incomplete
+    """In a curve of every third round from the first on, value 33 belongs to round 97; incomplete
     rounds have none."""
     curves = [[None, *[0.8] * 31, best, 0.9, *[0.95] * 66] for best in (0.85, 0.87)]
     runs = [
@@ -139,7 +139,7 @@ def test_the_slip_is_quoted_as_long_as_the_authors_code_ran() -> None:
         "85.0 to 87.0",
         NOT_RUN,
     )
-    swapped = [*[0.8] * 41, 0.92, *[0.95] * 58]  # value 41 is that of round 124
+    swapped = [*[0.8] * 41, 0.92, *[0.95] * 58]  # value 41 belongs to round 124
     runs = [figure("IV", "MNIST-MCLR: swap all", "FlexCFL", swapped) | {"seed": 0}]
     numbers = flexcfl(runs)
     assert (numbers["slip, 97 rounds"], numbers["swap all, 124 rounds"]) == (NOT_RUN, "92.0")
@@ -261,7 +261,7 @@ def test_panm_is_compared_with_the_oracle_on_the_other_federations() -> None:
 
 def test_panm_by_alpha_is_compared_with_the_oracle_where_all_are_run() -> None:
     questions = [in_federation(place, "PANMGrad", 0.25) for place in BY_ALPHA]
-    # Of the last round; before that all are level with the oracle.
+    # In the last round; before that all are level with the oracle.
     ends = (0.89, 0.9, 0.88, 0.91, 0.9, 0.9, 0.9)
     runs = [
         of_peers(**asdict(question), accuracy=a, precision=1.0)

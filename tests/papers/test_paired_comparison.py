@@ -364,9 +364,9 @@ def test_more_comparisons_ask_for_more() -> None:
     assert 0.025 < raw < 0.05
     alone = only(compare({"some": some, "base": base}, "some", rng()))
     assert (alone.p_t, alone.verdict) == (pytest.approx(raw), "better")
-    beside = compare({"some": some, "base": base, "again": base}, "some", rng())
-    assert [c.p_t for c in beside] == pytest.approx([2 * raw, 2 * raw])
-    assert [c.verdict for c in beside] == ["not significant"] * 2
+    together = compare({"some": some, "base": base, "again": base}, "some", rng())
+    assert [c.p_t for c in together] == pytest.approx([2 * raw, 2 * raw])
+    assert [c.verdict for c in together] == ["not significant"] * 2
 
 
 @pytest.mark.parametrize("seeds", range(1, LEAST_SEEDS))
@@ -442,7 +442,7 @@ def test_the_same_stream_gives_the_same_interval() -> None:
         ({"ours": np.ones((0, 2)), "theirs": np.ones((0, 2))}, "ours", "at least one seed"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_runs_that_cannot_be_compared_are_refused(
     curves: dict[str, np.ndarray], method: str, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -76,7 +76,7 @@ def test_methods_side_by_side() -> None:
     assert "90.0" in row and "| 0.950 | 1.000 | 0.800 | 3.00 | 2 |" in row
 
 
-def test_what_was_not_run_is_empty() -> None:
+def test_questions_not_run_are_empty() -> None:
     text = section(PAPERS["peers"], [])
     assert text.count("\n| PANMGrad ") == 1 and "nan" not in text.lower()
 
@@ -90,7 +90,7 @@ def test_pictures_of_little(tmp_path: Path) -> None:
     assert len(list((tmp_path / "images").glob("*.svg"))) == 2
 
 
-def test_other_alphas_have_columns_of_their_own() -> None:
+def test_other_alphas_have_separate_columns() -> None:
     question = panm.OTHER_ALPHAS[0]
     assert (question.alpha, question.base, question.kind, question.clusters) == (
         0,
@@ -138,7 +138,7 @@ def test_the_first_federation_is_in_the_table_by_alpha_from_its_own_panels() -> 
     assert behind == pytest.approx([5.0, 2.0])  # of seed 0, which alone has an oracle
 
 
-def test_late_peers_with_another_alpha_are_a_row_of_their_own() -> None:
+def test_late_peers_with_another_alpha_are_a_separate_row() -> None:
     late = next(q for q in panm.OTHER_ALPHAS if q.panel == "absent")
     *_, last = panm_page.missing_peers(
         [run_of(late), run_of(replace(late, alpha=0.5), accuracy=[0.3])]

@@ -73,7 +73,7 @@ def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
 
 
 def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
-    # Ten rows of six methods, in two of which the paper prints no number for RAC.
+    # Ten rows of six methods. In two rows the paper prints no number for RAC.
     results = [
         run_of("FedAvg", 0, 0.893 + 0.014),
         run_of("FedProx", 0, 0.905 + 0.02),
@@ -91,8 +91,8 @@ def test_numbers_say_how_many_seeds_never_got_there() -> None:
     assert mean_and_range([]) == percent([]) == "not run"
 
 
-def test_the_seeds_of_a_row_are_those_of_its_own_cells() -> None:
-    """The second row has no FedProx, so that nobody misses its seeds."""
+def test_the_seeds_of_a_row_come_from_its_cells() -> None:
+    """The second row has no FedProx, so its seeds miss no method."""
     other = replace(TINY, row="other")
     cells = [
         Cell(table="III", setting=TINY, column=column, method=lambda m: FedAvg(), published=None)

@@ -27,6 +27,7 @@ from papers.reproduced_share import (
 )
 from papers.reproduction_marks import Cause, ComparedNumber, Mark, compare_number
 from papers.results_page import differences
+from tests.mappings import merged
 
 
 def line(
@@ -44,8 +45,8 @@ def line(
 
 
 def marks(*lines: dict[str, Any], row: str = "MNIST-MCLR") -> dict[str, ComparedNumber]:
-    """Of FlexCFL's Table III: in MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg, IFCA and
-    FeSEM."""
+    """Numbers of FlexCFL's Table III. In MNIST-MCLR the paper has 89.4, 94.2 and 84.6 for FedAvg,
+    IFCA and FeSEM."""
     numbers = explained(accuracy_numbers.best_accuracies(lines, flexcfl.TABLE_III), Evidence())
     return {n.column: n for n in numbers if n.row == row}
 
@@ -98,14 +99,14 @@ def test_a_shortened_run_is_not_the_papers_cell() -> None:
     )
 
 
-def test_what_was_not_run_and_what_is_not_printed() -> None:
+def test_numbers_not_run_and_numbers_not_printed() -> None:
     assert marks()["FedAvg"].mark == Mark.NOT_RUN
     missing = marks(line("RAC", 0.8, "Synthetic(1,1)-MCLR"), row="Synthetic(1,1)-MCLR")["RAC"]
     assert missing.mark == Mark.NO_NUMBER and missing.ours == "80.00" and not missing.counts
     assert marks(line("FedAvg", None))["FedAvg"].mark == Mark.NOT_RUN  # no round was complete
 
 
-def test_figures_of_table_i_have_margins_of_their_own() -> None:
+def test_figures_of_table_i_have_separate_margins() -> None:
     """As printed for 3 classes: .767 / .073, 90.9 / 87.0, 14."""
     cell = {"table": "I", "row": "3", "column": "FedAvg", "seed": 0}
     figures = {
@@ -168,13 +169,13 @@ def three() -> Any:
     return tables()["flexcfl-table3"][1]
 
 
-def test_the_share_counts_what_came_of_each_number() -> None:
+def test_the_share_counts_the_mark_of_each_number() -> None:
     results = [
-        line("FedAvg", 0.899),  # half a point above what is printed
+        line("FedAvg", 0.899),  # half a point above the printed number
         line("FedProx", 0.95),  # above 90.9
         line("RCC", 0.90),  # below 93.4
         line("IFCA", 0.962),
-        line("IFCA, first client", 0.945),  # what the authors' code does
+        line("IFCA, first client", 0.945),  # the authors' code
         line("FedAvg", 0.973, flexcfl.MNIST_CNN.row),  # shortened
         line("FedAvg", 0.9, "MNIST-CNN"),  # below 97.3, and of hours
         line("FedAvg", 0.749, flexcfl.FEMNIST_OWN.row),  # other data
@@ -189,11 +190,13 @@ def test_the_share_counts_what_came_of_each_number() -> None:
         for seed, best in enumerate((0.9, 0.95, 0.97, 0.935), start=1)
     ]
     spread = share_of(three(), [*results, *more])
-    assert spread == Share(63, 39, 4, **{**counts, "spread": 1, "unknown": 1, "single_seed": 3})
+    assert spread == Share(
+        63, 39, 4, **merged(counts, {"spread": 1, "unknown": 1, "single_seed": 3})
+    )
 
 
 def test_a_row_that_takes_longer_than_five_minutes_is_not_cpu_sized() -> None:
-    """By the recipe: a run that a busy machine took longer for is counted all the same."""
+    """The recipe decides. A run that took longer on a busy machine still counts."""
     assert "MNIST-MCLR" in cpu_sized(three()) and "MNIST-CNN" not in cpu_sized(three())
     slow = [{**line("FedAvg", 0.894), "seconds": 900.0}]
     assert share_of(three(), slow).sized == 39 and share_of(three(), slow).run == 1
@@ -283,7 +286,7 @@ def test_shown_causes_of_one_run_are_counted() -> None:
     )
 
 
-def test_further_seeds_of_what_differs_are_no_secret() -> None:
+def test_further_seeds_of_numbers_that_differ_are_stated() -> None:
     """FedAvg agrees from two runs and from five; FedProx differs from one."""
     agreeing = [{**line("FedAvg", 0.894), "seed": seed} for seed in range(5)]
     assert runs_by_outcome({"flexcfl": [*agreeing[:2], line("FedProx", 0.95)]}).startswith(
@@ -303,8 +306,9 @@ def test_the_share_with_a_shown_and_with_a_possible_cause() -> None:
 
 
 def test_the_longest_runs_are_named() -> None:
-    """The median decides; what is not counted does not: a CNN's row, a deviation's, a variant's
-    column."""
+    """The median decides. Numbers that are not counted do not: a CNN's row, a deviation's, a
+    variant's
+        column."""
     cnn = {**line("FedAvg", 0.9, flexcfl.MNIST_CNN.row), "seconds": 900.0}
     other = {**line("FedAvg", 0.9, flexcfl.FEMNIST_OWN.row), "seconds": 800.0}
     mlp = [
@@ -339,7 +343,7 @@ def test_unknown_numbers_of_few_runs_are_named() -> None:
     assert few_runs({"flexcfl": [line("FedAvg", 0.894)]}) == ""
 
 
-def test_spread_of_what_the_authors_code_does_is_counted() -> None:
+def test_spread_of_the_authors_code_is_counted() -> None:
     """The paper's IFCA on MNIST-MCLR, 94.2, is 2.2 points from the variant's mean and in its
     interval, whose half-width is 2.776 * 2 * sqrt(6/5) = 6.1; the variant is the column's as it
     gives the 95.8 of MNIST-MLP."""

@@ -1,4 +1,4 @@
-"""The store of runs: what is missing, what is kept, what is left out,
+"""The store of runs: missing runs, kept runs, runs that are left out,
 and a store that was damaged."""
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run_all(jobs: list[Job], store: Path) -> list[dict[str, Any]]:
     )
 
 
-def test_what_is_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
+def test_a_measured_run_is_kept_and_not_measured_again(tmp_path: Path) -> None:
     store = tmp_path / "results" / "paper.jsonl"
     assert [line["seed"] for line in run_all([job()], store)] == [0, 1]
     assert [(line["column"], line["seed"]) for line in run_all([job(), job("FedProx")], store)] == [
@@ -117,7 +117,7 @@ def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
     assert [line["column"] for line in read(store).runs] == ["FedAvg"] * 2 + ["FedProx"] * 2
 
 
-def test_a_store_that_cannot_be_written_is_told_before_anything_is_run(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_named_before_anything_is_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     never = Job(
         row="row",
@@ -145,7 +145,7 @@ def test_how_long_a_run_takes() -> None:
     assert seconds_of_rows([job()], without) == {"tiny": (7.0, False)}
 
 
-# --- what is left out: damaged lines, and runs of other settings
+# --- left out: damaged lines, and runs of other settings
 
 WHOLE = text_of(job().run(0))
 DAMAGED = {
@@ -181,7 +181,7 @@ def test_a_damaged_line_is_named_and_left_out(tmp_path: Path, damaged: bytes) ->
         assert stored.left_out() == [f"{store}, line 2: not a run, damaged"]
 
 
-def test_each_damaged_line_has_its_number_and_what_it_was_is_run_again(tmp_path: Path) -> None:
+def test_each_damaged_line_is_numbered_and_its_run_is_repeated(tmp_path: Path) -> None:
     store = tmp_path / "paper.jsonl"
     run_all([job()], store)
     first, second = store.read_text().splitlines()
@@ -295,7 +295,7 @@ class Toy:
     images: int
 
 
-def test_a_question_is_known_by_its_fields_and_by_what_all_have_in_common(tmp_path: Path) -> None:
+def test_a_question_is_known_by_its_fields_and_the_common_settings(tmp_path: Path) -> None:
     def ask(images: int = 5, **fixed: Any) -> Job:
         question = Toy("found", images)
         return job_of_question(
@@ -332,7 +332,7 @@ def store_with_faults(folder: Path) -> None:
     (folder / "fedgroup.jsonl").write_text(f"{text_of(today)}\n{damaged}\n{text_of(changed)}\n")
 
 
-def test_the_page_names_what_is_left_out_and_shows_none_of_it(
+def test_the_page_names_the_runs_left_out_and_shows_none_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_with_faults(tmp_path)
@@ -377,7 +377,7 @@ def test_every_line_of_a_committed_store_is_a_run_of_todays_recipes(paper: str) 
 # --- recipes whose data are missing
 
 CELLS = [*fedgroup.CELLS, *fedsim.CELLS]
-NOT_TO_DOWNLOAD = {  # data -> the file that is named, and what to do
+NOT_TO_DOWNLOAD = {  # data -> the named file, and the way to get it
     "femnist": ("femnist_aj_pool.npz", "set FEDKIN_DATA to the folder that has FEMNIST/ in it"),
     "goodreads": (
         "fed_goodreads_counts.npz",
@@ -392,7 +392,7 @@ NOT_TO_DOWNLOAD = {  # data -> the file that is named, and what to do
 
 
 @pytest.mark.parametrize("data", NOT_TO_DOWNLOAD)
-def test_a_recipe_whose_data_are_missing_says_what_to_do_and_stores_nothing(
+def test_a_recipe_without_its_data_says_how_to_go_on_and_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str
 ) -> None:
     (tmp_path / "data").mkdir()

@@ -124,8 +124,8 @@ def names(runs: list[run_queue.QueuedRun]) -> list[str]:
 
 
 def test_the_most_informative_run_for_its_time_comes_first(bench: Workbench) -> None:
-    """By hand: of A, which takes 10 s, 1, 1/4 and 1/9 by 10 s; of B, not the paper's own, half of 1
-    and 1/4 by 6 s; of C 1 by 60 s. With 1/(n + 1) for the square A's third would come before C,
+    """By hand: A takes 10 s and has 1, 1/4 and 1/9 by 10 s. B, not the paper's own, has half of 1
+    and 1/4 by 6 s. C has 1 by 60 s. With 1/(n + 1) for the square A's third would come before C,
     without the half B before A."""
     rates = {"A0": 1 / 10, "B0": 1 / 12, "A1": 1 / 40, "B1": 1 / 48, "C0": 1 / 60, "A2": 1 / 90}
     assert names(bench.queue()) == list(rates)
@@ -156,7 +156,7 @@ def test_measured_seconds_win_over_the_recipes_estimate(bench: Workbench) -> Non
     assert bench.queue()[-1].seconds == 2000
 
 
-def test_only_what_is_selected_is_queued(bench: Workbench) -> None:
+def test_only_selected_runs_are_queued(bench: Workbench) -> None:
     a, b, _ = run_queue.PAPERS["toy"].jobs()
     assert names(queue(bench.folder, [b])) == ["B0", "B1"]
     assert names(queue(bench.folder, [a, b], [1])) == ["A1", "B1"]
@@ -169,7 +169,7 @@ def test_runs_are_made_in_their_order_and_each_is_stored_before_the_next(bench: 
     assert bench.queue() == [] and bench.carry_out() == []
 
 
-def test_a_run_that_is_too_long_for_what_is_left_is_passed_over_for_a_shorter_one(
+def test_a_run_that_is_too_long_for_the_time_left_is_passed_over_for_a_shorter_one(
     bench: Workbench,
 ) -> None:
     """After A0, B0, A1 and B1 32 of 50 seconds are gone: 18 are too few for C (60 s), and enough
@@ -190,7 +190,7 @@ def test_as_many_runs_as_processes_are_under_way(bench: Workbench) -> None:
     assert bench.stored == [0, 0, 0, 3, 3, 3]
 
 
-def test_an_interrupted_queue_goes_on_with_what_is_left(bench: Workbench) -> None:
+def test_an_interrupted_queue_goes_on_with_the_missing_runs(bench: Workbench) -> None:
     bench.failing["A1"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         bench.carry_out()
@@ -199,7 +199,7 @@ def test_an_interrupted_queue_goes_on_with_what_is_left(bench: Workbench) -> Non
     assert bench.carry_out() == ["A1", "B1", "C0", "A2"]
 
 
-def test_a_queue_killed_while_it_wrote_goes_on_with_what_is_left(bench: Workbench) -> None:
+def test_a_queue_killed_while_it_wrote_goes_on_with_the_missing_runs(bench: Workbench) -> None:
     bench.carry_out(hours=16 / 3600)
     bench.store.write_text(bench.store.read_text()[:-9])  # B0 is torn
     assert names(bench.queue())[:2] == ["B0", "A1"]
@@ -235,7 +235,7 @@ def test_a_recipe_that_was_edited_meanwhile_is_not_run(bench: Workbench) -> None
     assert run_queue._run("toy", {"row": "A"}, "of A", 0)["setting"] == "of A"
 
 
-def test_one_process_at_a_time_runs_what_is_missing(tmp_path: Path) -> None:
+def test_one_process_at_a_time_runs_the_missing_runs(tmp_path: Path) -> None:
     with (
         run_queue.claimed(tmp_path / "results"),
         pytest.raises(ConfigError, match="another command runs what"),
@@ -262,7 +262,7 @@ def test_without_arguments_nothing_is_run(command: Workbench) -> None:
     assert command.started == ["page"] and not command.store.exists()
 
 
-def test_hours_run_the_most_valuable_and_say_what_is_left(
+def test_hours_run_the_most_valuable_and_name_the_missing_runs(
     command: Workbench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program.main(["--hours", str(50 / 3600), "--workers", "1"])
@@ -273,7 +273,7 @@ def test_hours_run_the_most_valuable_and_say_what_is_left(
     assert err.endswith("longer than 0.0138889 hours a run: C\n")
 
 
-def test_ctrl_c_says_what_is_kept_and_writes_no_page(
+def test_ctrl_c_says_which_runs_are_kept_and_writes_no_page(
     command: Workbench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.failing["A1"] = KeyboardInterrupt()
@@ -335,7 +335,7 @@ def test_outside_a_checkout_no_empty_page_is_written(
 
 
 def selection(*rows: str, seeds: Sequence[int] = ()) -> set[tuple[str, str]]:
-    """Table and row of what these names select of the real catalogue."""
+    """Table and row of the cells that these names select in the real catalogue."""
     return {(str(job.key.get("table")), job.row) for job in program._select(rows, seeds) or ()}
 
 
@@ -420,11 +420,11 @@ def test_runs_made_again_end_in_one_line(command: Workbench) -> None:
 # --- real processes
 
 
-def test_two_processes_run_and_store_what_one_gives(
+def test_two_processes_store_the_same_runs_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FedSim's Figure 10, which needs no data: jobs travel by their place in the catalogue."""
-    monkeypatch.setenv("XLA_FLAGS", "")  # the pool adds to them; here what it adds is taken back
+    monkeypatch.setenv("XLA_FLAGS", "")  # the pool adds to them; here its additions are taken back
     job = next(
         job
         for job in PAPERS["fedsim"].jobs()
@@ -496,7 +496,7 @@ def begin(
     return kept
 
 
-def test_each_process_has_a_core_of_its_own_and_leaves_it_to_the_next(
+def test_each_process_has_its_own_core_and_leaves_it_to_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     owners = multiprocessing.get_context("spawn").Array("q", 3)
@@ -541,7 +541,7 @@ def test_a_process_is_alive_until_it_ends() -> None:
 def test_a_pool_that_broke_loses_its_own_runs_and_no_other(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two runs were under way; those of the next pool are not ended for what the first did."""
+    """Two runs were under way. Runs of the next pool are not ended because of the first pool."""
     pools: list[Executor] = []
     monkeypatch.setattr(
         run_queue, "_pool", lambda workers: pools.append(InThisProcess()) or pools[-1]

@@ -1,5 +1,5 @@
-"""The digest of a setting: what changes it, what does not, and that it is the same in every
-process."""
+"""The digest of a setting: changes that it sees, changes that it does not, and that it is the same
+in every process."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ RUN_DIFFERENTLY = {
 
 
 @pytest.mark.parametrize("cell", RUN_DIFFERENTLY.values(), ids=RUN_DIFFERENTLY)
-def test_what_is_run_differently_has_another_digest(cell: Cell) -> None:
+def test_a_cell_that_runs_differently_has_another_digest(cell: Cell) -> None:
     assert known(cell) != known(CELL)
 
 
@@ -105,7 +105,7 @@ def test_a_parameter_of_the_shift_and_its_kind_count() -> None:
     assert len({known(with_setting(shift=shift)) for shift in shifts}) == len(shifts)
 
 
-def test_the_method_is_that_of_the_number_of_clusters() -> None:
+def test_the_method_has_the_number_of_clusters_of_the_setting() -> None:
     constant = replace(CELL, method=lambda m: FedGroup(clusters=2))
     assert known(GROUPED) == known(constant)
     three = replace(SETTING, clusters=3)
@@ -127,7 +127,7 @@ RUN_ALIKE = {
 
 
 @pytest.mark.parametrize("cell", RUN_ALIKE.values(), ids=RUN_ALIKE)
-def test_what_is_run_alike_has_the_same_digest(cell: Cell) -> None:
+def test_a_cell_that_runs_alike_has_the_same_digest(cell: Cell) -> None:
     assert known(cell) == known(CELL)
 
 
@@ -203,7 +203,7 @@ def test_values_that_say_the_same(one: object, other: object) -> None:
     [object(), {1, 2}, Path("data"), b"bytes", len, Flags, 1j],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_plain_value_is_refused(value: object) -> None:
+def test_values_that_are_not_plain_are_refused(value: object) -> None:
     """Its text may hold an address, another in each process."""
     with pytest.raises(TypeError, match="a setting holds plain values, got"):
         digest({"method": FedAvg(), "value": [value]})
@@ -215,7 +215,7 @@ def test_the_digest_is_the_same_in_every_process() -> None:
 
 
 def test_the_digest_of_a_cell_as_by_hand() -> None:
-    """Likewise of what follows, in a line: ``{"clusters": 2, "cohort": 20, "data": "digits",
+    """The same for this text, in a line: ``{"clusters": 2, "cohort": 20, "data": "digits",
     "data_options": {"alpha": 0.5, "clients": 8}, "draw": 9, "method": {"class": "FedProx", "mu":
     0.3}, "model": "mlp", "model_options": {"hidden": 16}, "revision": 0, "rounds": 200,
     "selection": "uniform", "shift": {"class": "SwapAll", "probability": 0.1}, "training": {"class":

@@ -32,7 +32,7 @@ STORED = json.loads(draws.STORE.read_text(encoding="utf-8"))
 STORED_ROWS = [
     pytest.param(row, entry, id=name) for row, entry, name in zip(ROWS, STORED, IDS, strict=True)
 ]
-# Of 15 samples, 6 + 3 + 1 have their client's most frequent label.
+# 6 + 3 + 1 of 15 samples have their client's most frequent label.
 THREE_CLIENTS = np.array([[6, 4], [1, 3], [0, 1]])
 
 
@@ -66,7 +66,7 @@ def test_a_draw_just_outside_a_margin_is_refused(
     assert not fits({name: outside}, {name: target})
 
 
-def test_the_printed_size_is_that_of_two_known_draws_and_not_of_the_first() -> None:
+def test_the_printed_size_fits_two_known_draws_and_not_the_first() -> None:
     sizes = {seed: draws.measures_of_sizes(FEDGROUP, seed)["samples"] for seed in (0, 130, 670)}
     assert sizes == {0: 41_159, 130: 75_203, 670: 75_468}
     assert {130, 670} <= set(matched("fedgroup", "(1, 1)"))
@@ -133,7 +133,7 @@ def test_matched_and_unmatched_draws_are_named_by_paper_and_row() -> None:
         matched("fedsim", "(2, 2)")
 
 
-def test_the_search_gives_what_is_stored() -> None:
+def test_the_search_gives_the_stored_draws() -> None:
     assert json.loads(json.dumps(search(FEDGROUP))) == STORED[0]
 
 

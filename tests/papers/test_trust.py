@@ -40,7 +40,7 @@ def test_the_goal_names_each_attack_and_its_sleepers() -> None:
 def figures(
     weights: list[float | None], accuracy: list[float], attackers: list[int]
 ) -> dict[str, Any]:
-    """Of a run with these final figures: four clients, two kinds."""
+    """Figures of a run with these final values: four clients, two kinds."""
     data = FederatedData(
         name="four",
         x=np.zeros((8, 1), np.float32),
@@ -69,7 +69,7 @@ def test_figures_are_of_honest_clients() -> None:
     )
 
 
-def test_what_is_asked_for_comes_first_and_a_setting_is_known_by_its_digest() -> None:
+def test_the_claimed_attacks_come_first_and_a_setting_is_known_by_its_digest() -> None:
     every = runs.jobs()
     first = [cell.attack for cell in cells()[: 1 + len(CLAIM)]]
     assert first == [NONE, *CLAIM] and {c.method for c in cells()[:20]} == {BEST}
@@ -81,7 +81,7 @@ def test_what_is_asked_for_comes_first_and_a_setting_is_known_by_its_digest() ->
     assert [seed for _, seed in pending([(job, job.seeds)], [line])] == [0, 2]
 
 
-def test_the_page_shows_the_worst_attack_and_what_is_missing() -> None:
+def test_the_page_shows_the_worst_attack_and_the_missing_runs() -> None:
     own: page.Runs = {}
     for attack, value in ((NONE, 0.9), ("ipm", 0.8), ("sign_flip", 0.7)):
         figure = {
@@ -108,7 +108,7 @@ def test_the_page_shows_the_worst_attack_and_what_is_missing() -> None:
     assert f"**3 of {len(cells())} cells have all 3 seeds.**" in text and "No runs yet." in text
 
 
-def test_the_committed_page_is_that_of_the_committed_runs(tmp_path: Path) -> None:
+def test_the_committed_page_shows_the_committed_runs(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     page.write(runs.STORE, tmp_path / "docs")
     for name in ("benchmark-attacks.md", "benchmark-attacks-grid.md"):
@@ -148,7 +148,7 @@ def test_of_the_federation_with_a_minority_five_clients_are_few(
     assert data.clients == 100 and np.bincount(data.true_clusters).tolist() == [32, 32, 31, 5]
 
 
-def test_what_is_missing_is_found_again_by_another_process_by_its_key() -> None:
+def test_missing_runs_are_found_again_by_another_process_by_their_keys() -> None:
     jobs = run_queue.jobs_of(run_queue.TRUST)
     for run in program.missing_runs()[:1]:
         assert (run.job in jobs) and run.paper == runs.STORE.stem and run.seconds > 0

@@ -74,7 +74,7 @@ def test_the_table() -> None:
     ids=["no shift", "three shifts"],
 )
 def test_each_of_the_papers_rows_has_all_three_means(cells: list[Cell], rows: int) -> None:
-    """IFCA's and FeSEM's, beside one printed number and from cohorts that are drawn alike."""
+    """IFCA's and FeSEM's rows, compared with one printed number, from cohorts drawn alike."""
     by_place = {(cell.setting, cell.column): cell for cell in cells}
     plain = [
         cell for cell in cells if cell.column in weightings.METHODS and not cell.setting.deviation

@@ -41,8 +41,8 @@ _FLAGS = (
 
 
 class Browser:
-    """One page of a running browser. ``errors`` are what the page complained of, ``requests`` what
-    it asked for."""
+    """One page of a running browser. ``errors`` are the page's error messages, ``requests`` its
+    requests."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self._reading = reading
@@ -119,7 +119,7 @@ class Browser:
         raise AssertionError(f"never came true: {condition}; complaints: {self.errors}")
 
     def press(self, key: str, code: int, text: str = "") -> None:
-        """A key, down and up; ``text`` is what it would write."""
+        """A key, down and up; ``text`` is the text that it would write."""
         for kind in ("keyDown", "keyUp"):
             self.ask(
                 "Input.dispatchKeyEvent",
@@ -159,7 +159,7 @@ class Browser:
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    """A browser of one's own, gone at the end."""
+    """A new browser process, ended on exit."""
     assert COMMAND
     to_browser = os.pipe()
     from_browser = os.pipe()

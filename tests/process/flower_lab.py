@@ -1,4 +1,4 @@
-"""Flower's own processes for tests, on the loopback and in a folder of their own.
+"""Flower's own processes for tests, on the loopback and in a separate folder.
 
     with Lab(tmp_path) as lab:
         lab.superlink()
@@ -266,8 +266,8 @@ class Lab:
         raise Ended(name, process.poll(), output())
 
     def _environment(self, home: str) -> dict[str, str]:
-        """The environment of a process: this one's,
-        without what would change Flower's connections."""
+        """The environment of a process: this one's, without variables that would change Flower's
+        connections."""
         inherited = {key: value for key, value in os.environ.items() if not REMOVED.search(key)}
         # For Flower's programs.
         path = f"{Path(sys.executable).parent}{os.pathsep}{inherited.get('PATH', '')}"
@@ -319,7 +319,7 @@ class Keys:
         return ["--ssl-ca-certfile", str(self.authority), *server, "--enable-supernode-auth"]
 
     def node(self, name: str) -> Path:
-        """The private key of a node, made on first use; the public one lies beside it,
+        """The private key of a node, made on first use; the public one is in the same folder,
         as ``.pub``."""
         path = self.folder / name
         if not path.exists():

@@ -65,7 +65,7 @@ def client(
     data: Mapping[str, Any],
     shared: Mapping[str, Any] = SHARED,
 ) -> dict[str, Any]:
-    """A client.toml in a folder of its own; the configuration that its node is started with."""
+    """A client.toml in a separate folder; the configuration that its node is started with."""
     own = folder / "sites" / name
     own.mkdir(parents=True, exist_ok=True)
     described = {"client": {"name": name, "clients": clients}, "data": dict(data), **shared}
@@ -74,7 +74,7 @@ def client(
 
 
 def own_file(folder: Path, data: FederatedData, clients: Sequence[int]) -> dict[str, Any]:
-    """The samples of some clients, numbered from 0, in a file of their own; the [data] section that
+    """The samples of some clients, numbered from 0, in a separate file; the [data] section that
     reads it."""
     rows = [indices for client in clients for indices in (data.train[client], data.test[client])]
     sizes = [len(indices) for indices in rows]

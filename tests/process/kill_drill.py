@@ -1,9 +1,9 @@
-"""Runs killed at random moments until they are done, and compared with one that nobody killed.
+"""Runs killed at random moments until they are done, and compared with an undisturbed run.
 
     python -m tests.process.kill_drill [--kills 500] [--seed 0]
 
 Each run is of another method; its process gets SIGKILL after a time drawn from the seed, a few
-times in a row, and goes on by ``--resume`` (or anew, where it had not begun). In the end all
+times in a row, and goes on by ``--resume`` (or again, where it had not begun). In the end all
 records, tables and arrays of the last checkpoint must have the bytes of the undisturbed run. Ends
 with status 1 after a difference; that folder is kept.
 """
@@ -44,7 +44,7 @@ SERVER = ["run.cohort=5", "scenario.dropout=0.3", "scenario.arrivals={2 = 3}"]
 
 
 def settings(method: str) -> list[str]:
-    """What is run; a second method after it, but for peers."""
+    """Arguments of a run. Except for peers, a second method runs after it."""
     own = ["run.against=[]"] if method == "panm" else SERVER
     return [*DATA, *own, f"method.name={method}"]
 

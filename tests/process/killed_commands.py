@@ -2,8 +2,8 @@
 jobs.json``.
 
 A job is [HOW, N, ARGUMENTS]: at the N-th time it comes to HOW, the process sends itself SIGKILL;
-nothing is caught, flushed or cleaned up. Jobs are done one after another, each in a fork of its
-own, so that imports are paid once; the answer is a list of their exit codes, as
+nothing is caught, flushed or cleaned up. Jobs are done one after another, each in a separate
+fork, so that imports are paid once; the answer is a list of their exit codes, as
 ``os.waitstatus_to_exitcode`` gives them.
 """
 

@@ -1,5 +1,5 @@
-"""Runs on two machines of Ray's, in a process of their own: ``python -m tests.process.ray_runs``
-prints what came out, and how many seconds longer a run takes in which an actor, or a machine, is
+"""Runs on two machines of Ray's, in a separate process: ``python -m tests.process.ray_runs``
+prints the results, and how many seconds longer a run takes in which an actor, or a machine, is
 killed.
 
 The machines are Ray's own processes on this one, of one core each.

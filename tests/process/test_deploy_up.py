@@ -93,7 +93,7 @@ def test_a_trial_is_started_answers_survives_and_ends(
 
 
 def _waits(worker: int) -> bool:
-    """Whether somebody is connected to a stopped worker's socket, and waits."""
+    """Whether a process is connected to a stopped worker's socket, and waits."""
     path = Path(f"/proc/{worker}/net/unix")
     return (
         sum(
@@ -105,8 +105,8 @@ def _waits(worker: int) -> bool:
 
 
 def check_bits(folder: Path) -> None:
-    """The models are those of a simulation: nothing was lost, and a worker computes what a new
-    process does."""
+    """The models equal the simulation's: nothing was lost, and a worker computes the same as a new
+    process."""
     config = load_server(folder / "server.toml")
     data = fk.planted(
         base="digits", kind="label_permutation", clusters=2, samples=60, seed=3, clients=8

@@ -61,7 +61,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commands(page: str) -> list[str]:
-    """The lines of the shell blocks of a README, without what is installed."""
+    """The lines of the shell blocks of a README, without installations."""
     blocks = re.findall(r"```sh\n(.*?)```", (EXAMPLES / page).read_text(), re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line for line in lines if not line.startswith("pip install")]

@@ -1,5 +1,5 @@
-"""Simulated equals deployed, through Flower's processes: two nodes of two clients each give what
-the simulator gives.
+"""Simulated equals deployed, through Flower's processes: two nodes of two clients each equal the
+simulator.
 
 Every method is compared with its simulation in tests/server, without processes.
 """
@@ -76,7 +76,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_real_nodes_give_what_the_simulator_gives(deployed: Path, name: str) -> None:
+def test_real_nodes_equal_the_simulator(deployed: Path, name: str) -> None:
     data = planted()
     local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     method = registry.methods()[name](**OPTIONS[name])

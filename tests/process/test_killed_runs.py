@@ -30,7 +30,7 @@ SETTINGS = [
 ]
 # A method's run renames 6 files up to its last checkpoint (environment, configuration, checkpoints
 # of rounds 0, 2, 4 and 5) and adds 12 lines (records and timings of rounds 0 to 5). FedAvg's come
-# after FedGroup's, and what is written at the end after both.
+# after FedGroup's, and the files of the end after both.
 MOMENTS = [
     ("before a sync", 13),  # the first record stands, no checkpoint yet
     ("in a line", 3),  # a record
@@ -56,7 +56,7 @@ def folders(root: Path) -> list[Path]:
 
 
 def exit_codes(jobs: list[tuple[str, int, list[str]]]) -> list[int]:
-    """The exit codes of jobs, each in a process of its own."""
+    """The exit codes of jobs, each in a separate process."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.process.killed_commands"]
     done = subprocess.run(
         command, input=json.dumps(jobs), cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True

@@ -98,7 +98,7 @@ def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
     assert len(finished) == 3 and "its process on the cluster died" in done.stderr + done.stdout
 
 
-def test_what_a_cluster_cannot_run_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_the_cluster_cannot_do_is_refused(tmp_path: Path) -> None:
     for overrides, engine, words in (
         ([], "dask", "expected the engine ray"),
         (["run.engine=ray"], "ray", r"engine=ray: a process has one core; leave out run\.engine"),
@@ -154,7 +154,7 @@ def test_a_machine_with_other_versions_is_named() -> None:
         check_versions("m2", own | {"Python": "3.9"}, own)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(MissingExtra, match=r"fedkin\[ray\]"):

@@ -99,7 +99,7 @@ def quiet(browser: Browser, page: Path) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_chart_is_drawn(browser: Browser, page: Path, width: int, dark: bool) -> None:
-    browser.open(page, width, 900, dark, "#all")
+    browser.open(page, width=width, height=900, dark=dark, fragment="#all")
     browser.wait(ALL)
     for plot in PLOTS:
         size = browser.evaluate(
@@ -179,7 +179,7 @@ def test_the_alluvial_chart_counts_migrations(browser: Browser, tmp_path: Path) 
     quiet(browser, page)
 
 
-def test_who_migrated_is_of_the_chosen_run_and_the_index_may_be_negative(
+def test_migrants_are_of_the_chosen_run_and_the_index_may_be_negative(
     browser: Browser, tmp_path: Path
 ) -> None:
     first = np.array([[0, 0, 1], [0, 1, 1]])
@@ -309,7 +309,7 @@ def test_light_and_dark_may_change_while_it_is_open(browser: Browser, page: Path
     quiet(browser, page)
 
 
-def test_what_cannot_be_shown_leaves_no_hole(browser: Browser, tmp_path: Path) -> None:
+def test_charts_that_cannot_be_shown_leave_no_hole(browser: Browser, tmp_path: Path) -> None:
     run = a_run(wandering(6, 3))
     folder = unfinished(run, tmp_path / "a")
     (folder / "migrations.jsonl").unlink()

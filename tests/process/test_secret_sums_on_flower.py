@@ -1,5 +1,5 @@
-"""Secret sums through Flower's processes: four nodes, of which one is killed between two messages
-of a sum."""
+"""Secret sums through Flower's processes: four nodes. One of them is killed between two messages of
+a sum."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fedkin.core.codec import decode
 from fedkin.run.folder import checkpoint
 from fedkin.secret.client import Session
 from tests.free_ports import until
+from tests.mappings import merged
 from tests.process import flower_project as project
 from tests.process.flower_lab import Lab
 
@@ -38,7 +39,7 @@ def stage(folder: Path) -> int:
 def killed_after_its_shares(
     tmp_path: Path, data: fk.FederatedData, **sections: dict[str, Any]
 ) -> dict[str, Any]:
-    """The summary of a round of four nodes, of which the last is killed when it has sealed its
+    """The summary of a round of four nodes. The last one is killed when it has sealed its
     shares."""
     sections = {
         "federation": {"capacity": 4, "wait_for": 4, "deadline": 240.0, "quorum": 0.75},
@@ -84,7 +85,7 @@ def test_a_node_that_is_killed_after_its_shares_is_taken_out_of_the_sum(tmp_path
     assert np.abs(expected.models).max() > 0.01
 
 
-def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Path) -> None:
+def test_the_clients_left_have_noise_enough_for_the_charged_epsilon(tmp_path: Path) -> None:
     """z = 1, C = 0.3: three answers, each with a share for two of them, are 0.3 sqrt(3 / 2), and
     the mean is over 4."""
     privacy: dict[str, Any] = {"noise_multiplier": 1.0, "delta": 1e-3, "clip": 0.3}
@@ -100,7 +101,7 @@ def test_those_that_are_left_have_noise_enough_for_what_is_charged(tmp_path: Pat
         dp_accounting.get_epsilon_gaussian(1.0, 1e-3), rel=1e-3
     )
     last, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    quiet = fk.ClientDP(**{**privacy, "noise_multiplier": 0.0})
+    quiet = fk.ClientDP(**merged(privacy, {"noise_multiplier": 0.0}))
     local = fk.SGD(epochs=2, batch_size=10, lr=0.1)
     exact = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, local=local, options=[quiet]

@@ -35,7 +35,7 @@ ProgressDisplay.__call__ = show
 cli.main()
 """
 
-# A method whose rounds never end; who runs it holds a lock until its process ends.
+# A method whose rounds never end. Its run holds a lock until its process ends.
 METHOD = """
 import os, time
 from dataclasses import dataclass

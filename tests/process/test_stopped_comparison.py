@@ -1,4 +1,4 @@
-"""A comparison that is stopped from outside tells what is done; gone on with, it ends as the
+"""A comparison that is stopped from outside tells how far it got. Gone on with, it ends as the
 uninterrupted one."""
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path) -> None:
+def test_ctrl_c_shows_the_finished_runs_and_how_to_go_on(whole: Path, tmp_path: Path) -> None:
     """Runs have rounds 0 to 3: the tenth is round 1 of the third run."""
     status, out, err = stopped_at(10, *SETTINGS, "--out", "c", "--json", cwd=tmp_path)
     assert status == 130
@@ -107,7 +107,7 @@ def test_ctrl_c_shows_what_is_done_and_how_to_go_on(whole: Path, tmp_path: Path)
     assert contents(tmp_path / "c") == contents(whole)
 
 
-# A run adds 8 lines (records and timings of rounds 0 to 3; IFCA moves of its own) and three
+# A run adds 8 lines (records and timings of rounds 0 to 3; IFCA also adds moves) and three
 # checkpoints, and renames the checkpoints, its environment, its configuration, its clients and its
 # summary.
 MOMENTS = [

@@ -71,7 +71,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
     assert cells_of(comparison({"": CURVES}), 0)[5] == "2.0 / 4.0"
 
 
-def test_without_a_target_it_is_what_the_first_method_has_at_the_end() -> None:
+def test_without_a_target_the_first_methods_final_accuracy_is_the_target() -> None:
     found = comparison({"": CURVES})
     assert found.target("") == pytest.approx(0.61)
     # FedAvg reaches 0.61 in round 1 (always), IFCA in rounds 2, 1 and 2, FedProx in the last of one
@@ -92,7 +92,7 @@ def test_a_target_that_is_asked_for() -> None:
     assert cells_of(found, 1)[4] == "2.0 (2 of 3)"
 
 
-def test_rounds_in_which_somebody_had_no_cluster_reach_nothing() -> None:
+def test_rounds_with_unassigned_clients_reach_no_target() -> None:
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}}, partial=[1], target=0.60)
     assert row(found, "FedAvg")["rounds_to_target"] == 2.0
     assert row(found, "FedAvg")["best_accuracy"] == pytest.approx(0.61)
@@ -117,7 +117,7 @@ def test_a_target_is_of_the_samples_that_rounds_are_scored_on() -> None:
     )
 
 
-def test_each_setting_has_a_target_of_its_own() -> None:
+def test_each_setting_has_its_own_target() -> None:
     found = comparison({"a": {"FedAvg": AVG}, "b": {"FedAvg": IFCA}})
     assert [found.target("a"), found.target("b")] == pytest.approx([0.61, 0.82])
 
@@ -145,7 +145,7 @@ def test_cells_that_are_missing() -> None:
     assert list(found.curves("hard")) == ["IFCA"]
 
 
-def test_differences_are_told_by_setting_and_measure() -> None:
+def test_differences_are_named_by_setting_and_measure() -> None:
     found = comparison({"a": CURVES, "b": CURVES})
     table = found.differences()
     assert table["setting"].tolist() == ["a"] * 3 + ["b"] * 3
@@ -201,7 +201,7 @@ def test_ranks_of_many_settings_are_written_and_drawn(tmp_path: Path) -> None:
     assert not list((tmp_path / "few").glob("rank*"))
 
 
-def test_without_its_library_the_picture_is_left_out_and_said(
+def test_without_its_library_the_picture_is_left_out_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
@@ -241,7 +241,7 @@ def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
 
 
 def with_clusters(found: Comparison, configured: int) -> Comparison:
-    """The same runs of a method with so many clusters, of which two have clients."""
+    """The same runs of a method with so many clusters. Two of these have clients."""
     entry = {"name": "ifca", "clusters": configured}
     runs = {
         key: dataclasses.replace(run, config=run.config.with_sections({"method": entry}))
@@ -270,7 +270,7 @@ def markdown_table(text: str) -> list[list[str]]:
     return [cells(line) for line in text.splitlines() if line.startswith("|")]
 
 
-def test_markdown_has_one_cell_per_column_whatever_labels_hold() -> None:
+def test_markdown_has_one_cell_per_column_with_any_label() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
     text = comparison_tables.markdown(found)
     table = markdown_table(text)
@@ -329,7 +329,9 @@ def test_numbers_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("bottom", 4)])
-def test_bold_is_the_best_and_what_does_not_differ_significantly(measure: str, place: int) -> None:
+def test_bold_are_the_best_and_methods_that_do_not_differ_significantly(
+    measure: str, place: int
+) -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
     found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}})
     bold = {
@@ -409,7 +411,7 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     assert "| honest clients (%) |" in comparison_tables.markdown(found)
 
 
-def test_table_notes_says_what_the_numbers_are() -> None:
+def test_table_notes_explain_the_numbers() -> None:
     told = " ".join(comparison_tables.table_notes(comparison({"": CURVES})))
     assert "with their 95% intervals" in told and "Holm" in told
     assert (
@@ -425,7 +427,7 @@ def test_table_notes_says_what_the_numbers_are() -> None:
 
 @pytest.mark.parametrize(("last", "sum_"), [(0.5, "epsilon 4.5"), ("infinite", "epsilon inf")])
 def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str) -> None:
-    """Tuning on the same clients costs what all its runs cost: 2 + 2 + 0.5 at 3 x 0.001."""
+    """Tuning on the same clients costs as much as all its runs: 2 + 2 + 0.5 at 3 x 0.001."""
     found = comparison({"": {"FedAvg": AVG}})
     prices = [2.0, 2.0, last]
     finished = {
@@ -442,7 +444,7 @@ def test_private_runs_of_a_comparison_are_added_up(last: float | str, sum_: str)
     assert "Privacy" not in " ".join(comparison_tables.table_notes(found))
 
 
-def test_what_is_wrong_with_the_privacy_of_a_comparison_is_said() -> None:
+def test_faults_in_the_privacy_of_a_comparison_are_named() -> None:
     """Seeded noise; a delta that is no protection; runs that are still going on have spent, too."""
     found = comparison({"": CURVES})
     said = {"epsilon": 1.0, "delta": 1e-6, "clients": 20}
@@ -478,7 +480,7 @@ def test_a_dash_for_the_best_is_explained() -> None:
 NASTY = r"[50%] a_b & c # {d} $5 ^~ \x"
 
 
-def test_latex_is_balanced_whatever_labels_hold() -> None:
+def test_latex_is_balanced_with_any_label() -> None:
     found = comparison({NASTY: {NASTY: AVG, "*IFCA": IFCA}, "b": {NASTY: AVG, "*IFCA": IFCA}})
     lines = comparison_tables.latex(found).splitlines()
     body = [line for line in lines if line.endswith(r"\\")]

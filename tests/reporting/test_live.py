@@ -1,4 +1,4 @@
-"""The live page: what it tells of a run that goes on, and whom it answers."""
+"""The live page: its account of a run that goes on, and the requests that it answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def served(unfinished: Path) -> Iterator[tuple[LiveServer, Ask]]:
         thread.join()
 
 
-def test_the_status_is_that_of_the_last_records(unfinished: Path) -> None:
+def test_the_status_shows_the_last_records(unfinished: Path) -> None:
     record = json.loads((unfinished / "metrics.jsonl").read_text().splitlines()[-1])
     status = LivePage(unfinished).status()
     assert "goes on" in status["state"] and [row[0] for row in status["runs"]] == [
@@ -123,7 +123,7 @@ def test_a_report_changes_nothing_in_the_folder(unfinished: Path) -> None:
     assert {path: path.read_bytes() for path in unfinished.rglob("*") if path.is_file()} == before
 
 
-def test_only_who_knows_the_address_is_answered(served: tuple[LiveServer, Ask]) -> None:
+def test_only_requests_with_the_secret_address_are_answered(served: tuple[LiveServer, Ask]) -> None:
     server, ask = served
     own = urlsplit(server.address).path
     assert server.address.startswith("http://127.0.0.1:") and len(own) > 20
@@ -149,7 +149,7 @@ def test_only_who_knows_the_address_is_answered(served: tuple[LiveServer, Ask]) 
     assert ask(own, "POST")[0] == 501 and ask(own, "DELETE")[0] == 501
 
 
-def test_nothing_to_show_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     with LiveServer(LivePage(tmp_path / "later")) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()

@@ -143,7 +143,7 @@ def test_columns_that_are_not_always_there() -> None:
     assert [row[-2:] for row in rows] == [["0.50", "3"], ["-", "-"]]
 
 
-def test_what_privacy_cost_is_below_the_table() -> None:
+def test_the_cost_of_privacy_is_below_the_table() -> None:
     statement = {
         "epsilon": 2.1894,
         "delta": 0.001,
@@ -164,7 +164,7 @@ def test_what_privacy_cost_is_below_the_table() -> None:
     assert "epsilon" not in printed([SUMMARY])
 
 
-def test_what_honest_clients_reach_and_whom_a_rule_suspects_is_below_the_table() -> None:
+def test_accuracy_of_honest_clients_and_suspects_are_below_the_table() -> None:
     attacked = {
         "honest_accuracy": 0.8,
         "honest_bottom_decile": None,
@@ -183,7 +183,7 @@ def test_what_honest_clients_reach_and_whom_a_rule_suspects_is_below_the_table()
     assert "the rule suspects 2 clients, 1 of them attackers" in told
 
 
-def test_what_the_messages_of_a_deployed_run_weigh() -> None:
+def test_the_size_of_the_messages_of_a_deployed_run() -> None:
     told = " ".join(
         printed(
             [{**SUMMARY, "messages_down": 3_100_000, "messages_up": 1_200_000}, SUMMARY]
@@ -279,7 +279,7 @@ def test_too_few_seeds_have_no_interval_and_no_test(seeds: int) -> None:
     assert "too few" in told and "Holm" not in told
 
 
-def test_what_is_not_known_of_seeds_is_a_dash_and_explained() -> None:
+def test_an_unknown_value_of_seeds_is_a_dash_and_explained() -> None:
     never = {f"best_accuracy{end}": None for end in ("", "_low", "_high")}
     told = of_seeds(seeds_table, seeds_summary(seeds_row(**never), seeds_row(method="fedavg")))
     row = next(

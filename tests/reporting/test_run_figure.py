@@ -74,7 +74,7 @@ def test_lines_hold_the_records(both: Run) -> None:
         assert any(np.array_equal(line, expected, equal_nan=True) for line in drawn)
 
 
-def test_the_bottom_10_percent_has_a_panel_of_its_own(both: Run) -> None:
+def test_the_bottom_10_percent_has_its_own_panel(both: Run) -> None:
     figure = draw(both)
     drawn = [
         np.asarray(line.get_ydata(), float) for line in panel(figure, "Bottom 10% of clients").lines
@@ -82,7 +82,7 @@ def test_the_bottom_10_percent_has_a_panel_of_its_own(both: Run) -> None:
     for one in (both, both.against["fedavg"]):
         expected = np.array([r["bottom_decile"] for r in one.records], float)
         assert any(np.array_equal(line, expected) for line in drawn)
-    assert len(panel(figure, "Test accuracy").lines) == 4  # two methods, and what is pale
+    assert len(panel(figure, "Test accuracy").lines) == 4  # two methods, and their pale lines
 
 
 def test_axes_fit_the_curves(both: Run) -> None:

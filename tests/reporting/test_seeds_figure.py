@@ -79,7 +79,7 @@ def test_a_method_that_was_never_scored_takes_no_other_gain_away() -> None:
         draw(by_hand({"fedgroup": OURS, "fedprox": never, "fedavg": THEIRS})), "Gain of FedGroup"
     )
     assert drawn(axes, 100 * (np.array(OURS) - np.array(THEIRS)).mean(axis=0))
-    assert axes.lines[0].get_color() == line_style(2)[0]  # FedAvg's colour beside, too
+    assert axes.lines[0].get_color() == line_style(2)[0]  # FedAvg's colour, as in its own panel
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -107,7 +107,7 @@ def test_rounds_without_a_score_are_passed_over() -> None:
     assert np.asarray(panel(figure, "Test accuracy").lines[0].get_xdata()).tolist() == [0, 1, 3]
 
 
-def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
+def test_a_gain_compares_the_same_seeds_in_every_round() -> None:
     """Rounds that one seed of one method lacks are left out of the difference, and do not turn its
     sign."""
     ours = np.array(OURS)
@@ -118,7 +118,7 @@ def test_a_gain_is_that_of_the_same_seeds_in_every_round() -> None:
     assert np.asarray(panel(figure, "Gain of FedGroup").lines[0].get_xdata()).tolist() == [0, 3]
 
 
-def test_what_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -> None:
+def test_a_method_that_was_never_complete_is_drawn_without_a_comparison(tmp_path: Path) -> None:
     repeated = by_hand({"flexcfl": OURS, "fedavg": THEIRS}, partial=[0, 1, 2, 3])
     assert len(draw(repeated).axes) == 1
     save(repeated, tmp_path)
@@ -141,7 +141,7 @@ def test_a_method_that_is_never_complete_is_pale_in_a_comparison() -> None:
     assert any("never complete in all seeds: B" in text.get_text() for text in plain.texts)
 
 
-def test_the_heading_says_what_was_run() -> None:
+def test_the_heading_names_the_run() -> None:
     told = draw(by_hand({"fedgroup": OURS, "fedavg": THEIRS})).get_suptitle()
     assert told.strip() == "FedGroup / FedAvg on fake: 8 clients, 3 a round, 4 seeds"
 

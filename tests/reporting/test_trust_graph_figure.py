@@ -59,7 +59,7 @@ def test_an_arrow_where_trust_is_one_way_and_none_where_it_is_mutual() -> None:
     np.testing.assert_allclose(heads.get_offsets()[0], corner[1] - 0.09 * way, atol=1e-9)
 
 
-def test_without_kinds_nobody_is_wrong() -> None:
+def test_without_true_clusters_no_neighbour_is_wrong() -> None:
     axes = Figure().add_subplot()
     draw_circle(axes, TRUST, KINDS, False)
     assert orange(axes) == 0 and sum(len(part.get_segments()) for part in lines(axes)) == 6
@@ -87,8 +87,7 @@ def test_the_picture_has_a_panel_for_each_kept_round(run: fk.Run) -> None:
 def test_without_a_truth_the_picture_says_nothing_of_right_and_wrong(
     run: fk.Run, unknown: fk.Run
 ) -> None:
-    """No lower panel, no orange lines, though the same peers trust across what they look like to be
-    kinds."""
+    """No lower panel, no orange lines, though the same peers trust across apparent kinds."""
     kept = trust_over_time(unknown.records, len(unknown.assignment))
     kind = unknown.assignment
     np.testing.assert_array_equal(kept[6], trust_over_time(run.records, len(run.assignment))[6])

@@ -1,5 +1,5 @@
-"""Runs that were never run, for reports: their records and moves are written down here, so that
-what a report shows of them is known beforehand."""
+"""Runs that were never run, for reports. Their records and moves are written down here, so that the
+report is known beforehand."""
 
 from __future__ import annotations
 

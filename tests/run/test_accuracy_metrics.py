@@ -61,7 +61,7 @@ def test_a_client_without_test_samples_counts_for_nothing() -> None:
     assert record["loss"] == 1.0
 
 
-def test_nobody_to_test_is_null() -> None:
+def test_no_client_to_test_is_null() -> None:
     record = accuracy_record(scored([], [], []), 2, None)
     assert (
         record["accuracy"]
@@ -185,8 +185,8 @@ class Aside(State):
 
 
 @pytest.mark.parametrize(("cold", "partial"), [([2], False), ([2, 3], True), ([3], True)])
-def test_who_is_set_aside_makes_no_round_partial(cold: list[int], partial: bool) -> None:
-    """Of those without a cluster only the others are still to be placed."""
+def test_excluded_clients_make_no_round_partial(cold: list[int], partial: bool) -> None:
+    """Excluded clients may stay without a cluster; other clients are still to be placed."""
     assignment = np.where(np.isin(np.arange(4), cold), UNASSIGNED, 0)
     state = Aside(np.ones((1, 3), np.float32), assignment)
     if 2 not in cold:
@@ -208,9 +208,9 @@ class Detected(State):
 
 
 def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
-    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). Clients 0 and 1 of cluster
-    0 have class 0 and not; 2 and 3 of cluster 1 have no sample of class 1, so that no is right;
-    client 2 does not answer."""
+    """Scores are 3 - |w|^2: detector 0 says yes (3), detector 1 no (-9). In cluster 0, client 0 has
+    class 0, and client 1 has not. Clients 2 and 3 of cluster 1 have no sample of class 1, so "no"
+    is right. Client 2 does not answer."""
     counts = np.array([[1, 0], [0, 1], [1, 0], [1, 0]])
     world = fake_world(clients=4, counts=counts, detects=True, silent=frozenset({2}))
     state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))
@@ -236,7 +236,7 @@ def test_other_models_have_no_accuracy_by_detector() -> None:
     )
 
 
-def test_what_messages_weigh_is_recorded_where_there_are_any() -> None:
+def test_message_sizes_are_recorded_where_there_are_messages() -> None:
     ledger = Ledger()
     ledger.add("train", 100, 50)
     assert "messages_down" not in ledger_record(ledger)
@@ -266,7 +266,7 @@ def test_ledger_record_keeps_scoring_apart() -> None:
     }
 
 
-def test_what_is_not_finite_becomes_null() -> None:
+def test_values_that_are_not_finite_become_null() -> None:
     assert weighted_mean(np.array([1.0, math.inf]), np.array([1, 1])) is None
     # Weight nothing, say nothing.
     assert weighted_mean(np.array([1.0, math.nan]), np.array([2, 0])) == 1.0

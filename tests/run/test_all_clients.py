@@ -30,8 +30,8 @@ from tests.server.small_federations import clustered_data, model_of, node_of, re
 
 
 class Placing(Toy):
-    """A method that learns nothing and has one good model, of which two clients know; ``place``
-    gives the other."""
+    """A method that learns nothing and has one good model. Two clients know it; ``place`` gives the
+    other."""
 
     def init(self, world: World, stream: Stream) -> Any:
         state = super().init(world, stream)
@@ -151,7 +151,7 @@ def test_a_rehearsal_leaves_no_trace(tiny_world: SimulatedWorld) -> None:
     assert other.ledger is tiny_world.ledger and other.data is tiny_world.data
 
 
-def test_test_samples_are_what_it_is_measured_on(tiny: FederatedData) -> None:
+def test_it_is_measured_on_test_samples(tiny: FederatedData) -> None:
     """Also where validation samples choose."""
     data = tiny.with_validation(0.3)
     ended = fk.simulate(
@@ -160,18 +160,18 @@ def test_test_samples_are_what_it_is_measured_on(tiny: FederatedData) -> None:
     assert ended.summary()["accuracy_all_clients"] == ifca_by_hand(data, ended)
 
 
-def test_what_cannot_be_placed_has_no_number(
+def test_clients_that_cannot_be_placed_have_no_number(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unable(Placing):
         def place(self, world: World, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
-            raise fk.MethodError("nobody can be placed")
+            raise fk.MethodError("no client can be placed")
 
     plan = Plan(rounds=1, cohort=1, seed=1)
     cohort_known = next(s for s in range(50) if _first_cohort(s) < 2)
     track = run(fake_world(), Unable(), replace(plan, seed=cohort_known))
     assert track.final["accuracy_all_clients"] is None
-    assert "accuracy over all clients is not known: nobody can be placed" in caplog.text
+    assert "accuracy over all clients is not known: no client can be placed" in caplog.text
     monkeypatch.setattr(final, "MAX_PLACED", 5)
     assert (
         run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"]

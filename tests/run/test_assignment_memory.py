@@ -22,7 +22,7 @@ from fedkin.run.loop import run
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
 
-NOBODY = -1
+NO_CLUSTER = -1
 GROUPS = {"single clients": [[client] for client in range(6)], "fleets": [[0, 1, 2], [3, 4, 5]]}
 CLUSTERS = {
     1: [0] * 6,
@@ -32,15 +32,15 @@ CLUSTERS = {
     5: [0, 1] * 3,
     6: [1, 0, 0, 1, 0, 1],
 }
-# what each client finds of an earlier round: the cluster it is in, or nothing, as it has just come
+# each client's memory of an earlier round: its cluster, or nothing, as it has just come
 # there
 FOUND = {
-    1: [NOBODY] * 6,
+    1: [NO_CLUSTER] * 6,
     2: [0] * 6,
-    3: [0, NOBODY] * 3,
+    3: [0, NO_CLUSTER] * 3,
     4: [0, 1] * 3,
     5: [0, 1] * 3,
-    6: [NOBODY, NOBODY, 0, 1, 0, 1],
+    6: [NO_CLUSTER, NO_CLUSTER, 0, 1, 0, 1],
 }
 
 
@@ -50,7 +50,7 @@ class KeepCluster(Task):
 
     cluster: Any = each()
 
-    up = Rows(test_before=integers(low=NOBODY))
+    up = Rows(test_before=integers(low=NO_CLUSTER))
     memory: ClassVar = {
         "kept_cluster": Memory("", np.int64, "assignment"),
         "kept_rounds": Memory("", np.int64),
@@ -58,7 +58,7 @@ class KeepCluster(Task):
     detectors = None
 
     def compute(self, client: Client) -> dict[str, Any]:
-        before = client.memory.get("kept_cluster", NOBODY)
+        before = client.memory.get("kept_cluster", NO_CLUSTER)
         client.memory["kept_cluster"] = self.cluster[0]
         client.memory["kept_rounds"] = client.memory.get("kept_rounds", 0) + 1
         return {"test_before": before}
@@ -109,15 +109,16 @@ def test_memory_for_a_cluster_begins_with_the_first_work_for_it(
 
 
 def test_a_method_that_says_nothing_of_a_change_is_helped_at_the_end_of_the_round() -> None:
-    """Then the work in the round of the change sees the old memory, and that of later rounds does
-    not."""
+    """Then the work in the round of the change sees the old memory, and work of later rounds
+    does
+        not."""
 
     def silently(world: World, state: State, clients: Any, clusters: Any) -> State:
         return State(state.models, clusters)
 
     found: dict[int, list[int]] = {}
     run(opened(None), Given(silently, found), Plan(rounds=6, cohort=6))
-    assert found[3] == [0] * 6 and found[4] == [0, NOBODY] * 3 and found[5] == FOUND[5]
+    assert found[3] == [0] * 6 and found[4] == [0, NO_CLUSTER] * 3 and found[5] == FOUND[5]
 
 
 def test_memory_for_the_run_outlasts_a_change_of_cluster() -> None:

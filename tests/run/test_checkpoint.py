@@ -26,7 +26,7 @@ def toy_state(seed: int = 0) -> ToyState:
     return ToyState(models, np.array([0, 1, UNASSIGNED, 1]), np.arange(4), np.array(2**40 + seed))
 
 
-def test_what_messages_weigh_is_kept_where_there_were_any(tmp_path: Path) -> None:
+def test_message_sizes_are_kept_where_there_were_messages(tmp_path: Path) -> None:
     """A checkpoint of a simulation has no such entry, and one without it can be read."""
     simulated = Checkpoint(round=0, state=toy_state(), down={"train": 4}, up={}, seconds=0.0)
     deployed = Checkpoint(

@@ -18,12 +18,13 @@ from fedkin.core.world import client_names
 from fedkin.methods.drift_history import count
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.simulation.engine import SimulatedWorld
+from tests.mappings import merged
 
 NAMES = np.arange(60) % 6 + 1  # client 3 is at position 2
 
 
 def samples(scale: float = 1.0) -> np.ndarray:
-    """Sixty samples; those of client 3 are multiplied."""
+    """Sixty samples; the samples of client 3 are multiplied."""
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     x[NAMES == 3] *= scale
     return x
@@ -32,7 +33,9 @@ def samples(scale: float = 1.0) -> np.ndarray:
 def data(x: np.ndarray | None = None, **options: Any) -> fk.data.FederatedData:
     """Six clients, named 1 to 6."""
     values = samples() if x is None else x
-    return fk.data.from_arrays(values, np.arange(60) % 2, clients=NAMES, **{"test": 0, **options})
+    return fk.data.from_arrays(
+        values, np.arange(60) % 2, clients=NAMES, **merged({"test": 0}, options)
+    )
 
 
 def world() -> SimulatedWorld:
@@ -63,7 +66,7 @@ def test_a_list_of_clients_is_by_names_where_there_are_some() -> None:
     assert client_list(range(25)).endswith("18, 19 ...")
 
 
-def test_a_reply_that_is_not_finite_is_told_with_the_clients_name(
+def test_a_reply_that_is_not_finite_is_logged_with_the_clients_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     federated = data(samples(1e35))
@@ -113,7 +116,7 @@ def test_a_client_whose_batch_fails_is_named() -> None:
         ("memory", "client 3, memory kept: expected finite"),
     ],
 )
-def test_a_reply_that_does_not_fit_is_told_with_the_clients_name(kind: str, message: str) -> None:
+def test_a_reply_that_does_not_fit_is_logged_with_the_clients_name(kind: str, message: str) -> None:
     with pytest.raises(TaskError, match=message):
         world().run(BrokenForTwo(kind=kind), np.arange(6))
 

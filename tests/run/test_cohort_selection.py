@@ -1,4 +1,4 @@
-"""Who is drawn for a round."""
+"""The clients that are drawn for a round."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_round_robin_is_the_authors(
     )
 
 
-def test_everybody_who_is_there_gets_a_turn_when_others_come_or_go() -> None:
+def test_all_present_clients_get_a_turn_when_others_come_or_go() -> None:
     """6 .. 9 come in round 4, in time for their turns; 0 and 1 leave in round 3, after theirs."""
     plan = Plan(9, 2, selection="round_robin")
     met = set()

@@ -89,8 +89,8 @@ def test_fine_tuning_takes_all_epochs_without_validation(tiny: fk.data.Federated
 
 
 def test_the_number_of_epochs_is_chosen_on_validation_samples(tiny: fk.data.FederatedData) -> None:
-    """Validation labels that are those of the joint model: nothing is gained by fine-tuning, and
-    none is taken."""
+    """The validation labels are the joint model's predictions: fine-tuning gains nothing, so no
+    epoch is chosen."""
     data = tiny.with_validation(0.3)
     run = simulated(fk.FedAvg(), data, rounds=1)
     assert data.validation is not None
@@ -129,8 +129,8 @@ def test_rounds_bytes_and_seconds_to_a_target(tiny: fk.data.FederatedData, tmp_p
 
 def test_no_client_with_a_model_is_an_empty_table(tiny: fk.data.FederatedData) -> None:
     run = simulated(fk.IFCA(clusters=2), tiny, rounds=1, cohort=2)
-    nobody = replace(run, state=replace(run.state, assignment=np.full(12, -1)))
-    found = nobody.evaluate()
+    unassigned = replace(run, state=replace(run.state, assignment=np.full(12, -1)))
+    found = unassigned.evaluate()
     assert (
         not len(found.clients)
         and found.summary["accuracy"] is None
@@ -146,7 +146,7 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_the_command_writes_files_of_its_own_only(run_folder: Path, tmp_path: Path) -> None:
+def test_the_command_writes_no_file_of_the_run(run_folder: Path, tmp_path: Path) -> None:
     before = digests(run_folder)
     result = CliRunner().invoke(app, ["evaluate", str(run_folder), "--fine-tune", "1"])
     assert result.exit_code == 0, result.output

@@ -133,8 +133,8 @@ def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
 def test_of_validated_runs_a_sample_is_tested(tiny: FederatedData) -> None:
     data = tiny.with_validation(0.2)
     options = {"rounds": 3, "cohort": 6, "evaluate_clients": 4, "sample_at_end": True}
-    arguments = simulate_arguments(options)
-    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **arguments)  # type: ignore[arg-type]
+    arguments: Any = simulate_arguments(options)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), **arguments)
     assert (
         len(run.clients) == 4
         and run.summary()["final_interval"][0] <= run.summary()["final_accuracy"]

@@ -61,7 +61,7 @@ def go(out: Path, resume: bool = False, on_round: OnRound | None = None) -> Run:
 
 
 def content(folder: Path) -> dict[str, object]:
-    """What is in a run's folder, without seconds."""
+    """The content of a run's folder, without seconds."""
     files: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         if path.name == "summary.json":
@@ -74,8 +74,8 @@ def content(folder: Path) -> dict[str, object]:
 
 
 def finished(out: Path) -> dict[str, object]:
-    """Resume what is there, or start anew where nothing is;
-    every file is then what it should be."""
+    """Resume the run in the folder, or start again where there is none; every file is then
+    right."""
     models = go(out, resume=holds_run(out)).models.tobytes()
     Run.load(out)
     assert not list(out.rglob("*.part"))

@@ -1,4 +1,4 @@
-"""The file of a federation's state: what is written is read, and no file is an empty state."""
+"""The file of a federation's state: a written state is read, and no file is an empty state."""
 
 from __future__ import annotations
 

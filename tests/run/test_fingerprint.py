@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 class Net(eqx.Module):
     """Every kind of thing that a digest must see, or see through: constants, dropout, an activation
-    with a rule of its own for derivatives."""
+    with its own rule for derivatives."""
 
     layer: eqx.nn.Linear
     dropout: eqx.nn.Dropout

@@ -1,5 +1,5 @@
-"""The auxiliary global model of FedGroup and FlexCFL, scored beside the clusters: numbers worked by
-hand, whose record has it, resumed runs and real clients."""
+"""The auxiliary global model of FedGroup and FlexCFL, scored next to the clusters: numbers worked
+out by hand, the methods that have it, resumed runs and real clients."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_mean_is_of_clusters_and_not_of_clients() -> None:
 
 
 def test_the_global_model_is_scored_on_every_client() -> None:
-    """Only the fourth client is within a distance of 1 of the mean, and not of its own cluster's
+    """Only the fourth client is within a distance of 1 of the mean, but not of its cluster's
     model."""
     result = score(hand_world(), hand_state(), 1, global_model=True)
     record = accuracy_record(result, 3, None)
@@ -135,7 +135,7 @@ def test_a_configuration_turns_it_on() -> None:
 
 
 def test_runs_from_before_the_option_can_be_resumed_and_others_not() -> None:
-    """Off is as good as absent; on decides what is recorded."""
+    """Off equals absent. The option changes the records, so it changes the fingerprint."""
     off, on = (from_dict({"run": {"global_model": value}}).description() for value in (False, True))
     absent = off.with_run(global_model=None)
     assert fingerprint(off) == fingerprint(absent) != fingerprint(on)

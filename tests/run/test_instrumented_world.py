@@ -115,7 +115,7 @@ def test_a_part_passes(tiny_world: SimulatedWorld, memory: int, reduce: bool) ->
     assert through.update.tobytes() == bare.update.tobytes() and through.update.shape[1] == 2
 
 
-def test_what_is_observed_is_what_the_world_was_asked_for() -> None:
+def test_the_observed_task_is_the_task_of_the_world() -> None:
     """The single form, in place of the sums that the method wants."""
 
     class Asked(FakeWorld):
@@ -158,7 +158,7 @@ def test_memory_passes_through() -> None:
     np.testing.assert_array_equal(shifted, [False, True, True, True, *[False] * 4])
 
 
-def test_clients_of_another_cluster_are_told_so() -> None:
+def test_reassigned_clients_reach_the_inner_world() -> None:
     class Reassigned(FakeWorld):
         def reassigned(self, clients: Any) -> None:
             moved.append(clients.tolist())

@@ -1,4 +1,4 @@
-"""Files that are not what a run has written are found, whoever reads them, and are named."""
+"""Files that differ from those that a run has written are found by every reader, and are named."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_changed_records_are_refused_where_the_run_goes_on(
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_what_a_run_writes_again_at_its_end_is_mended_by_resuming_it(
+def test_files_written_again_at_the_end_are_mended_by_resuming(
     tiny: FederatedData, folder: Path
 ) -> None:
     whole = (folder / "summary.json").read_bytes()
@@ -189,7 +189,7 @@ def test_a_saved_run_has_digests_too(tiny: FederatedData, folder: Path, tmp_path
         Run.load(tmp_path / "copy")
 
 
-def test_results_that_are_written_anew_are_named(
+def test_results_that_are_written_again_are_named(
     tiny: FederatedData, folder: Path, other: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before, fedkin check names them; a whole folder is resumed without a word."""

@@ -101,7 +101,7 @@ def test_a_terminal_that_closes_may_say_so_more_than_once(tmp_path: Path) -> Non
     assert (tmp_path / "run/checkpoints/round-000001.safetensors").exists()
 
 
-def test_a_signal_is_noted_even_where_it_cannot_be_told(tmp_path: Path) -> None:
+def test_a_signal_is_noted_even_where_it_cannot_be_printed(tmp_path: Path) -> None:
     def tell(_: int) -> None:
         raise OSError("the terminal has gone")
 
@@ -180,7 +180,7 @@ def test_a_link_to_a_folder_in_use_is_refused_too(tmp_path: Path) -> None:
         folder_lock(tmp_path / "link").__enter__()
 
 
-def test_where_nothing_can_be_written_beside_a_folder_the_lock_is_in_it(
+def test_where_nothing_can_be_written_next_to_a_folder_the_lock_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path)
@@ -275,7 +275,7 @@ def test_nor_do_seeds(name: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_what_a_killed_start_has_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_files_of_a_killed_start_are_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run/environment.json").write_text("{}")
     go(tmp_path / "run")

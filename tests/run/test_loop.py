@@ -144,7 +144,7 @@ def test_worlds_begin_every_round_once_before_anything_else() -> None:
     assert {stream.at(0) for stream in streams} == {streams[0]} and streams[0].seed == 4
 
 
-def test_the_scene_is_that_of_the_round() -> None:
+def test_each_round_is_scored_with_its_ground_truth() -> None:
     """Clients are even and odd; from the third record on they are said to be of other kinds, and
     two have moved."""
     parity = np.arange(8) % 2
@@ -161,9 +161,9 @@ def test_the_scene_is_that_of_the_round() -> None:
     assert [record["data_shifts"] for record in track.records] == [0, 0, 2, 2]
 
 
-def test_the_record_tells_who_noticed_and_who_was_placed_anew() -> None:
-    """Client 5's labels change in round 2. It gives no answer until round 4, in which it is placed
-    anew; in round 5 they change back."""
+def test_the_record_counts_detected_shifts_and_placed_clients() -> None:
+    """Client 5's labels change in round 2. It gives no answer until round 4. There it is placed
+    again; in round 5 they change back."""
     counts = np.full((8, 2), 10)
 
     class Moving(FakeWorld):
@@ -218,7 +218,7 @@ def test_the_impossible_is_refused(plan: Plan, method: Any, message: str) -> Non
     [(FLHC(cluster_round=8), 8), (SattlerCFL(first_split=7), 8), (FLHC(cluster_round=7), 0)]
     + [(SattlerCFL(first_split=6), 0), (FedAvg(), 0)],
 )
-def test_clusters_that_would_come_after_the_last_round_are_told(
+def test_clusters_that_would_come_after_the_last_round_are_logged(
     caplog: pytest.LogCaptureFixture, method: Any, first: int
 ) -> None:
     """FL+HC clusters in ``cluster_round``, Sattler's CFL cuts only after ``first_split``; the run

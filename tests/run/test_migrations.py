@@ -1,4 +1,4 @@
-"""Who went where, written down round by round: it adds up to the assignments, live, from disk and
+"""Migrations, written down round by round: they add up to the assignments, live, from disk and
 after a resume."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedkin.run.run import Run
 from tests.option_lists import simulate_arguments
 
 
-def test_changes_are_those_who_moved() -> None:
+def test_changes_list_the_clients_that_moved() -> None:
     moved = find_migrations(3, np.array([0, 2, 3]), np.array([0, 2, -1]))
     assert moved == {"round": 3, "clients": [0, 2, 3], "clusters": [0, 2, -1]}
 
@@ -96,7 +96,7 @@ def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last(
         ([[[0]]], [0]),
     ],
 )
-def test_what_are_no_migrations_is_refused(clients: list, clusters: list) -> None:
+def test_invalid_migrations_are_refused(clients: list, clusters: list) -> None:
     with pytest.raises(ValueError, match="no migrations"):
         migrants({"round": 0, "clients": clients, "clusters": clusters})
 

@@ -56,7 +56,7 @@ class Net(nn.Module):
 
 
 def accuracies(run: fk.Run, data: fk.data.FederatedData) -> list[float]:
-    """Of every scored client with test samples, by the run's predictions."""
+    """Accuracy of every scored client with test samples, by the run's predictions."""
     tested = [int(client) for client in run.clients["client"] if len(data.test[int(client)])]
     rows = {client: data.test[client] for client in tested}
     return [
@@ -204,8 +204,9 @@ def test_a_client_of_each_kind_is_placed_in_its_cluster(tiny: fk.data.FederatedD
 def test_a_server_optimizer_and_as_many_clusters_as_clients_place_alike(
     tiny: fk.data.FederatedData,
 ) -> None:
-    """The state has moments beside the method's own arrays, of which none is taken for one of
-    clients."""
+    """The state has moments in addition to the method's own arrays. None of them is taken for one
+    of
+        clients."""
     run = simulated(fk.IFCA(clusters=12), tiny, options=[fk.FedAdam(lr=0.1)])
     x = tiny.x[tiny.train[0]]
     y = tiny.y[tiny.train[0]]
@@ -311,7 +312,7 @@ def test_fine_tuning_is_local_training_and_leaves_the_run(tiny: fk.data.Federate
 def test_a_newcomer_is_tuned_from_its_cluster_on_its_own_samples(
     tiny: fk.data.FederatedData,
 ) -> None:
-    # One step on all samples, whose order is nobody's.
+    # One step on all samples, so their order does not matter.
     local = fk.SGD(epochs=1, batch_size=100, lr=0.5)
     run = simulated(fk.IFCA(clusters=2), tiny, local=local)
     client = int(np.flatnonzero(run.assignment == 1)[0])
@@ -369,7 +370,7 @@ def test_clients_have_numbers_or_names(tiny: fk.data.FederatedData) -> None:
 def test_a_number_is_a_name_first_and_a_position_where_no_name_is_a_number(
     tiny: fk.data.FederatedData,
 ) -> None:
-    """Names in an order of their own: the client named 3 is the first."""
+    """Names in another order: the client named 3 is the first."""
     names = ("3", "01", "1", *(str(number) for number in range(20, 29)))
     run = simulated(fk.FedPer(), replace(tiny, client_names=names), fk.models.mlp(tiny, hidden=4))
     for client, position in ((3, 0), ("3", 0), (1, 2), ("01", 1), (28, 11)):

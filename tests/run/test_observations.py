@@ -1,4 +1,4 @@
-"""What is observed of the client work of a round."""
+"""Observations of the client work of a round."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_missing_and_broken_replies_are_counted_until_the_next_round() -> None:
     assert (now.missing, now.nonfinite, now.training) == (0, 0, None)
 
 
-def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
+def test_a_reply_that_is_not_finite_is_logged_with_its_client_and_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     instrumented = observed(fake_world(silent=frozenset({1}), garbage=frozenset({4, 6})))
@@ -70,7 +70,7 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
     assert record.getMessage() == words
 
 
-def test_a_reply_without_a_name_of_what_is_wrong_is_told_with_its_task(
+def test_a_reply_with_an_unnamed_fault_is_logged_with_its_task(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     observations = Observations(8, 3)
@@ -136,11 +136,11 @@ def test_similarities_of_a_zero_update_are_not_missing() -> None:
 # --- shifts
 
 
-def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
+def test_clients_that_notice_a_shift_are_remembered_until_the_next_round() -> None:
     counts = np.full((8, 2), 10)
     world = fake_world(counts=counts)
     instrumented = observed(world)
-    assert instrumented.observations.detected is None, "nobody has asked"
+    assert instrumented.observations.detected is None, "no client was asked"
     world.counts = counts - 9 * np.isin(np.arange(8), [2, 5, 7])[:, None]
     np.testing.assert_array_equal(
         instrumented.run(Shifted(), np.array([5, 0])).shifted, [True, False]
@@ -153,7 +153,7 @@ def test_those_who_notice_a_shift_are_remembered_until_the_next_round() -> None:
     np.testing.assert_array_equal(
         instrumented.run(Shifted(threshold=0.0), np.array([2])).shifted, [False]
     )
-    assert noticed(instrumented) == [2, 5], "what was noticed in a round stays noticed"
+    assert noticed(instrumented) == [2, 5], "a shift noticed in a round stays noticed"
     instrumented.begin(STREAM.at(2))
     assert instrumented.observations.detected is None
 
@@ -163,13 +163,13 @@ def noticed(instrumented: InstrumentedWorld) -> list[int]:
     return np.flatnonzero(instrumented.observations.detected).tolist()
 
 
-def test_who_asks_and_hears_no_has_asked() -> None:
+def test_a_shift_test_without_a_shift_finds_no_client() -> None:
     instrumented = observed(fake_world(counts=np.full((8, 2), 10)))
     instrumented.run(Shifted(), np.arange(8))
     assert noticed(instrumented) == []
 
 
-def test_those_who_note_are_remembered_until_the_next_round() -> None:
+def test_clients_that_note_are_remembered_until_the_next_round() -> None:
     instrumented = observed(fake_world(counts=np.full((8, 2), 10)))
     assert not instrumented.observations.placed.any()
     instrumented.run(Note(), np.array([5, 2]))
@@ -191,7 +191,7 @@ def test_a_part_is_no_training_to_look_at(memory: int, reduce: bool) -> None:
     assert instrumented.observations.training is None
 
 
-def test_missing_parts_are_counted_and_broken_ones_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_parts_are_counted_and_broken_ones_logged(caplog: pytest.LogCaptureFixture) -> None:
     instrumented = observed(fake_world(silent=frozenset({1}), garbage=frozenset({4})))
     trained(instrumented, range(8), part=slice(2, 3))
     assert (instrumented.observations.missing, instrumented.observations.nonfinite) == (1, 1)

@@ -1,4 +1,4 @@
-"""What users get of mixtures, and of clients that never trained what is theirs."""
+"""Models that users get of mixtures, and of clients that never trained their own part."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_mixture_predicts_by_mixed_probabilities(
     assert run.evaluate().summary["accuracy"] == pytest.approx(run.summary()["final_accuracy"])
 
 
-def test_what_a_mixture_is_not(tiny: fk.data.FederatedData, tmp_path: Path) -> None:
+def test_a_mixture_is_no_single_model(tiny: fk.data.FederatedData, tmp_path: Path) -> None:
     run = simulated(fk.FedEM(clusters=2), tiny)
     with pytest.raises(fk.ModelError, match="is a mixture of 2 models"):
         _ = run.model_for(0).vector

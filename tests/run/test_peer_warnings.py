@@ -1,4 +1,4 @@
-"""What peers cannot do is refused before anything runs; what a plan keeps them from is said."""
+"""Impossible plans of peers are refused before anything runs; disappointing ones are logged."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_neighbours_are_fewer_than_clients(kind: Any, count: int) -> None:
     check_plan(plan, kind(neighbours=N - 1), N)
 
 
-def test_who_has_no_such_number_is_not_asked_for_it() -> None:
+def test_a_method_without_such_a_number_is_not_asked_for_it() -> None:
     for method in (Local(), PENS(), FedAvg()):
         check_plan(Plan(rounds=3, cohort=1), method, 1)
 
@@ -124,7 +124,7 @@ def test_too_many_neighbours_are_refused_before_anything_runs(
     assert not seen and not list(tmp_path.iterdir())
 
 
-# --- what a plan keeps peers from
+# --- plans too short for peers
 
 SLEEPERS = "run.cohort"
 STAGE_TWO = "no peer reaches stage two"
@@ -161,14 +161,14 @@ def test_peers_that_sleep_are_spoken_of(method: Any, cohort: int, sleeping: bool
         (1, 1, 1, True),
     ],
 )
-def test_a_stage_two_that_nobody_gets_to(
+def test_a_stage_two_that_no_peer_reaches(
     kind: Any, rounds: int, cohort: int, stage_one: int, unreached: bool
 ) -> None:
     assert told(kind(stage_one=stage_one), rounds, cohort) == [cohort < N, unreached]
 
 
 @pytest.mark.parametrize("method", [Gossip(), Oracle(), Local()], ids=lambda m: type(m).__name__)
-def test_who_has_no_stages_does_not_miss_one(method: Any) -> None:
+def test_a_method_without_stages_does_not_miss_one(method: Any) -> None:
     assert told(method, 1, N) == [False, False]
 
 
@@ -210,8 +210,8 @@ def test_a_run_without_hurdles_warns_of_nothing(caplog: pytest.LogCaptureFixture
 
 
 def test_peers_do_not_migrate(tiny: FederatedData, tmp_path: Path) -> None:
-    """Their communities have no lasting names, so there is nothing to count; those of others are
-    counted beside."""
+    """Their communities have no lasting names, so their migrations are not counted. The other
+    method's migrations are."""
     done = go(
         PANM(neighbours=2, candidates=4, stage_one=1, period=1),
         tiny,

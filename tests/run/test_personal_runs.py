@@ -56,7 +56,7 @@ def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path, personal: Any
     if personal.head:
         with pytest.raises(fk.MethodError, match="has a model for each client"):
             whole.predict(x, cluster=0)
-    else:  # beside which there are those of the clusters
+    else:  # a personal part, in addition to the models of the clusters
         assert whole.predict(x, cluster=0).shape == (7,)
 
 

@@ -1,5 +1,4 @@
-"""Whole runs with privacy of clients: what is released, what is written down, what is refused, and
-when they stop."""
+"""Whole runs with privacy of clients: released sums, journal, refusals, and when they stop."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ DATA = federation()
 
 
 class Elsewhere:
-    """A tracker that sends what it gets to another machine."""
+    """A tracker that sends its input to another machine."""
 
     def begin(self, name: str, description: Any, folder: Any) -> None: ...
 
@@ -103,7 +102,7 @@ def private_world(settings: ClientDP = TESTING, world: Any = None) -> PrivateWor
     )
 
 
-def test_what_a_method_gets_are_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
+def test_a_method_gets_clipped_sums_by_a_fixed_number_and_no_losses() -> None:
     """All clients weigh the same, whatever their samples, and 4 expected clients over 2 clusters
     are 2 a cluster."""
     world = private_world(replace(TESTING, noise_multiplier=0.0, clip=0.3))
@@ -144,11 +143,11 @@ def test_portions_and_weights_by_capped_examples() -> None:
     np.testing.assert_allclose(update(capped), np.sum(each, axis=0), atol=1e-6)
 
 
-def test_a_round_without_clients_releases_noise_all_the_same() -> None:
+def test_a_round_without_clients_still_releases_noise() -> None:
     world = private_world()
     models = world.initial(Stream(0))[None]
-    nobody = np.zeros(0, np.int64)
-    reply = train(world, models, nobody, nobody, reduce=True, stream=Stream(0, 1, "train"))
+    no_clients = np.zeros(0, np.int64)
+    reply = train(world, models, no_clients, no_clients, reduce=True, stream=Stream(0, 1, "train"))
     assert reply.update.std() == pytest.approx(1.0 / 4, rel=0.4)
 
 
@@ -195,7 +194,7 @@ def test_a_method_that_trains_twice_in_a_round_is_refused() -> None:
         simulate(method=TrainsTwice())
 
 
-def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
+def test_the_summary_and_the_folder_have_the_cost(tmp_path: Path) -> None:
     run = simulate(out=tmp_path / "run")
     said = run.summary()["privacy"]
     assert said == json.loads((tmp_path / "run" / "privacy.json").read_text())
@@ -213,8 +212,8 @@ def test_the_summary_and_the_folder_say_what_it_cost(tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "privacy.jsonl").read_text().splitlines()) == 4
 
 
-def test_what_is_read_from_the_folder_says_what_privacy_cost(tmp_path: Path) -> None:
-    """The run, its report, and a comparison, all of which are made from folders."""
+def test_results_read_from_the_folder_say_how_much_privacy_cost(tmp_path: Path) -> None:
+    """The run, its report, and a comparison. All are made from folders."""
     private = [
         "privacy.name=client_dp",
         "privacy.noise_multiplier=1",
@@ -250,7 +249,7 @@ def test_noise_of_the_system_is_not_repeated_by_the_seed() -> None:
     np.testing.assert_array_equal(simulate().models, simulate().models)
 
 
-def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
+def test_a_resumed_run_has_spent_its_released_sums(tmp_path: Path) -> None:
     """Round 3 was done by a process that was killed before its checkpoint: it counts twice."""
     whole = simulate()
     simulate(rounds=2, out=tmp_path / "run")
@@ -263,7 +262,7 @@ def test_a_resumed_run_has_spent_what_it_released(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> None:
-    """A process was killed in the middle of a line: what is released after it stays charged in all
+    """A process was killed in the middle of a line. Sums released after it stay charged in all
     later resumes."""
     journal = tmp_path / "run" / "privacy.jsonl"
     simulate(rounds=2, out=tmp_path / "run")
@@ -290,7 +289,7 @@ def test_a_torn_line_of_the_journal_takes_no_other_with_it(tmp_path: Path) -> No
         ('{"round": 1, "clip": 1.0}', "it has no noise_multiplier"),
     ],
 )
-def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_charged_anew(
+def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_charged_again(
     line: str, why: str, tmp_path: Path
 ) -> None:
     """A whole line that cannot be read is a release of unknown price: no later epsilon could be
@@ -360,7 +359,7 @@ def test_clients_may_choose_their_cluster_and_the_clip_may_adapt(tmp_path: Path)
     assert np.isfinite(run.models).all()
 
 
-def test_ifca_by_examples_is_what_it_was() -> None:
+def test_ifca_by_examples_is_unchanged() -> None:
     """Means are asked for in place of single updates; the bits are the same."""
     plain: dict[str, Any] = {"rounds": 3, "cohort": 5, "local": fk.SGD(lr=0.1)}
     means = fk.simulate(IFCA, DATA, mclr(DATA), **simulate_arguments(plain))
@@ -398,7 +397,7 @@ def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: 
 
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
-    """A method whose declaration is wrong is refused in its first round all the same, with an error
+    """A method with a wrong declaration is still refused in its first round, with an error
     here."""
     method = methods()[name]()
     if name == "pfedme":
@@ -410,13 +409,13 @@ def test_every_method_that_is_not_refused_sends_sums_only(name: str) -> None:
 
 
 SCORED = replace(TESTING, scores=4.0)
+EVERYBODY: dict[str, Any] = {"cohort": N, "selection": "uniform", "evaluate_every": 0}
 
 
 def test_noisy_scores_of_the_released_models_are_charged_and_released(tmp_path: Path) -> None:
     import dp_accounting as da
 
-    everybody: dict[str, Any] = {"cohort": N, "selection": "uniform", "evaluate_every": 0}
-    run = simulate(SCORED, out=tmp_path / "run", **everybody)
+    run = simulate(SCORED, out=tmp_path / "run", **EVERYBODY)
     said = run.summary()["privacy"]
     exact = da.get_epsilon_gaussian((4 / 1.0**2 + 1 / 4.0**2) ** -0.5, 1e-3)
     assert said["epsilon"] == pytest.approx(exact, rel=1e-3)
@@ -429,14 +428,14 @@ def test_noisy_scores_of_the_released_models_are_charged_and_released(tmp_path: 
         == said["scores"]
     )
     assert "released mean accuracy of clients" in privacy_in_words(said)
-    quiet = simulate(replace(SCORED, scores=0.3), **everybody)
+    quiet = simulate(replace(SCORED, scores=0.3), **EVERYBODY)
     noise = 0.3 * Stream(0, 4, "privacy/scores").rng().standard_normal(1)[0]
     expected = (quiet.clients["accuracy"].sum() + noise) / N
     assert (
         quiet.summary()["privacy"]["scores"]["mean_accuracy"] == pytest.approx(expected)
         and 0 < expected < 1
     )
-    assert "scores" not in simulate(**everybody).summary()["privacy"]
+    assert "scores" not in simulate(**EVERYBODY).summary()["privacy"]
 
 
 def test_scores_are_released_once_for_a_round_and_again_where_a_run_goes_on(tmp_path: Path) -> None:
@@ -466,7 +465,7 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     assert run.summary()["rounds"] == 2 and "scores" in run.summary()["privacy"]
     further = simulate(budget, rounds=4, out=tmp_path / "run", resume=True).summary()
     assert further["rounds"] == 2 and further["privacy"]["epsilon"] <= (budget.epsilon or 0)
-    # Of a process that was killed in round 3.
+    # Written by a process that was killed in round 3.
     with (tmp_path / "run" / "privacy.jsonl").open("a") as file:
         file.write('{"round": 3, "clip": 1.0, "next_clip": 1.0, "noise_multiplier": 1.0}\n')
     journal = Journal(tmp_path / "run" / "privacy.jsonl")
@@ -484,8 +483,8 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
         ("choices", Similarities(np.zeros(21, np.float32), np.ones((1, 21), np.float32), fk.SGD())),
     ],
 )
-def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> None:
-    """By its task, whatever a method says that it needs; what is charged, and the best round, have
+def test_uncharged_tasks_are_refused_or_infinite(kind: str, task: Any) -> None:
+    """By its task, whatever a method says that it needs. Charged tasks, and the best round, have
     tests above."""
     world = private_world()
     with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
@@ -501,8 +500,8 @@ def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> Non
 
 
 def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
-    """Models and scores at a price, choices and what stays in the folder at none; tuning is said to
-    be open."""
+    """Models and scores have a price, choices and files that stay in the folder have none; tuning
+    is marked as open."""
     said = simulate(SCORED, method=IFCA, out=tmp_path / "run").summary()["privacy"]
     charged = said["charged"]
     open_ones = " ".join(said["not_charged"])
@@ -525,7 +524,7 @@ def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
     ]
 
 
-def test_who_insists_gets_an_infinite_epsilon() -> None:
+def test_allowing_unprotected_replies_gives_an_infinite_epsilon() -> None:
     run = simulate(
         replace(TESTING, uncharged="infinite"), method=fk.FlexCFL(clusters=2, alpha=3, steps=2)
     )
@@ -555,7 +554,7 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
         ),
     ],
 )
-def test_what_would_leak_is_refused(options: dict[str, Any], message: str) -> None:
+def test_tasks_that_would_leak_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         simulate(**options)
 
@@ -577,7 +576,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
         ClientDP(**settings)
 
 
-def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none() -> None:
+def test_several_seeds_have_a_total_cost_and_seeded_noise_is_no_protection() -> None:
     def run(seed: int, privacy: Any = TESTING) -> fk.Run:
         return simulate(privacy, rounds=1, seed=seed)
 
@@ -592,9 +591,9 @@ def test_several_seeds_say_what_they_cost_together_and_that_seeded_noise_is_none
     assert "privacy_notes" not in plain and "Privacy" not in str(seeds_table(plain).caption)
 
 
-def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> None:
-    """Neither by what ``on_round`` makes of their scores, nor where no reply is usable: the last
-    round is planned."""
+def test_a_private_run_does_not_stop_because_of_clients_replies(tmp_path: Path) -> None:
+    """Neither by a callback on their scores, nor where no reply is usable: the last round is
+    planned."""
     with pytest.raises(ConfigError, match=r"a callback returned STOP.*set run.rounds"):
         simulate(out=tmp_path / "run", callbacks=lambda record: fk.STOP)
     assert not (tmp_path / "run" / "release").exists()
@@ -607,7 +606,7 @@ def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> No
     assert any("extended, after a look" in each for each in said["not_charged"])
 
 
-def test_a_new_run_does_not_begin_on_what_another_has_spent(tmp_path: Path) -> None:
+def test_a_new_run_does_not_begin_on_another_runs_journal(tmp_path: Path) -> None:
     (tmp_path / "privacy.jsonl").write_text("")
     with pytest.raises(fk.StorageError, match=r"privacy\.jsonl"):
         simulate(rounds=1, out=tmp_path)
@@ -637,7 +636,7 @@ def test_a_configuration_has_it(tmp_path: Path) -> None:
     assert execute(config, out=None).summary()["privacy"]["rounds"]["released"] == 1
 
 
-def test_poisson_cohorts_have_sizes_of_their_own() -> None:
+def test_poisson_cohorts_have_random_sizes() -> None:
     plan = Plan(1, 50, selection="poisson")
     sizes = [
         len(select_cohort(np.arange(1000), 1000, plan, Stream(0, r, "cohort")))

@@ -1,5 +1,5 @@
-"""Who sees the progress of a run: on a terminal, in a notebook, or when asked for; and the user's
-own listener."""
+"""When the progress of a run is shown: on a terminal, in a notebook, or when asked for; and the
+user's own listener."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def simulate(**options: Any) -> fk.Run:
     )
 
 
-def test_nobody_is_told_who_does_not_look(seen: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_no_progress_is_shown(
+    seen: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     simulate()
     assert not seen
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -100,7 +102,7 @@ def test_the_package_provides_its_own_display(capsys: pytest.CaptureFixture[str]
     assert shown.records == plain.records
 
 
-def test_in_a_notebook_one_output_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_notebook_one_output_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     handle = SimpleNamespace(update=lambda bars: drawn.append(bars.row_count))
 

@@ -1,5 +1,5 @@
-"""A finished run makes its data again: the same ones, from wherever it is asked, or it says what is
-wrong."""
+"""A finished run makes its data again: the same ones, from any folder, or it names the
+fault."""
 
 from __future__ import annotations
 

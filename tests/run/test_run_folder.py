@@ -23,7 +23,7 @@ from tests.run.toy_method import fake_world
 DESCRIPTION = Description({"method": {"name": "toy"}, "run": {"rounds": 3, "cohort": 2, "seed": 0}})
 
 
-def test_it_says_what_was_run_and_where(tmp_path: Path) -> None:
+def test_it_describes_the_run_and_its_folder(tmp_path: Path) -> None:
     Folder.create(tmp_path / "deep" / "run", DESCRIPTION)
     assert tomllib.loads((tmp_path / "deep/run/config.toml").read_text()) == DESCRIPTION.sections
     told = json.loads((tmp_path / "deep/run/environment.json").read_text())
@@ -78,7 +78,7 @@ def test_a_folder_without_a_run_cannot_be_read(tmp_path: Path) -> None:
         read_records(tmp_path)
 
 
-def test_a_fingerprint_covers_what_decides_the_numbers() -> None:
+def test_a_fingerprint_covers_all_settings_that_decide_the_numbers() -> None:
     with_run = DESCRIPTION.with_run
     base = fingerprint(DESCRIPTION, "data")
     assert (
@@ -132,7 +132,7 @@ def test_a_data_digest_sees_every_sample(row: int) -> None:
 
 
 def resumed_after(folder: Path, **changes: Any) -> str:
-    """What goes to the log when a run goes on whose environment was another."""
+    """The environment file after a run has gone on in another environment."""
     Folder.create(folder, DESCRIPTION)
     (folder / "environment.json").write_text(json.dumps(environment(DESCRIPTION) | changes))
     Folder.reopen(folder, DESCRIPTION).restore(fake_world())

@@ -57,7 +57,7 @@ def test_models_in_three_lines(tiny: FederatedData) -> None:
     )
 
 
-def test_a_best_below_the_last_is_said_to_be_chosen_on_validation_samples(
+def test_a_best_below_the_last_is_marked_as_chosen_on_validation_samples(
     tiny: FederatedData,
 ) -> None:
     data = tiny.with_validation(0.2)

@@ -1,5 +1,5 @@
-"""Whole runs with secret sums: the numbers of a plain run, what is lost, what is refused, and what
-is written down."""
+"""Whole runs with secret sums: the numbers of a plain run, lost clients, refusals, and the
+journal."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from fedkin.tasks.losses import Losses
 from fedkin.tasks.secret_training import masked_form
 from fedkin.tasks.sketches import NearestSketch
 from fedkin.tasks.train import Train, train
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.simulation.small_federation import federation
 
@@ -105,10 +106,10 @@ def test_means_are_those_of_the_plain_world(secret: fk.SecretSums, compiled: boo
     np.testing.assert_allclose(got.update, expected.update, atol=1e-6)
     assert np.abs(expected.update).max() > 0.01 and got.arrived.all()
     np.testing.assert_array_equal(got.weight, expected.weight)
-    assert not got.loss.any() and (got.examples == 1).all()  # nothing of a single client
+    assert not got.loss.any() and (got.examples == 1).all()  # no number of a single client
 
 
-def test_a_choice_that_is_hidden_is_that_of_the_plain_world() -> None:
+def test_a_hidden_choice_equals_the_choice_of_the_plain_world() -> None:
     world = simulated()
     stream = Stream(0, 1, "train")
     models = models_of(world, 2)
@@ -267,7 +268,7 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
     )
     assert execute(config, out=None).summary()["secret"]["answered"] == 16
     journal = Journal()
-    # Of a process that was killed before its checkpoint.
+    # Written by a process that was killed before its checkpoint.
     for round, answered in (
         (1, 8),
         (2, 7),
@@ -285,11 +286,11 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
 
 def test_a_round_without_clients_has_no_sum() -> None:
     world = simulated()
-    nobody = np.zeros(0, np.int64)
+    no_clients = np.zeros(0, np.int64)
     for secret in (PLAIN, replace(PLAIN, hide_choice=True)):
         own = SecretWorld(world, secret, Journal(), ROUND)
         assert not train(
-            own, models_of(world), nobody, nobody, reduce=True, stream=Stream(0)
+            own, models_of(world), no_clients, no_clients, reduce=True, stream=Stream(0)
         ).update.any()
 
 
@@ -330,7 +331,7 @@ def test_a_limit_with_which_models_do_not_learn_is_named_before_the_run(
         assert part in warnings[0]
 
 
-def test_what_is_no_sum_is_refused_or_reported() -> None:
+def test_replies_that_are_no_sums_are_refused_or_reported() -> None:
     world = simulated()
     work = Losses(models_of(world))
     with pytest.raises(TaskError, match="the task losses sends what is no sum"):
@@ -343,7 +344,7 @@ def test_what_is_no_sum_is_refused_or_reported() -> None:
     assert run.summary()["secret"]["clear"][0] == "train" and run.summary()["secret"]["sums"]
 
 
-def test_what_has_no_masked_form_or_too_many_rows_is_refused() -> None:
+def test_sums_without_masked_form_or_with_too_many_rows_are_refused() -> None:
     world = simulated()
     twice = np.zeros(2, np.int64)
     own = SecretWorld(world, PLAIN, Journal(), ROUND)
@@ -425,8 +426,8 @@ def test_settings_that_are_none(settings: dict[str, Any], words: str) -> None:
 
 
 def test_private_and_secret(tmp_path: Path) -> None:
-    """With everybody in each round it costs what it does where the server adds the noise; it says
-    who is trusted."""
+    """With everybody in each round it costs as much as with noise from the server. It names the
+    trusted parties."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
     options: dict[str, Any] = {"privacy": privacy, "cohort": N, "rounds": 2}
     said = simulate(**options, out=tmp_path / "run").summary()["privacy"]
@@ -450,9 +451,9 @@ def test_private_and_secret(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"
     ):
-        simulate(**{**options, "privacy": replace(privacy, scores=10.0)})
+        simulate(**merged(options, {"privacy": replace(privacy, scores=10.0)}))
     with pytest.raises(ConfigError, match=r"leave out privacy\.adaptive"):
-        simulate(**{**options, "privacy": replace(privacy, adaptive=True)})
+        simulate(**merged(options, {"privacy": replace(privacy, adaptive=True)}))
 
 
 @pytest.mark.parametrize(
@@ -523,9 +524,9 @@ def test_privacy_needs_neighbours_enough_to_see_n_min() -> None:
     )
 
 
-def test_who_sees_the_cohorts_gets_no_amplification() -> None:
-    """Poisson cohorts of 4 of 12 in two rounds cost what two rounds of everybody do: a Gaussian of
-    z / sqrt(2)."""
+def test_with_visible_cohorts_there_is_no_amplification() -> None:
+    """Poisson cohorts of 4 of 12 in two rounds cost as much as two full rounds: a Gaussian of z /
+    sqrt(2)."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3)
     private = partial(simulate, privacy=privacy, cohort=4, rounds=2, selection="poisson")
     said = private().summary()["privacy"]
@@ -538,7 +539,7 @@ def test_who_sees_the_cohorts_gets_no_amplification() -> None:
 
 
 @pytest.mark.parametrize("cap", [None, 3])
-def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
+def test_cohorts_of_a_fixed_size_cost_as_much_as_full_rounds(
     cap: int | None, tmp_path: Path
 ) -> None:
     """Where who takes part is seen nothing is amplified, and a fixed size spoils nothing: q = 1, by
@@ -569,7 +570,7 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
         private(selection="round_robin")
 
 
-def test_a_budget_is_that_of_rounds_without_amplification() -> None:
+def test_a_budget_counts_rounds_without_amplification() -> None:
     run = simulate(
         cohort=fk.Cohort(4, selection="poisson"),
         privacy=fk.ClientDP(noise_multiplier=2.0, epsilon=4.0, delta=1e-3, clip=0.3),
@@ -581,7 +582,7 @@ def test_a_budget_is_that_of_rounds_without_amplification() -> None:
     assert run.summary()["privacy"]["rounds"]["released"] == affordable[-1] < 20
 
 
-def test_client_work_in_the_clear_is_named_among_what_is_trusted() -> None:
+def test_client_work_in_the_clear_is_named_among_trusted_parts() -> None:
     """Both options have to allow it."""
     privacy = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, clip=0.3, uncharged="infinite")
     run = simulate(

@@ -88,7 +88,7 @@ def test_tables_name_it() -> None:
         ),
     ],
 )
-def test_what_it_does_not_apply_to_is_refused(
+def test_methods_and_options_without_server_optimizers_are_refused(
     method: Any, options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -97,7 +97,7 @@ def test_what_it_does_not_apply_to_is_refused(
 
 
 @pytest.mark.parametrize("wrong", ["fedadam", fk.FedAdam, fk.SGD(), None])
-def test_what_is_no_optimizer_is_refused(wrong: Any) -> None:
+def test_objects_that_are_no_optimizers_are_refused(wrong: Any) -> None:
     unchecked = inspect.unwrap(fk.simulate)  # as users have it: types are checked in tests only
     with pytest.raises(
         ConfigError, match=r"options: expected options such as fk\.FedAdam\(\), got"

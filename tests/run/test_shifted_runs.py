@@ -38,7 +38,7 @@ class Killed(Exception):
 def go(
     data: FederatedData, out: Path | None = None, die_at: int | None = None, **options: Any
 ) -> Run:
-    """Seven rounds of FlexCFL, FedAvg beside it, while pairs swap;
+    """Seven rounds of FlexCFL, with FedAvg to compare, while pairs swap;
     a checkpoint every other round."""
 
     def stop(record: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ def go(
 
 @pytest.fixture(scope="module")
 def whole(tiny: FederatedData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
-    """The run that nobody stopped."""
+    """The uninterrupted run."""
     out = tmp_path_factory.mktemp("whole") / "run"
     return go(tiny, out), out
 
@@ -81,20 +81,20 @@ def test_data_move_clients_notice_and_migrate(whole: tuple[Run, Path]) -> None:
     run, _ = whole
     moved = column(run, "data_shifts")
     assert moved[0] == 0 and all(count % 2 == 0 for count in moved) and sum(moved) > 8
-    assert run.records[0]["shifts_detected"] is None, "nobody is asked before the first round"
+    assert run.records[0]["shifts_detected"] is None, "no client is asked before the first round"
     assert sum(column(run, "shifts_detected")[1:]) > 0 and sum(column(run, "migrations")) > 0
     assert column(run.against["fedavg"], "shifts_detected") == [None] * 8, "it does not ask"
 
 
-def test_methods_beside_each_other_see_the_same_moves(whole: tuple[Run, Path]) -> None:
+def test_methods_of_one_run_see_the_same_moves(whole: tuple[Run, Path]) -> None:
     run, _ = whole
     assert column(run, "data_shifts") == column(run.against["fedavg"], "data_shifts")
 
 
-def test_the_last_round_is_scored_on_what_clients_have_by_then(
+def test_the_last_round_is_scored_on_the_last_samples(
     tiny: FederatedData, whole: tuple[Run, Path]
 ) -> None:
-    """The client without test samples has swapped, and the true clusters went with the data."""
+    """The client without test samples has swapped, and the true clusters moved with the data."""
     run, _ = whole
     table = run.clients
     assert table["test_samples"].tolist() != tiny.test.sizes.tolist()
@@ -140,7 +140,7 @@ def test_data_moved_in_the_rounds_after_which_it_was_stopped(whole: tuple[Run, P
     assert any(record["migrations"] for record in run.records[2:])
 
 
-def test_what_clients_noted_is_in_the_checkpoint(
+def test_notes_of_clients_are_in_the_checkpoint(
     tiny: FederatedData, whole: tuple[Run, Path]
 ) -> None:
     _, there = whole
@@ -172,7 +172,7 @@ def test_a_shift_is_described_and_another_is_another_run(
             short(shift=other, resume=True)
 
 
-def test_without_a_shift_nothing_is_said_of_one(tiny: FederatedData, tmp_path: Path) -> None:
+def test_without_a_shift_no_shift_is_recorded(tiny: FederatedData, tmp_path: Path) -> None:
     run = go(tiny, tmp_path / "run", shift=None, rounds=2, against=[])
     assert (
         "shift" not in run.config.sections

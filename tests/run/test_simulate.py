@@ -22,6 +22,7 @@ from fedkin.core.errors import CheckpointError, ConfigError, MethodError, Storag
 from fedkin.data.federated import FederatedData
 from fedkin.models import mclr
 from fedkin.run.run import Run
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy
 
@@ -218,7 +219,7 @@ for options in (
     {"callbacks": 3},
 ):
     try:
-        fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2, **options})
+        fk.simulate(fk.FedAvg(), data, model, **{"rounds": 1, "cohort": 2} | options)
     except fk.ConfigError as error:
         print(error)
 for make in (
@@ -238,7 +239,7 @@ print(fk.simulate(fk.FedAvg(), data, model, **numbers, out=sys.argv[1]).summary(
 """
 
 
-def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
+def test_wrong_types_are_refused_without_a_type_checker(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UNTYPED, str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
@@ -361,7 +362,7 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_leaves_nothing_behind(
+def test_a_refused_call_leaves_nothing_behind(
     tiny: FederatedData,
     tmp_path: Path,
     options: dict[str, Any],
@@ -369,11 +370,11 @@ def test_what_cannot_be_leaves_nothing_behind(
     message: str,
 ) -> None:
     with pytest.raises(error, match=message):
-        go(tiny, **{"out": tmp_path / "new" / "run", **options})
+        go(tiny, **merged({"out": tmp_path / "new" / "run"}, options))
     assert not list(tmp_path.iterdir())
 
 
-def test_who_leaves_after_the_last_round_does_not_matter(tiny: FederatedData) -> None:
+def test_departures_after_the_last_round_do_not_matter(tiny: FederatedData) -> None:
     assert len(go(tiny, scenario=fk.Population(departures={6: 12})).records) == 6
 
 

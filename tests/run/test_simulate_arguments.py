@@ -11,6 +11,7 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import DataError, MethodError, ModelError
 from fedkin.data.federated import FederatedData
+from tests.mappings import merged
 
 
 @pytest.mark.parametrize(
@@ -56,13 +57,13 @@ from fedkin.data.federated import FederatedData
         ({"model": "mclr"}, ModelError, r"fk.models.mclr\(data\)"),
     ],
 )
-def test_names_and_classes_are_refused_with_what_is_written_instead(
+def test_names_and_classes_are_refused_with_the_right_argument(
     tiny: FederatedData, given: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     unchecked = inspect.unwrap(fk.simulate)  # as users call it, without the types that tests check
     made: dict[str, Any] = {"method": fk.FedAvg(), "data": tiny, "model": fk.models.mclr(tiny)}
     with pytest.raises(error, match=words):
-        unchecked(**{**made, **given}, rounds=1, cohort=2)
+        unchecked(**merged(made, given), rounds=1, cohort=2)
 
 
 def test_an_estimator_refuses_an_option_in_place_of_its_method() -> None:

@@ -44,8 +44,8 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_method_keeps_of_clients_is_declared(name: str) -> None:
-    """Of its state and of clients' memory: rows of a model's size, and matrices over pairs of
+def test_a_methods_memory_of_clients_is_declared(name: str) -> None:
+    """In its state and in clients' memory: rows of a model's size, and matrices over pairs of
     clients."""
     world = fake(name)
     method = make(name)

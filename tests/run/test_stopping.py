@@ -27,6 +27,7 @@ from fedkin.run.stopping import (
     stop_of_resumed,
     stop_without_replies,
 )
+from tests.mappings import merged
 from tests.run.validated_world import Saying, constant_data, said
 
 
@@ -90,7 +91,7 @@ def test_no_other_reply_stops(reply: Any) -> None:
     assert stop_by_reply(Plan(rounds=5, cohort=1), 1, reply) is None
 
 
-def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
+def test_a_resumed_run_decides_by_its_new_settings() -> None:
     rounds = records(0.1, 0.3, 0.2, 0.2)
     stopped = stop_by_score(Plan(rounds=9, cohort=1, patience=2), rounds)
     assert stopped is not None
@@ -106,7 +107,7 @@ def test_a_resumed_run_decides_by_what_is_asked_now() -> None:
 
 def replies(*rounds: tuple[float | None, int]) -> list[Record]:
     """Rounds from 1 on with this training loss and so many replies that were not finite; round 0
-    trained nobody."""
+    trained no client."""
     both = [(None, 0), *rounds]
     score = {"accuracy": None, "partial": None}
     return [
@@ -117,7 +118,7 @@ def replies(*rounds: tuple[float | None, int]) -> list[Record]:
 
 BAD = (None, 4)
 GOOD = (0.5, 1)
-NOBODY = (None, 0)
+NO_CLIENTS = (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +127,8 @@ NOBODY = (None, 0)
         ((BAD, BAD, BAD), True),
         ((GOOD, BAD, BAD, BAD), True),
         ((BAD, BAD, GOOD, BAD, BAD), False),
-        ((BAD, BAD, NOBODY), False),  # everybody dropped out, which is no failure
-        ((NOBODY, NOBODY, NOBODY, NOBODY), False),
+        ((BAD, BAD, NO_CLIENTS), False),  # everybody dropped out, which is no failure
+        ((NO_CLIENTS, NO_CLIENTS, NO_CLIENTS, NO_CLIENTS), False),
         ((GOOD, GOOD, GOOD), False),
     ],
 )
@@ -193,7 +194,7 @@ def test_a_callback_may_end_a_run() -> None:
     assert summary["stopped"] == {"round": 3, "of": 50, "reason": "a callback returned STOP"}
 
 
-def test_a_run_that_ends_between_scores_is_scored_all_the_same() -> None:
+def test_a_run_that_ends_between_scores_is_still_scored() -> None:
     """On test samples round 3 says class 2, a share of 0.3; it is the last round, and its record
     has no score."""
     data = constant_data(validation=False)
@@ -262,13 +263,15 @@ def test_a_stopped_run_is_a_finished_run(how: dict[str, Any], tmp_path: Path) ->
         for name in ("metrics.jsonl", "clients.parquet")
     }
     seen: list[Record] = []
-    again = said(out=tmp_path / "run", resume=True, rounds=50, **{**how, "on_round": seen.append})
+    again = said(
+        out=tmp_path / "run", resume=True, rounds=50, **merged(how, {"on_round": seen.append})
+    )
     assert not seen and again.summary()["stopped"] == run.summary()["stopped"]
     assert before == {name: (tmp_path / "run" / name).read_bytes() for name in before}
     run.save(tmp_path / "copy")
     assert (
         said(
-            out=tmp_path / "copy", resume=True, rounds=50, **{**how, "on_round": seen.append}
+            out=tmp_path / "copy", resume=True, rounds=50, **merged(how, {"on_round": seen.append})
         ).summary()["rounds"]
         == run.summary()["rounds"]
     )
@@ -354,7 +357,7 @@ def test_configurations_have_it_and_old_ones_stay_as_they_are() -> None:
         ({"until": 1.1}, r"run\.until: expected a value less than or equal to 1, got 1\.1"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict({"run": options})
 
@@ -439,19 +442,24 @@ def test_runs_with_other_budgets_are_no_repetition() -> None:
         fk.RepeatedRuns((said(seed=0, rounds=3), said(seed=1, rounds=4)))
 
 
+IMPATIENT = (
+    "data.name=digits",
+    "data.clients=6",
+    "data.validation=0.3",
+    "local.epochs=1",
+    "local.lr=1e-9",
+    "run.rounds=8",
+    "run.cohort=6",
+    "run.patience=1",
+    "run.checkpoint_every=4",
+)
+
+
 def test_a_comparison_takes_stopped_runs_for_finished(tmp_path: Path) -> None:
     compared = partial(
         fk.compare,
         None,
-        "data.name=digits",
-        "data.clients=6",
-        "data.validation=0.3",
-        "local.epochs=1",
-        "local.lr=1e-9",
-        "run.rounds=8",
-        "run.cohort=6",
-        "run.patience=1",
-        "run.checkpoint_every=4",
+        *IMPATIENT,
         methods=["fedavg", "ifca"],
         seeds=2,
         out=tmp_path / "study",

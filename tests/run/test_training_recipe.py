@@ -75,7 +75,7 @@ def test_every_round_has_its_rate(method: Any) -> None:
 
 
 def test_an_averaged_gradient_has_the_rate_of_its_round() -> None:
-    """IFCA's other form does one plain step of its own making."""
+    """IFCA's other form does one plain step itself."""
     target = np.ones((3, 2), np.float32)
     method = fk.IFCA(clusters=1, averaging="gradients")
     work = fk.SGD(lr=0.5, schedule=fk.Schedule("exponential", gamma=0.5))

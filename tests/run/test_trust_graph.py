@@ -1,4 +1,4 @@
-"""Who trusts whom: what is measured and kept of it."""
+"""The trust graph of peers: its measures and its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedkin.run.metrics.trust_graph import (
 TRUST = np.array(
     [
         [0, 1, 1, 0],  # of kinds 0 0 1 1: one right, one wrong; its only kin found
-        [0, 0, 0, 0],  # trusts nobody
+        [0, 0, 0, 0],  # trusts no peer
         [1, 1, 0, 1],  # one of three right
         [0, 0, 1, 0],  # right
     ],
@@ -56,7 +56,7 @@ def test_precision_and_recall_by_hand() -> None:
     np.testing.assert_allclose(recall, [1, 0, 1, 1])
 
 
-def test_a_record_counts_who_is_there() -> None:
+def test_a_record_counts_present_peers() -> None:
     whole = peers_record(state(), np.arange(4), KINDS, keeping=False)
     assert whole == pytest.approx(
         {
@@ -85,12 +85,12 @@ def test_without_a_truth_nothing_is_right_or_wrong() -> None:
 
 
 @pytest.mark.parametrize("reachable", [[0, 1, 2, 3], [1, 3]])
-def test_where_nobody_trusts_anybody_nothing_is_found_and_nothing_missed(
+def test_without_trust_nothing_is_found_and_nothing_missed(
     reachable: list[int],
 ) -> None:
-    """Nor where those who are trusted are not there: 3 trusts 2 only, 1 nobody."""
+    """Nor where the trusted peers are not there: 3 trusts only 2, 1 trusts no peer."""
     trust = TRUST if len(reachable) == 2 else np.zeros_like(TRUST)
-    kinds = np.zeros(4, np.int64)  # all are kin: there is somebody to find
+    kinds = np.zeros(4, np.int64)  # all are kin: there is a peer to find
     record = peers_record(state(trust), np.array(reachable), kinds, keeping=False)
     assert (
         record["neighbours"] == 0
@@ -100,7 +100,7 @@ def test_where_nobody_trusts_anybody_nothing_is_found_and_nothing_missed(
 
 
 def test_one_that_trusts_is_enough_for_a_recall() -> None:
-    """1 trusts one of three kin, the others nobody: none is not the same as nothing to say."""
+    """1 trusts one of three kin, the others trust no peer: a recall of zero is still a value."""
     trust = np.zeros((4, 4), bool)
     trust[1, 0] = True
     record = peers_record(state(trust), np.arange(4), np.zeros(4, np.int64), keeping=False)
@@ -119,7 +119,7 @@ def test_other_methods_have_no_neighbours() -> None:
 
 
 @given(trust=st.integers(1, 12).flatmap(lambda n: arrays(bool, (n, n))))
-def test_what_is_packed_comes_out_again(trust: np.ndarray) -> None:
+def test_a_packed_graph_comes_out_again(trust: np.ndarray) -> None:
     np.testing.assert_array_equal(unpack_trust(pack_trust(trust), len(trust)), trust)
 
 
@@ -149,7 +149,7 @@ def test_trust_is_kept_in_some_rounds(run: fk.Run, tmp_path: Path) -> None:
     np.testing.assert_array_equal(trust_over_time(read.records, len(read.assignment))[3], kept[3])
 
 
-def test_gossip_has_nobody_to_be_right_about() -> None:
+def test_gossip_has_no_trust_to_measure() -> None:
     run = fk.simulate(fk.Gossip(neighbours=2), DATA, fk.models.mclr(DATA), rounds=2, cohort=8)
     for record in run.records:
         assert (

@@ -128,7 +128,7 @@ def test_it_is_computed_of_the_clients_that_were_scored() -> None:
     )
 
 
-def test_with_validation_the_summary_has_that_of_the_test_samples(tmp_path: Path) -> None:
+def test_with_validation_the_summary_has_the_measure_of_the_test_samples(tmp_path: Path) -> None:
     data = fk.data.digits(clients=6).with_validation(0.3)
     run = simulated(data=data, out=tmp_path / "run")
     own = run.clients["accuracy"].to_numpy()
@@ -278,7 +278,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_is_one_line_with_its_place(name: str) -> None:
+def test_a_refusal_is_one_line_with_its_place(name: str) -> None:
     from fedkin.run.simulate import execute
 
     with pytest.raises(ConfigError, match=re.escape(BAD[name])) as refused:

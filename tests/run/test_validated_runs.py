@@ -74,7 +74,7 @@ def test_the_summary_has_the_test_accuracy_of_the_round_that_validation_chooses(
     assert "validation_accuracy" not in plain and "best_median_client" not in plain
 
 
-def test_the_state_of_the_best_round_is_kept_beside_the_final_one() -> None:
+def test_the_state_of_the_best_round_is_kept_next_to_the_final_one() -> None:
     run = said()
     assert run.best_state is not None
     np.testing.assert_array_equal(run.best_state.models[0], constant_model(12, 0))
@@ -122,7 +122,7 @@ def test_partial_rounds_are_not_chosen() -> None:
 def test_test_samples_are_read_after_the_last_round_only(
     monkeypatch: pytest.MonkeyPatch, says: tuple[int, ...], read: int
 ) -> None:
-    """Once for the final state, and once for that of the best round, where it is another one."""
+    """Once for the final state, and once for the state of the best round, where it is another."""
     events: list[Any] = []
     compute = Evaluate.compute_rows
 
@@ -135,7 +135,7 @@ def test_test_samples_are_read_after_the_last_round_only(
     assert events == [*(e for r in range(6) for e in ("validation", r)), *["test"] * read]
 
 
-def test_what_it_chooses_is_what_a_shorter_run_ends_with(tiny: FederatedData) -> None:
+def test_the_chosen_round_equals_the_end_of_a_shorter_run(tiny: FederatedData) -> None:
     """A run of as many rounds, which trains on the same samples and is scored on test samples, ends
     there. FedPer's heads are on the clients, as they were in that round."""
     data = tiny.with_validation(0.3)
@@ -312,7 +312,7 @@ class TestOnly(Task):
 
 @dataclass(frozen=True)
 class OwnTest(Saying):
-    """A method whose state has a test of its own."""
+    """A method whose state has its own test."""
 
     def init(self, world: Any, stream: Any) -> Any:
         state = super().init(world, stream)
@@ -333,8 +333,8 @@ def test_a_test_of_a_methods_own_must_know_the_samples() -> None:
 
 
 def test_detectors_are_scored_on_them(tiny: FederatedData) -> None:
-    """Where validation samples are the test samples, all numbers are the same, those of each
-    detector too."""
+    """Where validation samples are the test samples, all numbers are the same, each detector's
+    too."""
     data = replace(tiny, validation=tiny.test)
     method = fk.Athena(eps=100.0, pretraining=1)
     options: dict[str, Any] = {"rounds": 2, "cohort": 12, "local": fk.SGD(lr=0.1)}

@@ -43,7 +43,7 @@ def variants(drift: Drift, rounds: int, clients: int = N) -> np.ndarray:
 
 
 @given(kinds=st.integers(2, 6), seed=st.integers(0, 99), fraction=st.sampled_from([0.0, 0.5, 1.0]))
-def test_who_starts_where_and_moves(kinds: int, seed: int, fraction: float) -> None:
+def test_start_variants_and_moves(kinds: int, seed: int, fraction: float) -> None:
     drift = Relabel(kinds=kinds, fraction=fraction, at=3)
     origin, then = (drift.variants(N, round, Stream(seed, round, "s")) for round in (0, 3))
     sizes = np.bincount(origin, minlength=kinds)
@@ -96,7 +96,7 @@ def test_moved_and_truth_follow_the_variants(pattern: Pattern) -> None:
         assert (
             data.true_clusters is not None and data.true_clusters.tolist() == when[round].tolist()
         )
-        # Nothing is copied where nobody moves.
+        # Nothing is copied where no client moves.
         assert moved.any() or before is None or data is before
         before = data
 
@@ -110,7 +110,7 @@ def test_the_truth_that_is_there_makes_a_pair() -> None:
     assert (now.true_clusters % 4).tolist() == Relabel().variants(N, 0, STREAM).tolist()
 
 
-def test_relabel_gives_every_variant_names_of_its_own() -> None:
+def test_relabel_gives_every_variant_different_names() -> None:
     data = federation()
     drift = Relabel(at=2)
     for round in (0, 2):
@@ -155,8 +155,9 @@ def test_rotate_by_quarters(shape: tuple[int, ...], kinds: int, quarters: int) -
 
 
 def test_recurring_rotation_comes_back_exactly() -> None:
-    """Turned from the original, not on from what is there: five kinds interpolate, and that would
-    add up."""
+    """Turned from the original, not from the current samples: five kinds interpolate, and that
+    would
+        add up."""
     moving = ShiftedData(
         federation(), Rotate(kinds=5, pattern="recurring", at=1, length=1, fraction=1.0), everybody
     )
@@ -215,7 +216,9 @@ def test_more_variants_than_permutations() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [Relabel, Rotate])
-def test_what_cannot_be(kind: type[Drift], options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(
+    kind: type[Drift], options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         kind(**options)
 

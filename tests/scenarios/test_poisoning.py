@@ -1,4 +1,4 @@
-"""Poisoned samples: whose, which, from when on, and what is refused."""
+"""Poisoned samples: their clients, their rows, their first round, and refusals."""
 
 from __future__ import annotations
 

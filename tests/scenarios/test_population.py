@@ -1,4 +1,5 @@
-"""Who takes part: arrivals, dropout and stragglers as pure decisions per client and round."""
+"""Which clients take part: arrivals, dropout and stragglers as pure decisions per client and
+round."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_stragglers_manage_every_number_of_epochs_below_theirs_as_often() -> Non
     assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)
 
 
-def test_epochs_of_their_own() -> None:
+def test_each_client_may_have_its_own_epochs() -> None:
     epochs = 1 + EVERYONE % 4
     steps = Population(stragglers=1.0).partial_steps(EVERYONE, epochs, STREAM)
     assert steps.min() == 1
@@ -83,7 +84,7 @@ def test_some_arrive_while_others_leave() -> None:
         assert population.reachable(10, round).tolist() == list(there)
 
 
-def test_somebody_must_stay() -> None:
+def test_a_client_must_stay() -> None:
     population = Population(arrivals={9: 2}, departures={1: 3})
     with pytest.raises(
         ConfigError, match="departures leave no client at round 1: 3 have left, 2 of 5 come later"
@@ -101,7 +102,7 @@ def test_everybody_is_there_by_default() -> None:
     )
 
 
-def test_somebody_must_be_there() -> None:
+def test_a_client_must_be_there() -> None:
     population = Population(arrivals={1: 4})
     with pytest.raises(ConfigError, match="4"):
         population.reachable(4, 0)
@@ -145,6 +146,6 @@ def test_numpys_whole_numbers_will_do() -> None:
         {"departures": {2: 0}},
     ],
 )
-def test_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Population(**options)

@@ -56,7 +56,7 @@ def same(a: FederatedData, b: FederatedData) -> bool:
 
 
 class Steps:
-    """A shift that notes with what it was called; each round adds 1 to all labels."""
+    """A shift that stores its arguments; each round adds 1 to all labels."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, list[int], Stream]] = []
@@ -198,7 +198,7 @@ def test_as_coded_clients_detect_the_cut_once(compiled: bool) -> None:
     assert found == [set(first), *placed[:-1]]
 
 
-def test_in_the_sound_form_clients_compare_with_what_they_had_when_placed() -> None:
+def test_in_the_sound_form_clients_compare_with_their_samples_when_placed() -> None:
     """Release 1 is in round 5, and a quarter of the data more is a shift to all who were placed
     with less."""
     _, placed, found = detected(Incremental(every=4))
@@ -215,7 +215,7 @@ def test_incremental_round_by_round() -> None:
     for round in range(14):
         now, moved = moving.at(STREAM.at(round))
         sizes.append(int(now.train.sizes[0]))
-        # Those who are away too.
+        # Absent clients too.
         assert moved.tolist() == [
             round in (4, 7, 10),
             round in (4, 7, 10),
@@ -264,7 +264,7 @@ def test_a_portion_is_not_one_too_large_by_rounding() -> None:
         ({"releases": (0.5, 1.5)}, r"releases must be a fraction in \[0, 1\], got 1.5"),
     ],
 )
-def test_what_cannot_be(options: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Incremental(**options)
 

@@ -1,4 +1,4 @@
-"""Streams step by step: who trains on what, and what is tested before."""
+"""Streams step by step: the samples that clients train on, and the samples tested before."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_data_without_steps() -> None:
 
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"every": -2}])
-def test_what_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_values_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Steps(**options)
 
 
 def test_prequential_accuracy_is_of_the_last_rounds_of_steps() -> None:
     records: Any = [{"round": r, "accuracy": a} for r, a in enumerate([0.9, 0.1, 0.5, 0.2, 0.7])]
-    # Not round 0, which nobody trained for.
+    # Not round 0, before any training.
     assert prequential_accuracy(records, 2) == pytest.approx(0.6)
     with pytest.raises(ConfigError, match=r"run\.evaluate_every = 5"):
         prequential_accuracy(records, 5)

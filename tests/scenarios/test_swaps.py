@@ -1,5 +1,5 @@
-"""Clients that swap data: against the authors' result for the same pairs, by hand, and what must
-never change."""
+"""Clients that swap data: against the authors' result for the same pairs, by hand, and
+invariants."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_authors_result_for_the_authors_pairs(oracle: Oracle, kind: str) -> 
 
 
 def test_only_labels_that_the_other_has_not_are_drawn() -> None:
-    """Of pairs (0, 6), (3, 2) and (7, 4): {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
+    """Pairs (0, 6), (3, 2) and (7, 4) may draw {0} and {3}, {0} and {2}, {2, 3} and {0, 1}."""
     pairs = np.array([[0, 6], [3, 2], [7, 4]])
     seen = []
     for round in range(100):
@@ -110,7 +110,7 @@ def test_a_label_qualifies_only_where_training_and_test_data_have_it() -> None:
     assert not draw_labels(untested, np.array([[0, 1]]), STREAM)[1].any()
 
 
-def test_the_true_cluster_goes_with_the_data() -> None:
+def test_the_true_cluster_moves_with_the_data() -> None:
     data = federation([[0], [1, 2], [3]], true_clusters=True)
     after, _ = swap_all(data, np.array([[0, 2]]))
     assert after.true_clusters is not None and after.true_clusters.tolist() == [2, 1, 0]
@@ -123,13 +123,13 @@ def test_the_true_cluster_goes_with_the_data() -> None:
         (
             [[0, 0, 0, 1], [2, 2, 3]],
             [1, 0],
-        ),  # client 0 now has one sample of its own and two of the other's
-        ([[0, 1], [2, 3]], [0, 1]),  # as many of either: what it was
+        ),  # client 0 keeps one sample and has two of the other's
+        ([[0, 1], [2, 3]], [0, 1]),  # as many of either: unchanged
         ([[0, 1, 1], [2, 3, 3]], [0, 1]),
         ([[0, 1], [2, 2, 3, 3]], [1, 1]),  # 1 and 2, 2; the other 0 and 3, 3
     ],
 )
-def test_part_the_true_cluster_is_that_of_most_training_samples(
+def test_part_most_training_samples_decide_the_true_cluster(
     labels: list[list[int]], true_clusters: list[int]
 ) -> None:
     data = federation(labels, true_clusters=True)
@@ -138,7 +138,7 @@ def test_part_the_true_cluster_is_that_of_most_training_samples(
     assert data.true_clusters is not None and data.true_clusters.tolist() == [0, 1]
 
 
-def test_part_swapped_back_is_what_it_was() -> None:
+def test_a_part_swapped_back_is_as_before() -> None:
     data = federation([[0, 0, 0, 1], [2, 2, 3]], true_clusters=True)
     away, _ = swap_labels(data, data, np.array([[0, 1]]), np.array([[0, 2]]))
     back, _ = swap_labels(data, away, np.array([[0, 1]]), np.array([[2, 0]]))
@@ -184,7 +184,7 @@ def test_with_probability_one_everybody_there_has_a_partner(
 
 @pytest.mark.parametrize("shift", [SwapAll(0.0), SwapPart(0.0), SwapPart(1.0)])
 def test_where_nothing_moves_the_data_are_the_same(shift: SwapAll) -> None:
-    """All have the same labels; and with one client there is nobody to swap with."""
+    """All have the same labels. One client alone has no other to swap with."""
     for data in (federation([[0, 1]] * 6), federation([[0]] * 6), federation([[0, 1]])):
         after, moved = shift.step(
             original=data, current=data, round=1, reachable=np.arange(data.clients), stream=STREAM
@@ -193,7 +193,7 @@ def test_where_nothing_moves_the_data_are_the_same(shift: SwapAll) -> None:
 
 
 @pytest.mark.parametrize("shift", [SwapAll(1.0), SwapPart(1.0)])
-def test_nobody_swaps_before_the_first_communication_round(shift: SwapAll) -> None:
+def test_no_client_swaps_before_the_first_communication_round(shift: SwapAll) -> None:
     data = federation([[0], [1], [2], [3]])
     assert (
         shift.step(
@@ -207,7 +207,7 @@ def test_nobody_swaps_before_the_first_communication_round(shift: SwapAll) -> No
 
 
 @pytest.mark.parametrize("probability", [0.05, 0.5])
-def test_pairs_swap_as_often_as_said(probability: float) -> None:
+def test_pairs_swap_with_the_given_probability(probability: float) -> None:
     data = federation([[0]] * 1000)
     moved = [
         SwapAll(probability)
@@ -228,7 +228,7 @@ def test_pairs_swap_as_often_as_said(probability: float) -> None:
     probability=st.sampled_from([0.3, 1.0]),
 )
 @pytest.mark.parametrize("kind", [SwapAll, SwapPart])
-def test_what_swaps_never_change(
+def test_swaps_keep_samples_and_sizes(
     kind: type[SwapAll] | type[SwapPart], labels: list[list[int]], seed: int, probability: float
 ) -> None:
     original = current = federation(labels, [own[::2] for own in labels], true_clusters=True)
@@ -246,7 +246,7 @@ def test_what_swaps_never_change(
         assert rows_of(again.train) == rows_of(current.train) and rows_of(again.test) == rows_of(
             current.test
         )
-        assert sorted(current.train.rows) == sorted(original.train.rows)  # the union is what it was
+        assert sorted(current.train.rows) == sorted(original.train.rows)  # the union is unchanged
         assert sorted(current.test.rows) == sorted(original.test.rows)
         assert current.x is original.x and current.y is original.y
         assert (current.label_counts().sum(0) == original.label_counts().sum(0)).all()

@@ -1,4 +1,4 @@
-"""The checks of fields, with the types that outside these tests nobody else refuses."""
+"""The checks of fields. They refuse types that outside these tests no other check refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_no_known_word(value: object) -> None:
         one_of("pattern", value, ("sudden", "gradual"))
 
 
-def test_what_can_be() -> None:
+def test_valid_values_pass() -> None:
     """NumPy's numbers serve for Python's. Each check would raise."""
     for value in (0, 1, 0.5, np.float32(0.5)):
         fraction("p", value)

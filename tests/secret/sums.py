@@ -44,7 +44,7 @@ class SmallSum:
         self.replied = np.zeros(clients, bool)
 
     def group(self, position: int) -> Group:
-        """As a client is told."""
+        """The settings as a client gets them."""
         exchange = self.exchange
         return Group(
             about=ABOUT,

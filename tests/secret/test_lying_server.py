@@ -22,7 +22,7 @@ def before_reveal(clients: int = 6, least: int = 3) -> SmallSum:
     return one
 
 
-def test_holders_that_are_told_different_things_give_neither_secret() -> None:
+def test_holders_with_different_instructions_give_neither_secret() -> None:
     """Three of six hear that the last client is there, two that it has gone: five shares of one
     kind are needed."""
     one = before_reveal()
@@ -145,7 +145,7 @@ def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> N
         )
 
 
-def test_what_a_client_cannot_see_it_does_not_check() -> None:
-    """Of 21 holders it needs 15, or ``least`` of them; a ``least`` of more than 21 is the server's
-    to keep."""
+def test_a_client_does_not_check_values_that_it_cannot_see() -> None:
+    """It needs 15 of 21 holders, or ``least`` of them. The server must keep a ``least`` above
+    21."""
     assert [client.needed(21, least) for least in (3, 15, 18, 21, 22)] == [15, 15, 18, 21, 15]

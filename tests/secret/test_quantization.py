@@ -1,4 +1,4 @@
-"""Vectors as integers: unbiased, never out of range in silence, and means that are those of the
+"""Vectors as integers: unbiased, never out of range in silence, and with the means of the
 vectors."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_rounding_has_no_bias() -> None:
     assert vector.mean() == pytest.approx(0.25, abs=5 * np.sqrt(0.25 * 0.75 / draws))
 
 
-def test_the_error_is_that_of_the_rounding() -> None:
+def test_the_error_comes_from_the_rounding() -> None:
     """Standard deviation of a sum's error over uniform positions: sqrt(n / 6) steps of the grid."""
     rng = np.random.default_rng(3)
     grid = IntegerGrid(20, 1.0, 1)
@@ -72,7 +72,7 @@ def test_the_error_is_that_of_the_rounding() -> None:
     assert error.std() == pytest.approx(np.sqrt(20 / 6), rel=0.05)
 
 
-def test_what_is_out_of_range_is_clipped_and_counted() -> None:
+def test_values_out_of_range_are_clipped_and_counted() -> None:
     grid = IntegerGrid(3, 1.0, 1)
     rng = np.random.default_rng(4)
     vectors = [

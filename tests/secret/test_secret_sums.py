@@ -58,9 +58,9 @@ def ring(one: SmallSum) -> list[int]:
     return order
 
 
-def test_a_hundred_of_whom_thirty_are_lost() -> None:
-    """Seven before the keys, and 23 that are spread over the ring of the others: each fourth, so
-    that of 21 holders no client lacks more than the six that it can do without."""
+def test_thirty_of_a_hundred_clients_are_lost() -> None:
+    """Seven before the keys, and 23 that are spread over the ring of the others, each fourth. So
+    no client lacks more of its 21 holders than the six that it can do without."""
     one = SmallSum(93, numbers=3)
     gone = ring(one)[::4][:23]
     for step, lost in zip(
@@ -84,7 +84,7 @@ def test_three_in_ten_are_lost_by_chance() -> None:
     assert one.exchange.answered.sum() == 32 and one.replied.sum() == 28
 
 
-def test_clients_too_few_of_whose_holders_are_left_are_left_out_in_turns() -> None:
+def test_clients_with_too_few_holders_are_left_out_in_turns() -> None:
     """On a ring of 40 with 7 holders, of whom 5 are needed: three next to each other go, then those
     that lack three."""
     one = SmallSum(40, numbers=3, neighbours=6)
@@ -96,7 +96,7 @@ def test_clients_too_few_of_whose_holders_are_left_are_left_out_in_turns() -> No
     assert not one.exchange.leave_out_lonely() and not one.exchange.shared.any()
 
 
-def test_who_cannot_reveal_is_not_asked_and_the_sum_is_lost() -> None:
+def test_a_client_that_cannot_reveal_is_not_asked_and_the_sum_is_lost() -> None:
     one = SmallSum(30, numbers=3, neighbours=6)
     order = ring(one)
     one.share()
@@ -107,8 +107,9 @@ def test_who_cannot_reveal_is_not_asked_and_the_sum_is_lost() -> None:
         one.unmasked()
 
 
-def test_what_leaves_a_client_is_noise() -> None:
-    """Of a vector of zeros: as many ones as zeros among the bits, and another vector each time."""
+def test_messages_of_a_client_look_like_noise() -> None:
+    """From a vector of zeros: as many ones as zeros among the bits, and another vector each
+    time."""
     seen = []
     for _ in range(2):
         one = SmallSum(3, numbers=4000)

@@ -19,7 +19,7 @@ NAMES = ("ada", "bob", "cleo")
 
 
 class Signed:
-    """Three clients, what they have announced, and their signatures."""
+    """Three clients, their announcements, and their signatures."""
 
     def __init__(self, folder: Path, names: tuple[str, ...] = NAMES) -> None:
         self.folder = folder
@@ -41,7 +41,7 @@ class Signed:
         )
 
 
-def test_what_the_holders_have_signed_is_accepted(tmp_path: Path) -> None:
+def test_keys_that_the_holders_have_signed_are_accepted(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     assert signed.signatures.shape == (3, SIGNATURE)
     for identity in signed.identities:
@@ -85,14 +85,14 @@ def test_a_member_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\0", b"\xff" * 40, bytes(SIGNATURE)])
-def test_what_is_no_signature_is_refused(text: bytes, tmp_path: Path) -> None:
+def test_an_invalid_signature_is_refused(text: bytes, tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     nothing = np.tile(np.frombuffer(text, np.uint8), (3, 1))
     with pytest.raises(MaskingError, match="the key of client 5 does not verify"):
         check_signed(signed.identities[0], signed.group, nothing)
 
 
-def test_who_has_no_certificate_neither_signs_nor_takes_part(tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_neither_signs_nor_takes_part(tmp_path: Path) -> None:
     signed = Signed(tmp_path)
     for step in (
         lambda: sign(None, signed.alone(0)),

@@ -1,4 +1,4 @@
-"""Members of a federation with certificates of their own."""
+"""Members of a federation, each with a certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An authority, its files, and what is said where ``cryptography`` is not installed."""
+"""An authority, its files, and the message where ``cryptography`` is not installed."""
 
 from __future__ import annotations
 

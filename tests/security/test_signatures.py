@@ -1,4 +1,5 @@
-"""Who a message is from: signatures, certificates, and what an authority did not sign."""
+"""The sender of a message: signatures, certificates, and certificates that the authority did not
+sign."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def refusal(
     return caught.value.reason
 
 
-def test_every_member_checks_what_ada_signed(tmp_path: Path, authority: Authority) -> None:
+def test_every_member_checks_adas_signature(tmp_path: Path, authority: Authority) -> None:
     ada = certified(tmp_path, authority, "ada")
     bob = certified(tmp_path, authority, "bob")
     assert isinstance(ada, MessageSigner)

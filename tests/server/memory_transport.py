@@ -26,7 +26,7 @@ Handler = Callable[[RpcMessage], RpcMessage]
 
 
 class Clock:
-    """Seconds that pass when somebody sleeps; ``at`` plans what happens meanwhile."""
+    """Seconds that pass when a caller sleeps; ``at`` plans events for that time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -93,7 +93,7 @@ class MemoryTransport:
         self._due: dict[str, _Due] = {}
         self._operations: dict[str, str] = {}
 
-    # --- what a test does
+    # --- controls of a test
 
     def join(self, node: int, handler: Node | Handler, **behaviour: Any) -> Station:
         """A node comes online."""

@@ -109,8 +109,8 @@ _made: dict[Any, tuple[SimulatedWorld, Any]] = {}
 def simulated(
     data: FederatedData, model: AnyModel, clients: Sequence[int], ids: np.ndarray | None = None
 ) -> Any:
-    """A world of some clients as it is when it is made: it knows what its disk tells it, and
-    nothing else. Made once, because everything is compiled anew for each."""
+    """A new world of some clients: it knows what its disk tells it, and
+    nothing else. Made once, because each new world compiles everything again."""
     key = id(data), id(model), tuple(clients), None if ids is None else tuple(ids)
     if key not in _made:
         world = SimulatedWorld(data.select(np.array(clients)), model, WORK, ids=ids)

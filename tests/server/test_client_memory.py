@@ -150,7 +150,7 @@ def test_a_simulation_counts_the_same(federation: Federation) -> None:
     assert found[:5] == found[5:]
 
 
-def test_clients_that_keep_nothing_for_their_cluster_are_told_nothing(
+def test_clients_that_keep_nothing_for_their_cluster_are_not_notified(
     federation: Federation,
 ) -> None:
     federation.counts(np.array([0]))
@@ -174,10 +174,12 @@ def test_a_change_of_clusters_outlives_the_server_and_lost_replies(federation: F
         False,
     ]
     federation.serve(federation.world.memory(), round=1)
-    # client 3 did what it was asked, and its reply was late; it is told again
+    # client 3 did its work, and its reply was late; it is notified again
     assert federation.counts() == [[3, 3, 3, 3], [2, 3, 3, 1]]
     assert ["moved" in request.arrays for request in federation.last()] == [False, False, True]
-    federation.world.reassigned(np.array([1]))  # the server still knows who keeps something
+    federation.world.reassigned(
+        np.array([1])
+    )  # the server still knows which clients keep something
     assert federation.counts() == [[4, 4, 4, 4], [3, 1, 4, 2]]
 
 
@@ -235,7 +237,8 @@ def test_an_array_to_keep_is_sent_once(federation: Federation) -> None:
         total(federation, (TABLE + 1).reshape(2, 3)[:1]) == [6.0] * 4
         and sent(federation) == [True] * 3
     )
-    assert federation.counts() == [[1] * 4, [1] * 4]  # what clients keep has a place of its own
+    # What clients keep has a separate place.
+    assert federation.counts() == [[1] * 4, [1] * 4]
     assert total(federation, TABLE[:1] + 1) == [6.0] * 4 and sent(federation) == [False] * 3
 
 

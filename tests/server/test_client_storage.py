@@ -1,4 +1,4 @@
-"""What clients store: what their data were when they were placed, and their last models."""
+"""The storage of clients: their data when they were placed, and their last models."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_a_placed_client_notes_its_data_at_its_next_request_and_only_once() -> N
     assert "note" not in sites.last(2).arrays
     sites.train()
     assert all("note" not in sites.last(node).arrays for node in range(3))
-    assert len(sites.transport.pushed) == before + 6  # no requests of their own
+    assert len(sites.transport.pushed) == before + 6  # no separate requests
 
 
-def test_a_client_whose_reply_was_lost_is_told_again() -> None:
+def test_a_client_whose_reply_was_lost_is_notified_again() -> None:
     sites = Sites(deadline=9.0)
     sites.world.run(Note(), EVERYONE)
     sites.transport.stations[2].delay = 100.0
@@ -85,7 +85,7 @@ def test_a_client_whose_reply_was_lost_is_told_again() -> None:
     assert "note" not in sites.last(0).arrays
 
 
-def test_a_shift_is_measured_from_what_was_noted_last() -> None:
+def test_a_shift_is_measured_from_the_last_note() -> None:
     sites = Sites()
     sites.world.run(Note(), EVERYONE)
     assert sites.shifted() == []
@@ -139,7 +139,7 @@ def test_another_test_of_the_shift_needs_new_reports() -> None:
     assert sites.last(0).header["shift"] == {"test": "label_aware", "threshold": 0.1}
 
 
-def test_a_new_process_of_a_node_has_what_it_noted() -> None:
+def test_a_new_process_of_a_node_has_its_notes() -> None:
     """Every request meets a new world; only the disk is the same."""
     sites = Sites()
     sites.move(0)
@@ -164,7 +164,7 @@ def test_pending_notes_outlive_the_server() -> None:
     assert "note" not in sites.last(1).arrays
 
 
-def test_ids_outlive_the_server_whatever_ids_the_nodes_have_at_the_engine() -> None:
+def test_ids_outlive_the_server_though_the_engines_ids_change() -> None:
     sites = Sites()
     memory = sites.world.memory()
     transport = MemoryTransport()

@@ -1,4 +1,4 @@
-"""Flower's messages: what goes in comes out, what is invalid is refused,
+"""Flower's messages: messages come back as they were, invalid ones are refused,
 and a ClientApp replies."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REQUEST = RpcMessage(
         "clients": np.array([3, 1]),
         "arrived": np.array([True, False]),
         "none": np.zeros((0, 4), np.float32),
-        "nobody": np.zeros(0, np.int64),
+        "empty": np.zeros(0, np.int64),
     },
 )
 
@@ -54,7 +54,7 @@ def test_a_message_comes_through_flower_s_records() -> None:
     assert sent == received
 
 
-def test_a_large_float_array_is_an_object_of_its_own_that_flower_stores_once() -> None:
+def test_a_large_float_array_is_a_separate_object_that_flower_stores_once() -> None:
     large = {"large": np.zeros(20_000, np.float32), "whole": np.arange(20_000)}
     records = [to_record(RpcMessage({"run": run}, REQUEST.arrays | large))[0] for run in "ab"]
     arrays = [record.array_records["arrays"] for record in records]

@@ -1,4 +1,4 @@
-"""The handshake: what must be equal on both sides, and who logs a difference."""
+"""The handshake: values that must be equal on both sides, and who logs a difference."""
 
 from __future__ import annotations
 

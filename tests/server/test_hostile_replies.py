@@ -1,5 +1,5 @@
 """Every reply to every task, changed in every way that a hostile node could: it is left out as a
-whole, with one warning that says whose it was and what was wrong, and the other nodes' replies are
+whole, with one warning that names the node and the fault, and the other nodes' replies are
 used as if it had never come."""
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.server.small_federations import ABOUT, P, fake_node, fake_remote, mem
 from tests.tasks.test_conformance import EXAMPLES, Given
 
 STREAM = Stream(3, 1, "run").child("task")
-SPEC = ModelSpec(P, {}, slice(1, P), slice(1, P))  # of which the last three numbers are a head
+SPEC = ModelSpec(P, {}, slice(1, P), slice(1, P))  # the last three numbers are a head
 LAYOUTS = {"lone": [[k] for k in range(6)], "fleets": [[0, 1], [2, 3], [4, 5]]}
 HOSTILE = 2  # the client whose node is changed; of fleets, client 3 is on it too
 FLAGS = ("arrived", "nonfinite")
 
 
 class Change(NamedTuple):
-    """What a node sends in place of its own arrays."""
+    """The arrays that a node sends in place of its result."""
 
     name: str
     arrays: dict[str, np.ndarray]
@@ -84,7 +84,7 @@ class Federation:
         self.task, before, self.clients = example(name)
         self.transport, self.world = federation(layout, EXAMPLES[name].detectors)
         self.node = self.transport.stations[hostile_node(layout)]
-        self.honest: dict[str, np.ndarray] = {}  # what the hostile node would have sent
+        self.honest: dict[str, np.ndarray] = {}  # the honest arrays of the hostile node
         for one in before:
             self.world.run(one, self.clients, STREAM)
 
@@ -265,7 +265,7 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
         caplog.clear()
         transport.stations[HOSTILE].tamper = lambda request, reply: reply
         requests = [len(station.requests) for station in transport.stations.values()]
-        # And it is sent a request of its own.
+        # It is also sent a separate request.
         assert not world.run(Shifted(), clients).shifted.any()
         new = [
             len(s.requests) - before
@@ -276,5 +276,5 @@ def test_a_left_out_reply_reports_no_shift_either(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("name", sorted(UNDOABLE))
-def test_what_is_left_out_cannot_be_done_by_all_clients_here(name: str) -> None:
+def test_tasks_that_are_left_out_cannot_be_done_by_all_clients_here(name: str) -> None:
     assert not Federation(name, "lone").run().arrived.all()

@@ -38,8 +38,8 @@ Tamper = Callable[[RpcMessage, RpcMessage], RpcMessage]
 def federation(
     tamper: Tamper | None = None, fleets: bool = False, detects: bool = False, **settings: Any
 ) -> tuple[MemoryTransport, RemoteWorld]:
-    """Six lone clients, or three nodes of two; ``tamper`` changes what the node of client 2 says of
-    anything but itself."""
+    """Six lone clients, or three nodes of two; ``tamper`` changes the reply of client 2's node,
+    except the parts about the node itself."""
     transport = MemoryTransport()
     groups = [[0, 1], [2, 3], [4, 5]] if fleets else [[k] for k in range(6)]
     for node, clients in enumerate(groups):
@@ -245,7 +245,7 @@ def test_outliers_are_beyond_the_norm_limit_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_an_update_beside_saturated_ones_counts(reduce: bool) -> None:
+def test_an_update_among_saturated_ones_counts(reduce: bool) -> None:
     """Five clients send updates of almost no length; the one that still learns is no outlier, as in
     a simulation."""
     transport, world = federation()

@@ -23,8 +23,8 @@ EXAMPLES = np.array([10, 11, 12])  # of the three clients
 
 
 class Federation:
-    """Three sites of a client each, the last of which may be late, and FedAvg that waits for late
-    replies."""
+    """Three sites with a client each, and FedAvg that waits for late replies. The last site may be
+    late."""
 
     def __init__(self, **late: Any) -> None:
         self.engine = MemoryTransport()
@@ -54,7 +54,7 @@ class Federation:
         return self.states[-1].models[0]
 
     def update(self, client: int, model: np.ndarray) -> np.ndarray:
-        """What a client makes of a model, in a federation of its own."""
+        """A client's update of a model, in a separate federation."""
         engine = MemoryTransport()
         engine.join(1, fake_node("alone", [client]))
         world = fake_remote(engine, capacity=1, wait_for=1)
@@ -74,8 +74,8 @@ def mean(updates: list[np.ndarray], weight: np.ndarray) -> np.ndarray:
 
 
 def test_a_late_reply_counts_in_the_next_round() -> None:
-    """Its update of the first model, shortened by sqrt(2), beside those of the second model;
-    weighed by examples."""
+    """Its update of the first model, shortened by sqrt(2), counts with the updates of the second
+    model; weighed by examples."""
     federation = Federation()
     zero = federation.states[0].models[0]
     first = federation.round(1, [0, 1, 2], delay=100, pause=60)
@@ -95,7 +95,7 @@ def test_a_late_reply_counts_in_the_next_round() -> None:
     np.testing.assert_allclose(third - second, mean(again, EXAMPLES[:2]), rtol=1e-4)
 
 
-def test_a_client_that_has_replied_anew_counts_once() -> None:
+def test_a_client_that_has_replied_again_counts_once() -> None:
     federation = Federation()
     first = federation.round(1, [0, 1, 2], delay=100, pause=60)
     second = federation.round(2, [0, 1, 2])
@@ -115,7 +115,7 @@ def test_a_reply_that_comes_after_its_last_round_is_lost() -> None:
     assert federation.counts() == (0, 1)
 
 
-def test_without_an_age_nobody_waits() -> None:
+def test_without_an_age_no_reply_waits() -> None:
     federation = Federation(max_age=0)
     federation.round(1, [0, 1, 2], delay=100, pause=60)
     before = federation.states[-1].models[0]
@@ -151,7 +151,7 @@ def test_a_late_reply_is_checked_as_one_in_time_is(
     assert "a late reply of round 1 is of no use" in caplog.text
 
 
-def test_what_a_method_trains_outside_its_rounds_is_not_waited_for() -> None:
+def test_training_outside_rounds_is_not_waited_for() -> None:
     """A training that no mean of a round is of, such as a newcomer's first, is of no use later."""
     federation = Federation()
     federation.round(1, [0, 1])

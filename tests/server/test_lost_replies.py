@@ -141,7 +141,7 @@ class Federation:
             np.testing.assert_allclose(far[name], column, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def ranks(*numbers: int) -> RankDiffers:
+def ranks(numbers: list[int]) -> RankDiffers:
     return RankDiffers(np.array(numbers))
 
 
@@ -162,16 +162,16 @@ def personal(federation: Federation, round: int) -> tuple[Task, np.ndarray, Stre
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_clients_whose_reply_was_lost_answer_the_same(lost: int, layout: str) -> None:
     federation = Federation(layout)
-    assert not federation.both(ranks(0, 1, 2, 3, 4, 5)).changed.any()
+    assert not federation.both(ranks([0, 1, 2, 3, 4, 5])).changed.any()
     federation.begin(2)
     federation.engine.lost = {"rank_differs": lost}
-    reply = federation.both(ranks(1, 1, 0, 3, 5, 4))
+    reply = federation.both(ranks([1, 1, 0, 3, 5, 4]))
     assert (
         reply.changed.tolist() == [True, False, True, False, True, True]
         and reply.told.tolist() == [2] * 6
     )
-    # Asked again, by a request of its own.
-    assert federation.both(ranks(1, 1, 0, 3, 5, 4)).told.tolist() == [3] * 6
+    # Asked again, by a separate request.
+    assert federation.both(ranks([1, 1, 0, 3, 5, 4])).told.tolist() == [3] * 6
     federation.assert_same_memory()
 
 
@@ -187,7 +187,7 @@ def test_a_client_whose_reply_was_lost_trains_once(layout: str) -> None:
 
 @each_layout
 def test_a_server_that_resumes_in_the_same_round_is_given_the_same(layout: str) -> None:
-    """Also where it has to ask what clients had reported before."""
+    """Also where it has to ask for earlier reports of clients."""
     federation = Federation(layout)
     federation.both(*personal(federation, 1))
     federation.both(Shifted())
@@ -213,18 +213,18 @@ def test_other_clients_of_the_same_fleet_do_the_work_themselves() -> None:
     mixed up."""
     federation = Federation("fleets")
     checkpoint = federation.far.memory()
-    federation.far.run(ranks(7, 8), np.array([0, 1]))
+    federation.far.run(ranks([7, 8]), np.array([0, 1]))
     federation.resume(checkpoint, 1)
-    reply = federation.far.run(ranks(9, 8), np.array([2, 1]))
+    reply = federation.far.run(ranks([9, 8]), np.array([2, 1]))
     # Client 2 never was told another.
     assert reply.told.tolist() == [1, 2] and not reply.changed.any()
     federation.resume(checkpoint, 1)
     # Other fields, too.
-    assert federation.far.run(ranks(8, 8), np.array([2, 1])).changed.tolist() == [True, False]
+    assert federation.far.run(ranks([8, 8]), np.array([2, 1])).changed.tolist() == [True, False]
 
 
 @each_layout
-def test_news_that_come_twice_do_not_cost_what_was_kept_since(layout: str) -> None:
+def test_news_that_come_twice_do_not_cost_the_memory_kept_since(layout: str) -> None:
     """The first server's clients heard that their clusters had changed, and then did the work; so
     do the second's."""
     federation = Federation(layout)
@@ -246,12 +246,12 @@ def test_news_that_come_twice_do_not_cost_what_was_kept_since(layout: str) -> No
 @each_layout
 def test_a_reply_that_was_lost_with_news_of_clusters(layout: str) -> None:
     federation = Federation(layout)
-    federation.both(ranks(0, 1, 2, 3, 4, 5))
+    federation.both(ranks([0, 1, 2, 3, 4, 5]))
     for world in (federation.far, federation.near):
         world.reassigned(EVERYONE[::2])
     federation.begin(2)
     federation.engine.lost = {"rank_differs": 1}
-    reply = federation.both(ranks(1, 1, 1, 1, 1, 1))
+    reply = federation.both(ranks([1, 1, 1, 1, 1, 1]))
     assert reply.told_in_cluster.tolist() == [1, 2] * 3 and reply.told.tolist() == [2] * 6
     federation.both(Classes())
     federation.assert_same_memory()
@@ -264,9 +264,9 @@ def test_only_tasks_that_clients_keep_something_of_are_numbered() -> None:
     federation.both(Train(start[None], WORK, np.zeros(6, np.int64)), stream=Stream(3, 1, "train"))
     station = federation.engine.stations[100]
     assert "call" not in station.requests[-1].header
-    federation.both(ranks(0, 1, 2, 3, 4, 5))
+    federation.both(ranks([0, 1, 2, 3, 4, 5]))
     assert station.requests[-1].header["call"] == [1, 1]
-    federation.both(ranks(0, 1, 2, 3, 4, 5))
+    federation.both(ranks([0, 1, 2, 3, 4, 5]))
     federation.both(CountInCluster())
     assert [request.header["call"] for request in station.requests[-2:]] == [[1, 2], [1, 1]]
 
@@ -288,7 +288,7 @@ class FirstKept(Task):
 
 
 @each_layout
-def test_a_disk_that_went_back_to_a_backup_is_sent_again_what_it_had_to_keep(layout: str) -> None:
+def test_a_disk_restored_from_a_backup_is_sent_its_kept_arrays_again(layout: str) -> None:
     """A node must not answer with the array that it kept before."""
     federation = Federation(layout)
     one = np.full(3, 1, np.float32)

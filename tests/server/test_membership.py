@@ -136,7 +136,7 @@ def test_a_run_that_no_site_joins_ends_after_an_hour_and_its_deadline() -> None:
     assert 3649 <= empty.clock.now <= 3652
 
 
-def test_a_later_round_ends_where_all_are_refused_and_waits_for_who_is_away() -> None:
+def test_a_later_round_ends_where_all_are_refused_and_waits_for_absent_nodes() -> None:
     transport = MemoryTransport()
     transport.join(1, fake_node("a"))
     membership = membership_of(transport, wait_for=1, start_deadline=50.0)
@@ -233,7 +233,7 @@ def test_the_refusal_of_a_node_without_a_name_ends_with_the_node() -> None:
     assert membership.registry.refusals == {} and first_ids(membership) == {"a": 0, "b": 1}
 
 
-def test_who_comes_with_the_name_of_a_member_does_not_take_its_place_among_the_refused() -> None:
+def test_a_node_with_the_name_of_a_member_does_not_take_its_place_among_the_refused() -> None:
     transport = MemoryTransport()
     transport.join(1, fake_node("berlin"))
     membership = membership_of(transport, wait_for=1)

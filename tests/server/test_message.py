@@ -1,4 +1,4 @@
-"""Messages: packed numbers and arrays come back as they were; what is damaged or hostile is
+"""Messages: packed numbers and arrays come back as they were; damaged or hostile messages are
 refused."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_a_damaged_byte_is_noticed(data: Any) -> None:
         back = unpack(bytes(packed))
     except InvalidMessageError:
         return
-    # What was hit says nothing of the numbers.
+    # The changed byte does not belong to the numbers.
     np.testing.assert_array_equal(back, np.arange(50) ** 2)
 
 
@@ -92,7 +92,7 @@ def test_numbers_that_decompress_to_too_much_are_refused() -> None:
 
 
 def test_numbers_that_fill_the_limit_and_go_on_are_refused() -> None:
-    """What is read within the limit is whole numbers of the announced shape."""
+    """Numbers read within the limit are whole numbers of the announced shape."""
     count = 2**22 - 3  # with three numbers in front: 2**25 bytes
     head = np.array([0, 1, count], "<i8").tobytes()
     assert unpack(zlib.compress(head + bytes(8 * count))).shape == (count,)
@@ -176,7 +176,7 @@ def message_or_refused(data: bytes) -> None:
     ],
     ids=["not packed", "packed in another type", "packed nothing", "too many arrays", "half"],
 )
-def test_what_no_message_holds_is_refused(data: bytes) -> None:
+def test_values_that_no_message_can_hold_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidMessageError):
         decode(data)
 

@@ -1,4 +1,4 @@
-"""Tasks of one's own over messages, on single nodes and on fleets: what the simulator gives, or one
+"""A user's tasks over messages, on single nodes and on fleets: the simulator's results, or one
 clear refusal."""
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def test_a_field_with_the_name_of_a_part_of_a_request_is_refused_where_it_is_def
 
 
 @pytest.mark.parametrize("name", ["shift", "note"])
-def test_so_is_one_with_the_name_of_what_travels_with_other_messages(name: str) -> None:
+def test_so_is_one_with_a_name_of_another_message(name: str) -> None:
     with pytest.raises(TaskError, match=f"a field cannot be called {name}"):
         type("OwnField", (Task,), {"__annotations__": {name: "int"}, name: 3, "up": Rows()})
 
 
-def test_an_array_of_a_reply_is_not_called_as_that_of_a_standing_task() -> None:
+def test_an_array_of_a_reply_is_not_called_as_an_array_of_a_standing_task() -> None:
     with pytest.raises(TaskError, match="a reply has shifted already"):
         type("OwnShift", (Task,), {"up": Rows(shifted=integers())})
 
@@ -83,7 +83,7 @@ def test_an_array_of_a_reply_is_not_called_as_that_of_a_standing_task() -> None:
 
 @dataclass(frozen=True)
 class TwoSorts(Task):
-    """Numbers of two sorts of models, each with an index of its own."""
+    """Numbers of two sorts of models, each with a separate index."""
 
     first_table: np.ndarray = chosen("K P", by="first_index")
     other_table: np.ndarray = chosen("L P", by="other_index")
@@ -149,7 +149,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("layout", ["lone", "fleets"])
 @pytest.mark.parametrize("value", SETTINGS, ids=str)
-def test_settings_arrive_as_what_they_are(value: Any, layout: str) -> None:
+def test_settings_arrive_unchanged(value: Any, layout: str) -> None:
     far, near = pair(layout)
     work = LocalTraining(epochs=2, batch_size=4, lr=0.05)
     for options in ({"part": value}, {"required": value, "work": work}):
@@ -196,7 +196,7 @@ def test_an_array_to_keep_may_be_left_out(layout: str) -> None:
     assert found == [-1, TABLE.sum(), -1, TABLE.sum(), (TABLE + 1).sum()]
 
 
-# --- what is refused before anything is sent
+# --- refused before anything is sent
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_reply_with_an_entry_for_each_model_that_was_chosen_is_refused() -> No
 
 @dataclass(frozen=True)
 class Values(Task):
-    """Some numbers of each client; those of ``bad`` clients are what is given."""
+    """Some numbers of each client; ``bad`` clients have the given numbers."""
 
     bad: int = -1
     value: str = "nan"
@@ -379,8 +379,8 @@ def test_sums_of_a_node_without_clients_that_count_are_not_used() -> None:
 
 @dataclass(frozen=True)
 class MeansByOwn(Task):
-    """Means by model, with weights of one's own; the model that a row names in a field of another
-    name."""
+    """Means by model, with the task's weights. A field of another name says which model a row
+    belongs to."""
 
     tables: np.ndarray = chosen("K P", by="own_table")
     own_table: np.ndarray = each()
@@ -404,7 +404,7 @@ class MeansByOwn(Task):
 
 @dataclass(frozen=True)
 class MeansOfShared(Task):
-    """Means by model, of models that all clients have, and of which each chooses one."""
+    """Means by model. All clients have the models, and each chooses one."""
 
     tables: np.ndarray = shared("K P")
 
@@ -482,7 +482,7 @@ class Draws(Task):
 
 
 @each_layout
-def test_clients_draw_what_they_draw_in_a_simulation(layout: str) -> None:
+def test_clients_draw_the_same_numbers_as_in_a_simulation(layout: str) -> None:
     reply = compared(Draws(), layout)
     assert len(set(reply.number.tolist())) > 1 and reply.client.tolist() == SOME.tolist()
 

@@ -1,5 +1,5 @@
-"""Every remote operation gives what the simulator gives over the same data, however clients are
-spread over nodes."""
+"""Every remote operation equals the simulator over the same data, however clients are spread over
+nodes."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def same(one: Any, two: Any) -> None:
 
 
 def close(one: TrainingReply, two: TrainingReply) -> None:
-    """Where nodes took means: those, and what each row did; losses are the means of a model's rows
-    on a node."""
+    """Where nodes took means: the means, and each row's steps. Losses are the means of a model's
+    rows on a node."""
     for name in ("model_index", "examples", "arrived", "nonfinite", "weight"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
     np.testing.assert_allclose(one.update, two.update, rtol=1e-4, atol=1e-6)
@@ -148,7 +148,8 @@ def test_means_are_the_simulator_s_but_for_rounding(
     far, near = pair("fleets")
     one, two = (train(world, SOME, model_index, reduce=True, **options) for world in (far, near))
     close(one, two)
-    if two.gradient is not None:  # those of single clients, beside the means of their updates
+    # Gradients of single clients, in addition to the means of their updates.
+    if two.gradient is not None:
         np.testing.assert_array_equal(one.gradient, two.gradient)
 
 
@@ -169,7 +170,7 @@ def test_a_client_in_several_rows_trains_several_models(layout: str) -> None:
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_detectors_of_one_client_go_with_their_classes(reduce: bool) -> None:
+def test_detectors_of_one_client_keep_their_classes(reduce: bool) -> None:
     far, near = pair("mixed", detector())
     clients = np.array([0, 0, 3, 3, 2, 5])
     positive = np.array([0, 1, 1, 0, 4, 5])
@@ -279,7 +280,7 @@ def test_there_are_no_true_clusters_and_no_queries_between_peers() -> None:
         far.run(Ask(1), np.array([1]))
 
 
-# --- what a request holds
+# --- the content of a request
 
 
 def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
@@ -295,7 +296,7 @@ def test_a_node_gets_only_the_models_that_its_rows_need() -> None:
     }
 
 
-def test_the_ledger_has_what_messages_weigh() -> None:
+def test_the_ledger_has_the_size_of_messages() -> None:
     far, _ = pair("mixed")
     transport = far.membership.request_round.transport
     train(far, SOME, [2, 0, 2, 1], reduce=True)
@@ -318,8 +319,8 @@ def test_the_ledger_has_what_messages_weigh() -> None:
     )
 
 
-def test_the_ledger_counts_what_a_simulation_counts() -> None:
-    """Handshakes, headers and late replies are only in what messages weigh."""
+def test_the_ledger_counts_as_in_a_simulation() -> None:
+    """Handshakes, headers and late replies count only in the sizes of messages."""
     for layout in LAYOUTS:
         far, near = pair(layout)
         for world in (far, near):

@@ -1,4 +1,4 @@
-"""Outliers in norm among the replies of nodes, and what a message says of its rows."""
+"""Outliers in norm among the replies of nodes, and a message's account of its rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def collector() -> ReplyCollector:
     )
 
 
-def test_a_client_replies_with_the_model_that_it_was_told() -> None:
+def test_a_client_replies_with_its_assigned_model() -> None:
     rows = np.array([0, 2])
     loss = np.array([0.5, 0.25])
     with pytest.raises(TaskError, match="told: model_index is another than it was told"):

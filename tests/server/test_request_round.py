@@ -1,4 +1,4 @@
-"""One round of requests on a simulated clock: whom it waits for, how long, and what is retried."""
+"""One round of requests on a simulated clock: the nodes it waits for, how long, and retries."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_a_failure_is_no_part_of_the_quorum() -> None:
     assert {node for node, reply in replies.items() if reply.message} == {3, 4}
 
 
-# --- what is lost
+# --- lost messages
 
 
 def test_a_lost_message_is_retried() -> None:
@@ -344,7 +344,7 @@ def test_three_calls_with_one_of_four_nodes_dead_keep_to_the_deadline(
             waited += transport.clock.now - before > takes + POLL
             assert {1, 3, 4} <= {node for node, reply in replies.items() if reply.message}
         assert transport.clock.now - began <= 90 + 5
-        assert waited <= 1  # nobody waits for the dead twice in a round
+        assert waited <= 1  # no round waits for the dead twice
         transport.clock.sleep(10.0)
     transport.clock.sleep(60.0)
     assert [node.node_id for node in requests.begin_round()] == [1, 3, 4]

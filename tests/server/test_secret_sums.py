@@ -1,5 +1,5 @@
-"""Secret sums with a server: real nodes give what the simulator gives, whoever is lost, and their
-refusals are told."""
+"""Secret sums with a server: real nodes equal the simulator, whoever is lost, and their refusals
+are logged."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def federation(groups: list[list[int]] = LONE) -> MemoryTransport:
 def deployed(
     transport: MemoryTransport, method: Any = None, rounds: int = ROUNDS, **settings: Any
 ) -> tuple[RunState, Any]:
-    """A run with secret sums, and what its summary says of them."""
+    """A run with secret sums, and its summary of them."""
     world = remote(transport, clustered_data(), model_of(), **settings)
     return with_secret_sums(world, method or fk.FedAvg(), SETTINGS, rounds)
 
@@ -61,7 +61,7 @@ def deployed(
 def with_secret_sums(
     world: Any, method: Any, settings: fk.SecretSums, rounds: int
 ) -> tuple[RunState, dict[str, Any]]:
-    """A run with secret sums, and what its summary says of them."""
+    """A run with secret sums, and its summary of them."""
     secret = ActiveSecretSums(settings, Journal())
     state = run(world, method, Plan(rounds, CLIENTS, seed=2), options=ActiveOptions((secret,)))
     clear = [entry["clear"] for entry in secret.journal.entries if "clear" in entry]
@@ -75,7 +75,7 @@ def alone(method: Any = None) -> RunState:
 
 @pytest.mark.parametrize("groups", [LONE, [[0, 1, 2], [3, 4, 5]]])
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.APFL()])
-def test_real_nodes_give_what_the_simulator_gives(method: Any, groups: list[list[int]]) -> None:
+def test_real_nodes_equal_the_simulator(method: Any, groups: list[list[int]]) -> None:
     far, said = deployed(federation(groups), method)
     near = alone(method)
     np.testing.assert_allclose(far.state.models, near.state.models, rtol=1e-4, atol=1e-6)
@@ -83,7 +83,7 @@ def test_real_nodes_give_what_the_simulator_gives(method: Any, groups: list[list
     assert far.records[-1]["bytes_by_operation"] == near.records[-1]["bytes_by_operation"]
 
 
-def test_what_nodes_send_is_masked_and_as_long_as_a_model() -> None:
+def test_messages_of_nodes_are_masked_and_as_long_as_a_model() -> None:
     transport = federation()
     deployed(transport, rounds=1)
     sizes = {
@@ -138,7 +138,7 @@ def test_a_reply_that_was_lost_is_sent_again_and_masks_nothing_twice() -> None:
 def changed(
     transport: MemoryTransport, operation: str, change: Callable[[dict[str, np.ndarray]], None]
 ) -> None:
-    """A server that changes what it sends all nodes in an operation."""
+    """A server that changes its messages to all nodes in an operation."""
     for station in transport.stations.values():
         handle = station.handle
 
@@ -170,7 +170,7 @@ def _few_partners(arrays: dict[str, np.ndarray]) -> None:
         ("secret_train", _few_partners, "clients are left|a sum without this client"),
     ],
 )
-def test_nodes_refuse_what_would_give_them_away_and_the_round_goes_on(
+def test_nodes_refuse_requests_that_would_reveal_them_and_the_round_goes_on(
     operation: str, change: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = federation()
@@ -233,7 +233,7 @@ def test_sites_sign_their_keys_and_a_server_that_replaces_one_has_no_sum(
 
         transport.join(100 - client, replace(node, world=world))
     if lies:
-        # Of the second holder.
+        # From the second holder.
         changed(transport, "secret_shares", lambda arrays: np.put(arrays["announced"], 96, 1))
     federation_of_sites = remote(transport, clustered_data(), model_of())
     with caplog.at_level(logging.WARNING, "fedkin"):

@@ -15,6 +15,7 @@ from fedkin.config.registry import methods
 from fedkin.models import mlp
 from fedkin.models.model import Model
 from fedkin.run.loop import RunState, run
+from tests.mappings import merged
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, join_nodes, model_of, remote, simulated
 from tests.simulation.numpy_detectors import linear
@@ -55,7 +56,7 @@ def model_for(name: str) -> Model:
 
 
 def method(name: str, **options: Any) -> Any:
-    return methods()[name](**{**OPTIONS.get(name, {}), **options})
+    return methods()[name](**merged(OPTIONS.get(name, {}), options))
 
 
 def plan(rounds: int = 3, cohort: int = CLIENTS, **how: Any) -> Plan:
@@ -117,7 +118,7 @@ def test_fleets_equal_single_clients(name: str) -> None:
 # --- pushes
 
 
-RARELY = {"evaluate_every": 100}  # rounds 0 and the last are scored all the same
+RARELY = {"evaluate_every": 100}  # rounds 0 and the last are still scored
 
 
 def pushes(name: str, how: Plan, groups: list[list[int]] = LONE, **options: Any) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Tasks and replies as messages: what is sent of each kind of field, and that it comes back as it
+"""Tasks and replies as messages: how each kind of field is sent, and that it comes back as it
 was."""
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from fedkin.server.task_messages import (
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.shift import Shifted
 from fedkin.tasks.train import Train
+from tests.mappings import merged
 from tests.server.memory_transport import transmitted
 from tests.tasks.test_conformance import EXAMPLES, PAIRS, given, model_of
 
@@ -76,7 +77,7 @@ TASK = AllKinds(
     0.5,
     7,
     False,
-    "nobody's business",
+    "no task's value",
 )
 
 
@@ -129,7 +130,7 @@ def test_every_setting_of_local_training_arrives() -> None:
     assert not {*options, *schedules, "class_weights"} & sent(TASK, [0]).header["work"].keys()
 
 
-def test_what_stays_is_not_sent() -> None:
+def test_values_that_stay_are_not_sent() -> None:
     message = sent(TASK, [0])
     assert "secret" not in message.header and "secret" not in message.arrays
     assert received(AllKinds, message).secret == "of the server"
@@ -328,9 +329,11 @@ def test_clients_that_chose_say_which() -> None:
     assert told["model_index"].tolist() == [1, 0] and "examples" not in told
 
 
-def test_rows_are_flagged_where_they_hold_numbers_all_the_same() -> None:
-    rows = {**ARRAYS, "update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)}
-    single = replace(reply(**rows), weight=None)
+def test_rows_are_flagged_even_where_they_hold_numbers() -> None:
+    rows = reply(
+        **merged(ARRAYS, {"update": MODELS[:2], "loss": np.zeros(2), "first_loss": np.zeros(2)})
+    )
+    single = replace(rows, weight=None)
     told = encode_reply(Train(MODELS, WORK, np.array([1, 1])), single)
     assert told.keys() == {*ARRAYS, "arrived", "nonfinite"} and told["arrived"].tolist() == [
         True,

@@ -18,7 +18,7 @@ from tests.server.small_federations import P, fake_node, fake_remote
 from tests.server.test_simulated_equals_deployed import FLEETS, LONE, deployed, plan
 
 # Bytes of the messages of four rounds of a federation, down by round and operation, and up by
-# operation: those of the protocol of operations that tasks replaced. A task costs nothing that its
+# operation: bytes of the protocol of operations that tasks replaced. A task costs nothing that its
 # operation did not.
 MESSAGES: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {
     ("fedavg", "lone"): (
@@ -105,7 +105,7 @@ SIZES = (10, 100, 1000)
 
 def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
     """By round: bytes of its largest request, and of all its replies,
-    in rounds that nobody scores."""
+    in rounds without scores."""
     transport = MemoryTransport()
     for node in range(NODES):
         transport.join(
@@ -135,7 +135,7 @@ def traffic(method: Any, clients: int) -> dict[int, tuple[int, list[int]]]:
 
 
 @pytest.mark.parametrize(("name", "groups"), MESSAGES)
-def test_messages_weigh_what_they_did_before_tasks(name: str, groups: str) -> None:
+def test_messages_have_the_same_size_as_before_tasks(name: str, groups: str) -> None:
     transport, state = deployed(
         name, {"lone": LONE, "fleets": FLEETS}[groups], plan(4, 6, evaluate_every=100)
     )

@@ -1,5 +1,5 @@
-"""Tiny detectors for tests, and what they do by hand: NumPy, float64. A score per sample, positive
-where it sees its class.
+"""Tiny detectors for tests, worked by hand: NumPy, float64. A score per sample, positive where it
+sees its class.
 
 The flat vector holds, layer after layer, the kernel [out, in] row by row and then the bias, as in
 ``numpy_reference``.

@@ -20,7 +20,7 @@ KINDS = 3  # of images and kernels
 
 
 def convolutions(shared: tuple[Array, ...], first: Array) -> Array:
-    """The padded convolution of each step, beside a strided one that is computed image by image."""
+    """The padded convolution of each step, next to a strided one, computed image by image."""
     images, kernels, small_images, small_kernels = shared
 
     def step(s: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -38,7 +38,7 @@ def convolutions(shared: tuple[Array, ...], first: Array) -> Array:
 
     empty = jnp.zeros((32, 12, 12, 32)), jnp.zeros((STEPS, 32, 12, 12, 32))
     total, outputs = jax.lax.fori_loop(0, STEPS, step, empty)
-    return outputs + 0 * total  # what is not used is not computed
+    return outputs + 0 * total  # an unused result is not computed
 
 
 def different_steps() -> list[int]:

@@ -47,13 +47,13 @@ def test_every_epoch_visits_every_sample_once(n: int, size: int, epochs: int, se
 
 @given(samples, batch_size, st.integers(1, 4))
 def test_fewer_epochs_are_the_beginning_of_more(n: int, size: int, epochs: int) -> None:
-    """So that a straggler's work is the first part of what it would have done."""
+    """So that a straggler's work is the first part of its full work."""
     whole = lists(epoch_batches(n, size, epochs + 1, rng()))
     part = lists(epoch_batches(n, size, epochs, rng()))
     assert whole[: len(part)] == part
 
 
-def test_orders_are_shuffled_anew_in_every_epoch() -> None:
+def test_orders_are_shuffled_again_in_every_epoch() -> None:
     first, second, third = epoch_batches(20, 20, 3, rng()).rows.tolist()
     assert first != second != third != first
     assert first != list(range(20))

@@ -116,8 +116,8 @@ def test_order_of_clients_in_a_mean() -> None:
 
 
 def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
-    """1e17 + 1 - 1e17 is 0 even in float64, 1e17 - 1e17 + 1 is not: clients are summed in an order
-    of their own."""
+    """1e17 + 1 - 1e17 is 0 even in float64, 1e17 - 1e17 + 1 is not: clients are summed in a fixed
+    order."""
     x = np.array([[1e17], [1.0], [-1e17], [3.0]], np.float32)
     rows = Ragged.of(list(np.arange(4)[:, None]))
     data = FederatedData(
@@ -143,7 +143,7 @@ def test_order_of_clients_in_a_mean_of_opposite_giants() -> None:
 
 @pytest.mark.parametrize("rows", [[0], [1, 4, 5]])
 def test_company(rows: list[int]) -> None:
-    """A client's row is the same whoever else is in the call, also when nobody is."""
+    """A client's row is the same whoever else is in the call, also when it is alone."""
     rows_ = np.array(rows)
     got = train(world(), START, EVERYONE[rows_], WHICH[rows_], stream=STREAM)
     assert_same_rows(trained(world()), got, rows_)
@@ -160,7 +160,7 @@ def test_a_client_in_several_rows() -> None:
         assert (got.update[one] != got.update[other]).any()
 
 
-def test_rows_with_epochs_of_their_own() -> None:
+def test_rows_with_different_epochs() -> None:
     """Epochs travel with their row through any order."""
     epochs = np.array([1, 2, 3, 1, 2, 3, 1])
     order = np.array([3, 0, 6, 2, 5, 1, 4])

@@ -63,18 +63,18 @@ def test_the_mute_are_the_same_in_every_round() -> None:
 
 def test_the_mute_train_for_themselves_and_send_nothing() -> None:
     w = world(mute=0.3)
-    nobody = np.zeros(40, np.int64)
+    model_index = np.zeros(40, np.int64)
     came = w.run(Ask(1), ASKED).arrived
     start = models(w.model, 1)
     stream = Stream(0, 3, "method")
-    np.testing.assert_array_equal(train(w, start, ASKED, nobody, stream=stream).arrived, came)
+    np.testing.assert_array_equal(train(w, start, ASKED, model_index, stream=stream).arrived, came)
     np.testing.assert_array_equal(np.isnan(w.run(Losses(start), ASKED).losses[:, 0]), ~came)
     before = w.ledger.total()
-    assert train(w, start, ASKED, nobody, local=True, stream=stream).arrived.all()
+    assert train(w, start, ASKED, model_index, local=True, stream=stream).arrived.all()
     assert w.ledger.total() == before
 
 
-def test_what_happens_at_home_does_not_travel() -> None:
+def test_local_work_does_not_travel() -> None:
     w = world()
     evaluate(w, models(w.model, 1), ASKED, np.zeros(40, np.int64), split="train", local=True)
     assert w.ledger.total() == (0, 0) and not w.ledger.down

@@ -38,7 +38,7 @@ def test_passes_of_a_round(method: Any, expected: float) -> None:
     )
 
 
-def test_a_full_gradient_beside_steps_is_counted_once() -> None:
+def test_a_full_gradient_in_addition_to_steps_is_counted_once() -> None:
     """Two steps of 7 samples, and the gradient at the start of all 20."""
     work = fk.LocalTraining(steps=2, batch_size=7, lr=0.1)
     assert passes_of(fk.SCAFFOLD("I"), work) == pytest.approx(4 * (2 * 7 + 20))
@@ -51,7 +51,7 @@ def test_scores_in_portions_are_counted_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def passes_of(method: Any, work: fk.LocalTraining) -> float:
-    """Of the first round of all clients."""
+    """Passes over the samples in the first round of all clients."""
     data = fk.planted(
         "digits", "rotation", clusters=2, clients=4, samples=20, test_samples=5, seed=0
     )

@@ -104,7 +104,7 @@ def test_every_operation_uses_the_data_of_the_round() -> None:
         assert everything(w) == expected, round
 
 
-def test_who_has_moved_is_told_of_this_round_only() -> None:
+def test_moved_clients_are_those_of_this_round_only() -> None:
     w = moving(0, 1)
     assert w.shifted_clients is not None and not w.shifted_clients.any()
     for round, expected in ((2, [1, 6]), (3, []), (4, [1, 6])):
@@ -126,7 +126,7 @@ def test_without_a_shift_rounds_change_nothing() -> None:
     assert w.data is DATA and w.shifted_clients is None
 
 
-# --- what clients keep and compare
+# --- notes of clients, and their comparison
 
 
 def test_clients_are_sent_arrays() -> None:
@@ -166,7 +166,7 @@ def test_similarities_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.tobytes() == whole.tobytes()
 
 
-def test_similarities_of_those_who_do_not_answer() -> None:
+def test_similarities_of_clients_that_do_not_answer() -> None:
     some = world(population=Population(dropout=0.5))
     answers = ~np.isnan(some.run(Similarities(START[0], START, WORK), EVERYONE, TRAIN).cosine)
     arrived = train(some, START[:1], EVERYONE, np.zeros(7, np.int64), stream=TRAIN).arrived
@@ -229,7 +229,7 @@ def test_clients_find_their_data_shifted_until_they_note_them(test: str) -> None
     assert flagged(w, test=test) == [6]
 
 
-def test_the_threshold_goes_with_the_samples_of_the_start() -> None:
+def test_the_threshold_counts_the_samples_of_the_start() -> None:
     """Client 6 loses 128 of its 130 samples, more than 0.9 of them; client 1 wins 128 where it had
     2."""
     w = moving(0, 1, 2)
@@ -238,7 +238,7 @@ def test_the_threshold_goes_with_the_samples_of_the_start() -> None:
     assert flagged(w, threshold=64.0) == []
 
 
-def test_a_resumed_world_remembers_what_clients_noted() -> None:
+def test_a_resumed_world_remembers_the_clients_notes() -> None:
     walked = moving(0, 1, 2)
     walked.run(Note(), np.array([6]))
     resumed = world(shift=RequestRound())

@@ -1,5 +1,4 @@
-"""Detectors scored together, as one classifier, and one by one, against NumPy; and what they are
-refused."""
+"""Detectors scored together, as one classifier, and one by one, against NumPy; and refusals."""
 
 from __future__ import annotations
 
@@ -141,16 +140,16 @@ def test_one_that_gives_no_answer_has_no_histogram() -> None:
     )
 
 
-def test_a_detector_that_is_broken_has_a_histogram_all_the_same() -> None:
+def test_a_detector_that_is_broken_still_has_a_histogram() -> None:
     start = np.full((1, 7), np.nan, np.float32)
     got = world().run(Detections(start, np.array([0]), np.array([1])), np.array([6])).counts
     own = samples(DATA, 6)[1] == 1
     np.testing.assert_array_equal(got.sum(axis=2)[0], [np.sum(own), np.sum(~own)])
 
 
-def test_histograms_of_nobody_are_none() -> None:
-    nobody = ROWS[:0]
-    assert world().run(Detections(models(linear(), 3), nobody, nobody), nobody).counts.shape == (
+def test_without_rows_there_are_no_histograms() -> None:
+    no_rows = ROWS[:0]
+    assert world().run(Detections(models(linear(), 3), no_rows, no_rows), no_rows).counts.shape == (
         0,
         2,
         64,
@@ -171,7 +170,7 @@ def test_classes_are_those_of_the_training_samples() -> None:
     assert w.ledger.total() == (0, 0), "a bit for each class is not counted"
 
 
-# --- what cannot be
+# --- refusals
 
 
 def refuses(w: SimulatedWorld, task: Task, clients: np.ndarray) -> None:

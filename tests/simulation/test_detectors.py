@@ -24,7 +24,7 @@ from tests.simulation.small_federation import federation, models, samples
 DATA = federation(test_sizes=(3, 0, 1, 20, 0, 5, 40))
 STREAM = Stream(3, 2, "run").child("train")
 WORK = LocalTraining(epochs=2, batch_size=10, lr=0.1)
-# client 6 has three detectors, 3 has two of which one twice, the others have one: no order, no
+# client 6 has three detectors, 3 has two, one of them twice, the others have one: no order, no
 # equal numbers
 CLIENTS = np.array([6, 3, 0, 6, 5, 3, 1, 6, 2, 3, 4])
 WHICH = np.array([2, 0, 1, 0, 2, 1, 1, 1, 0, 0, 2])
@@ -174,7 +174,7 @@ def test_no_row_at_all() -> None:
     assert not trained(world(), nothing, reduce=True).update.any()
 
 
-# --- who answers
+# --- missing replies
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_client_answers_with_all_its_detectors_or_with_none(population: Popula
 
 
 def test_stragglers_send_different_numbers_of_steps() -> None:
-    """Of four epochs each manages one, two or three: with each detector that of so many epochs."""
+    """Each manages one, two or three of four epochs. Its update equals training for so many."""
     work = replace(WORK, epochs=4, partial=True)
     by_epochs = np.stack([trained(world(), work=replace(work, epochs=e)).update for e in (1, 2, 3)])
     slow = trained(world(population=Population(stragglers=1.0)), work=work)

@@ -127,7 +127,7 @@ def test_evaluate_a_client_alone_and_in_several_rows() -> None:
 
 
 def test_evaluate_after_the_models_moved() -> None:
-    """What is kept between calls is the data, never the models."""
+    """The engine keeps data between calls, never the models."""
     w = world()
     first = evaluate(w, START, EVERYONE, WHICH)
     second = evaluate(w, START[::-1].copy(), EVERYONE, WHICH)
@@ -170,7 +170,7 @@ def test_a_model_without_a_finite_loss_is_never_the_lowest() -> None:
 
 
 @pytest.mark.parametrize("test", ["label_blind", "label_aware"])
-def test_nobody_is_shifted(test: str) -> None:
+def test_no_client_is_shifted(test: str) -> None:
     np.testing.assert_array_equal(
         world().run(Shifted(test=test, threshold=0.0), EVERYONE[:3]).shifted, [False, False, False]
     )
@@ -182,20 +182,23 @@ def test_an_unknown_shift_test() -> None:
 
 
 def test_no_client_at_all() -> None:
-    nobody = np.zeros(0, np.int64)
+    no_clients = np.zeros(0, np.int64)
     w = world()
-    assert train(w, START, nobody, nobody, stream=STREAM).update.shape == (0, START.shape[1])
-    assert train(w, START, nobody, stream=STREAM).model_index.shape == (0,)
-    reduced = train(w, START, nobody, nobody, reduce=True, stream=STREAM)
+    assert train(w, START, no_clients, no_clients, stream=STREAM).update.shape == (
+        0,
+        START.shape[1],
+    )
+    assert train(w, START, no_clients, stream=STREAM).model_index.shape == (0,)
+    reduced = train(w, START, no_clients, no_clients, reduce=True, stream=STREAM)
     np.testing.assert_array_equal(reduced.update, np.zeros_like(START))
     np.testing.assert_array_equal(reduced.weight, [0, 0, 0])
-    assert w.run(Losses(START), nobody).losses.shape == (0, 3)
-    assert w.run(Gradients(START, nobody), nobody).gradients.shape == (0, START.shape[1])
-    assert evaluate(w, START, nobody, nobody).correct.shape == (0,)
-    assert w.run(Similarities(START[0], START, w.work), nobody, STREAM).cosine.shape == (0, 3)
-    assert w.run(Shifted(), nobody).shifted.shape == (0,)
-    w.run(Note(), nobody)
-    w.run(Directions(START), nobody)
+    assert w.run(Losses(START), no_clients).losses.shape == (0, 3)
+    assert w.run(Gradients(START, no_clients), no_clients).gradients.shape == (0, START.shape[1])
+    assert evaluate(w, START, no_clients, no_clients).correct.shape == (0,)
+    assert w.run(Similarities(START[0], START, w.work), no_clients, STREAM).cosine.shape == (0, 3)
+    assert w.run(Shifted(), no_clients).shifted.shape == (0,)
+    w.run(Note(), no_clients)
+    w.run(Directions(START), no_clients)
     assert w.ledger.total() == (0, 0)
 
 
@@ -223,7 +226,7 @@ def test_ledger() -> None:
     assert w.ledger.up == up
 
 
-def test_what_goes_between_servers_is_outside_the_total() -> None:
+def test_traffic_between_servers_is_outside_the_total() -> None:
     w = world()
     w.run(Directions(START), EVERYONE[:1])
     w.ledger.between_servers("sharing", 12)
@@ -232,7 +235,7 @@ def test_what_goes_between_servers_is_outside_the_total() -> None:
     assert w.ledger.total() == (3 * BYTES, 0)
 
 
-def test_scoring_has_an_account_of_its_own() -> None:
+def test_scoring_has_a_separate_account() -> None:
     w = world()
     w.run(Losses(START), EVERYONE[:1])
     with w.ledger.scoring():

@@ -50,7 +50,8 @@ def test_divergence_is_set_aside() -> None:
     got = trained(w, work=replace(WORK, lr=1e30, epochs=3))
     assert got.nonfinite.all()
     assert_zero_where_absent(got, EVERYONE)
-    assert w.ledger.total() == (30 * BYTES, 30 * BYTES)  # it was sent all the same
+    # The invalid updates were sent and count.
+    assert w.ledger.total() == (30 * BYTES, 30 * BYTES)
 
 
 def poisoned() -> FederatedData:
@@ -80,7 +81,7 @@ def test_a_divergent_client_has_no_weight_in_the_mean() -> None:
     np.testing.assert_array_equal(got.update, expected.update)
 
 
-def test_nobody_drops_out() -> None:
+def test_no_client_drops_out() -> None:
     got = trained(world(Population(dropout=0.0)))
     assert got.arrived.all()
     np.testing.assert_array_equal(got.update, trained(world()).update)
@@ -110,7 +111,7 @@ def test_half_drop_out() -> None:
     assert w.ledger.total() == (30 * BYTES, there.sum() * BYTES)
 
 
-def test_who_drops_out_depends_on_client_and_round_only() -> None:
+def test_dropout_depends_on_client_and_round_only() -> None:
     population = Population(dropout=0.5)
     usual = trained(world(population)).arrived
     # Other operations first, another purpose, another order, other clients in the call.
@@ -129,7 +130,7 @@ def test_who_drops_out_depends_on_client_and_round_only() -> None:
     assert (other_seed.arrived != usual).any()
 
 
-def test_who_drops_out_of_a_round_tells_no_losses_in_it() -> None:
+def test_a_client_that_drops_out_of_a_round_sends_no_losses_in_it() -> None:
     w = world(Population(dropout=0.5))
     whole = world().run(Losses(START), EVERYONE).losses
     for round in (3, 4):
@@ -156,7 +157,7 @@ def test_stragglers_are_lost_where_nothing_partial_is_sent() -> None:
 
 
 def test_stragglers_send_completed_steps() -> None:
-    """Of E = 4 epochs a straggler manages 1, 2 or 3: its update is bit for bit the one of so many
+    """A straggler manages 1, 2 or 3 of E = 4 epochs: its update is bit for bit the one of so many
     epochs."""
     work = replace(WORK, epochs=4, partial=True)
     by_epochs = np.stack(
@@ -186,7 +187,7 @@ def test_arrivals() -> None:
 
 
 def test_stragglers_manage_fewer_steps_too() -> None:
-    """Of two steps a straggler manages one, and sends what that one gave."""
+    """A straggler manages one of two steps, and sends the update of that one."""
     slow = trained(world(Population(stragglers=1.0)), work=replace(WORK, steps=2, partial=True))
     one = trained(world(), work=replace(WORK, steps=1))
     two = trained(world(), work=replace(WORK, steps=2))

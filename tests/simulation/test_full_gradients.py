@@ -1,7 +1,7 @@
 """Training that also brings the full gradient at its start: against NumPy by hand, ``gradients``,
 and itself without.
 
-Run by itself with several host devices, this file prints digests of what came back, as JSON.
+Run by itself with several host devices, this file prints digests of the results, as JSON.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WORK = {
     "steps": replace(SGD, steps=9),
     "proximal momentum": replace(SGD, mu=0.5, momentum=0.5),
     "adam": replace(SGD, optimizer="adam", lr=0.01),
-    "epochs of their own": replace(SGD, epochs=np.array([1, 2, 3, 1, 2, 3, 1])),
+    "different epochs": replace(SGD, epochs=np.array([1, 2, 3, 1, 2, 3, 1])),
 }
 NETWORKS = {
     "mclr": ((6, 3), lambda l2: mclr(DATA, l2)),
@@ -157,17 +157,17 @@ def test_a_client_that_chooses_its_model_takes_its_gradient_there() -> None:
 
 
 def test_no_client_at_all() -> None:
-    nobody = np.zeros(0, np.int64)
-    found = train(world(), models(mclr(DATA)), nobody, nobody, gradient=True, stream=STREAM)
+    no_clients = np.zeros(0, np.int64)
+    found = train(world(), models(mclr(DATA)), no_clients, no_clients, gradient=True, stream=STREAM)
     assert gradient_of(found).shape == (0, 6 * 3 + 3)
 
 
-# --- who answers
+# --- missing replies
 
 
 @pytest.mark.parametrize("work", [replace(SGD, epochs=4), WORK["steps"]], ids=["epochs", "steps"])
 def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
-    """The gradient comes first; what they run out of time for is the training."""
+    """The gradient comes first. Stragglers run out of time in the training."""
     work = replace(work, partial=True)
     slow = trained(world(population=Population(stragglers=1.0)), work=work)
     whole = trained(world(), work=work)
@@ -178,7 +178,7 @@ def test_stragglers_send_the_whole_gradient(work: LocalTraining) -> None:
 @pytest.mark.parametrize(
     "population", [Population(dropout=0.5), Population(stragglers=0.5)], ids=["drop", "straggle"]
 )
-def test_who_sends_nothing_has_no_gradient(population: Population) -> None:
+def test_a_client_that_sends_nothing_has_no_gradient(population: Population) -> None:
     w = world(population=population)
     whole = trained(world())
     found = trained(w)
@@ -236,7 +236,7 @@ def test_a_nonfinite_gradient_excludes_its_client(
     else:
         np.testing.assert_array_equal(found.update[others], whole.update[others])
         assert not found.update[4].any()
-    assert w.ledger.total()[1] == 2 * 7 * 4 * w.spec.parameters, "it was sent all the same"
+    assert w.ledger.total()[1] == 2 * 7 * 4 * w.spec.parameters, "its update was sent and counts"
 
 
 def test_divergence_is_excluded_with_its_gradient() -> None:

@@ -1,4 +1,4 @@
-"""Terms of every step's gradient, in JAX and PyTorch, beside a loop in NumPy."""
+"""Terms of every step's gradient, in JAX and PyTorch, compared with a loop in NumPy."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def own_by_hand(
     own: MixedModel,
     work: LocalTraining,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The way of the model of a row, and of the one beside it, in the mix of both."""
+    """The updates of a row's shared model w and of its personal model v, trained in the mix."""
     client = int(CLIENTS[row])
     x, y = samples(DATA, client)
     made = epoch_batches(SIZES[client], work.batch_size, 2, STREAM.child("batches").client(client))
@@ -137,7 +137,7 @@ def own_by_hand(
 
 @pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
 @pytest.mark.parametrize("work", WORK)
-def test_a_model_beside(work: str, library: int) -> None:
+def test_a_mixed_model(work: str, library: int) -> None:
     model = pair("mclr", DATA)[library]
     start = models(pair("mclr", DATA)[0])
     rng = np.random.default_rng(6)
@@ -154,7 +154,7 @@ def test_a_model_beside(work: str, library: int) -> None:
 @pytest.mark.parametrize("library", [0, 1], ids=["jax", "torch"])
 @pytest.mark.parametrize("work", WORK)
 def test_an_envelope(work: str, library: int) -> None:
-    """Each step along strength (w - theta), beside a loop in NumPy."""
+    """Each step along strength (w - theta), compared with a loop in NumPy."""
     model = pair("mclr", DATA)[library]
     envelope = Envelope(1.5, 3, 0.2)
     settings = WORK[work]

@@ -52,8 +52,9 @@ def test_several_models_at_once() -> None:
 def table(
     predicted: list[list[int]], actual: list[list[int]], classes: int
 ) -> tuple[SimulatedWorld, np.ndarray]:
-    """A world in which the model of zeros predicts what is written, sample by sample: the feature
-    says what."""
+    """A world in which the model of zeros predicts the given classes, sample by sample: the
+    feature
+        is the class."""
     guess, y = (np.concatenate(part) for part in (predicted, actual))
     rows = Ragged.of(np.split(np.arange(len(y)), np.cumsum([len(part) for part in actual])[:-1]))
 
@@ -110,7 +111,7 @@ def test_order_company_and_several_rows() -> None:
 
 
 def test_after_other_verbs_and_other_models() -> None:
-    """What is laid out for scoring is kept between calls; models are not."""
+    """The layout for scoring is kept between calls; models are not."""
     w = world()
     w.run(Losses(START), EVERYONE)
     evaluate(w, START, EVERYONE, EVERYONE % 3, split="train")
@@ -142,7 +143,7 @@ def test_models_go_down_and_nothing_comes_up() -> None:
     assert w.ledger.up == {"label_errors": 0}
 
 
-def test_who_drops_out_tells_nothing() -> None:
+def test_a_client_that_drops_out_sends_nothing() -> None:
     w = world(population=Population(dropout=0.5))
     whole = world().run(LabelErrors(START), EVERYONE).error
     silent = set()

@@ -120,7 +120,7 @@ def test_rows_of_clients_that_do_not_reply_may_be_left_out_or_hold_anything(valu
 
 @dataclass(frozen=True)
 class OtherWork(Task):
-    """Trains, without a field ``work``, by settings of its own."""
+    """Trains, without a field ``work``, by other settings."""
 
     model: Any = shared("P")
 
@@ -252,7 +252,7 @@ def test_a_client_without_memory_may_have_several() -> None:
     assert reply.value.tolist() == [2, 0, 2]
 
 
-# --- what a call cannot have
+# --- refused calls
 
 
 @dataclass(frozen=True)

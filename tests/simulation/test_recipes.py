@@ -1,4 +1,4 @@
-"""Recipes of local training: JAX and PyTorch beside a loop in NumPy, and beside the classes of
+"""Recipes of local training: JAX and PyTorch compared with a loop in NumPy, and with the classes of
 torch.optim."""
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def test_torch_optim_takes_the_same_steps(work: LocalTraining, make: Callable[..
     np.testing.assert_allclose(trained(own, rest), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_two_clients_have_weights_and_rates_of_their_own() -> None:
-    """Several rows, of different numbers of steps, are what each is alone."""
+def test_two_clients_have_different_weights_and_rates() -> None:
+    """Several rows, of different numbers of steps, equal each row alone."""
     work = replace(SGD, class_weights="balanced", step_schedule=Schedule("cosine"))
     world = SimulatedWorld(DATA, mclr(DATA), work)
     every = np.arange(len(DATA.train))
@@ -249,7 +249,7 @@ def test_settings_that_a_users_optimiser_would_ignore(work: dict[str, Any], word
         (lambda p, lr: torch.optim.LBFGS(p, lr), "a step of its optimizer failed: TypeError"),
     ],
 )
-def test_an_optimiser_that_fails_is_told_in_words(factory: Callable[..., Any], words: str) -> None:
+def test_an_optimiser_that_fails_is_explained(factory: Callable[..., Any], words: str) -> None:
     own = torch_model(lambda: perceptron(WIDTHS["mclr"]), optimizer=factory)
     with pytest.raises(ModelError) as error:
         trained(own, SGD)

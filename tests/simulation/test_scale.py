@@ -24,7 +24,7 @@ N = 1_000_000
 
 @pytest.fixture(scope="module")
 def data() -> FederatedData:
-    """One sample each, in an order of its own; nobody has test data but every thousandth client."""
+    """One sample each, in random order. Every thousandth client has test data, the others none."""
     rng = Stream(0).rng()
     x = rng.normal(size=(N, 2)).astype(np.float32)
     y = rng.integers(3, size=N)

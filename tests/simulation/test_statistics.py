@@ -1,5 +1,4 @@
-"""A model with running statistics: they become what the training pass says, and no gradient ever
-touches them.
+"""A model with running statistics: the training pass sets them, and no gradient ever touches them.
 
 The model is logistic regression on centred features. In training the centre is the mean of the
 batch, of which the running mean takes a tenth; in inference it is the running mean. NumPy does the
@@ -105,7 +104,7 @@ def test_training_by_hand(work: LocalTraining) -> None:
 @pytest.mark.parametrize("mu", [0.0, 100.0])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_no_step_is_taken_on_statistics(optimizer: str, mu: float) -> None:
-    """Whatever the step size and the proximal term, they are what the samples say."""
+    """The samples alone decide them, with any step size and proximal term."""
     few = [trained(replace(WORK, optimizer=optimizer, mu=mu, lr=lr)).update for lr in (1e-6, 1e-3)]
     np.testing.assert_array_equal(few[0][:, MEAN], few[1][:, MEAN])
     assert (few[0][:, REST] != few[1][:, REST]).any(axis=1).all()

@@ -1,4 +1,4 @@
-"""SHA-256 of what a training call returns, as JSON; run by itself with several host devices, and
+"""SHA-256 of the results of a training call, as JSON; run by itself with several host devices, and
 imported with one."""
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ EXAMPLES = {
         lambda g: Train(g.models, replace(WORK, epochs=PER_ROW, momentum=0.5, mu=0.1), g.index)
     ),
     "train a part": Example(lambda g: Train(g.models, WORK, g.index, part=g.spec.head_bias)),
-    "train beside": Example(
+    "train own model": Example(
         lambda g: TrainBeside(g.models, WORK, g.index, strength=0.7, own_epochs=1, own_lr=0.05)
     ),
     "train envelope": Example(
@@ -245,7 +245,9 @@ EXAMPLES = {
         lambda g: TrainMixed(g.models, WORK, g.index, share=0.3, share_lr=0.1),
         before=(lambda g: TrainMixed(g.models, WORK, g.index),),
     ),
-    "train beside to means": Example(lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)),
+    "train own model to means": Example(
+        lambda g: TrainBeside(g.models, WORK, g.index, reduce=True)
+    ),
     "train detectors": Example(
         lambda g: Train(g.models, replace(WORK, positive=g.positive), g.index), detectors=True
     ),
@@ -308,7 +310,7 @@ def given(name: str, model: str) -> Given:
 def run_in(
     kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)
 ) -> tuple[Reply, Opened]:
-    """Run an example twice, as what clients keep may matter; the last reply."""
+    """Run an example twice, as clients' memory may matter; the last reply."""
     g = given(name, model)
     example = EXAMPLES[name]
     with ExitStack() as stack:
@@ -404,7 +406,7 @@ def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing
 
 @pytest.mark.parametrize("test", ["label_blind", "label_aware"])
 def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
-    """Clients 1 and 6 exchange their samples in round 2; 6 and 3 note what they have then."""
+    """Clients 1 and 6 exchange their samples in round 2; 6 and 3 note their samples then."""
     found = []
     for compiled in (True, False):
         with simulated(EXCHANGED, LOGISTIC, compiled, shift=RequestRound()) as opened:
@@ -425,7 +427,7 @@ def test_shifts_are_detected_the_same_client_by_client(test: str) -> None:
 )
 @pytest.mark.parametrize("kind", ["reference", *WORLDS])
 def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, model: str) -> None:
-    """Nor does what a client keeps; alone, in other company, and in another order."""
+    """Nor does a client's memory: alone, in other company, and in another order."""
     world = REFERENCE if kind == "reference" else WORLDS[kind]
     task = EXAMPLES[name].make(given(name, model))
     if (task.between_peers or task.local) and not world.peers:
@@ -466,8 +468,8 @@ def test_means_are_those_of_the_single_form(name: str) -> None:
 
 
 @each_pair
-def test_the_reply_is_what_the_schema_says(name: str, model: str) -> None:
-    """Written anew here, with no help of the code that checks replies."""
+def test_the_reply_follows_the_schema(name: str, model: str) -> None:
+    """Written again here, with no help of the code that checks replies."""
     reply, opened = run_in(REFERENCE, name, model)
     g = given(name, model)
     task = EXAMPLES[name].make(g)
@@ -558,7 +560,7 @@ def test_tasks_are_known_by_their_names() -> None:
     assert all(fedkin.tasks.find_task(kind.name) is kind for kind in kinds())
 
 
-def test_arrays_of_schemas_say_what_each_row_has() -> None:
+def test_arrays_of_schemas_name_the_axes_of_each_row() -> None:
     """No array without a dtype that messages have, and none by a name of the task's fields in
     another sense."""
     for name, model in PAIRS:

@@ -149,7 +149,7 @@ def test_without_a_head_it_is_training() -> None:
     np.testing.assert_array_equal(world.run(task, np.arange(3), STREAM).update, expected.update)
 
 
-# --- what travels
+# --- traffic
 
 
 def test_no_head_is_in_a_reply() -> None:
@@ -191,7 +191,7 @@ def test_a_client_whose_training_diverged_keeps_its_head(compiled: bool) -> None
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_loss_that_cannot_be_true_is_divergence_too(compiled: bool) -> None:
-    """Finite numbers, and a loss above what a server takes."""
+    """Finite numbers, and a loss above the server's limit."""
     world = fake(lr=1e17)
     world._compiled = compiled
     reply = personal(world, [0])
@@ -260,7 +260,7 @@ def test_a_run_goes_on_from_the_memory() -> None:
 # --- evaluation
 
 
-def test_evaluation_is_that_of_the_joined_models() -> None:
+def test_evaluation_uses_the_joined_models() -> None:
     """Clients that never trained have the head of the initial model."""
     world = simulated()
     start = MODEL.initial(STREAM.words())
@@ -286,7 +286,7 @@ def test_evaluation_changes_no_head() -> None:
     np.testing.assert_array_equal(heads(world), before)
 
 
-# --- what cannot be
+# --- refusals
 
 
 def test_parts_that_make_no_model_are_refused() -> None:

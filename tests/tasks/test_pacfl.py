@@ -1,4 +1,4 @@
-"""Subspaces of clients' samples: what a client computes, sends, and what that costs."""
+"""Subspaces of clients' samples: the client's work, its reply, and the cost."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from fedkin.tasks.shift import Note, Shifted
 
 START = np.array([[50, 30, 20, 0], [40, 0, 0, 0], [10, 10, 10, 10]])  # 100, 40 and 40 samples
 ALL = np.arange(3)
-NOBODY = np.zeros(0, np.int64)
+NO_CLIENTS = np.zeros(0, np.int64)
 
 
 def federation(counts: np.ndarray = START) -> FakeWorld:
@@ -61,16 +61,16 @@ def test_changes_add_up_until_they_are_noted() -> None:
     assert not shifted(world, less(0, 0, 30))[0]
 
 
-def test_only_those_who_note_forget() -> None:
+def test_only_clients_that_note_forget() -> None:
     world = federation()
     now = START // 2
     note(world, np.array([2, 0]), now)
     assert shifted(world, now) == [False, True, False]
-    note(world, NOBODY, now)
+    note(world, NO_CLIENTS, now)
     assert shifted(world, now) == [False, True, False]
 
 
-def test_the_size_that_counts_is_that_of_the_start() -> None:
+def test_the_size_of_the_start_counts() -> None:
     """Client 0 now has 40 samples; of its first 100 a fifth is 20: to lose 20 more is no shift, 21
     is one."""
     world = federation()
@@ -107,7 +107,7 @@ def test_results_are_in_the_order_of_the_clients() -> None:
     now = less(1, 0, 30)
     assert shifted(world, now, np.array([2, 1, 0])) == [False, True, False]
     assert shifted(world, now, np.array([1, 2])) == [True, False]
-    assert shifted(world, now, NOBODY) == []
+    assert shifted(world, now, NO_CLIENTS) == []
 
 
 def test_the_counts_that_are_given_may_change_afterwards() -> None:
@@ -139,9 +139,9 @@ def test_memory_is_copies_of_the_stored_counts() -> None:
     assert shifted(world, now) == [True, True, True]
 
 
-def test_what_was_noted_outlasts_a_change_of_cluster() -> None:
-    """A migration is what the shift test decides on: a client that moves notes anew, and forgets
-    nothing before."""
+def test_a_note_outlasts_a_change_of_cluster() -> None:
+    """A migration follows from the shift test: a client that moves notes again, and forgets nothing
+    before."""
     world = federation()
     now = START // 2
     note(world, np.array([0]), now)

@@ -75,11 +75,11 @@ def over_messages(
     world.begin(Stream(3, 1, "scenario"))
 
     def memory() -> dict[str, np.ndarray]:
-        world.run(Classes(), np.arange(data.clients))  # with it clients get what waits for them
+        world.run(Classes(), np.arange(data.clients))  # with it clients get waiting messages
         columns: dict[str, np.ndarray] = {}
         for clients, node in zip(own, nodes, strict=True):
             for name, kept in node.disk.load_memory(run).items():
-                # In front of a column; what was sent to keep, and last replies, are others.
+                # In front of a column. Kept messages and last replies have other names.
                 if name.startswith(PREFIX):
                     columns.setdefault(name, np.zeros((data.clients, *kept.shape[1:]), kept.dtype))[
                         clients

@@ -1,5 +1,5 @@
-"""Trackers: what they are told, that nothing they do changes a run, and that what they wrote can be
-read again."""
+"""Trackers: their calls, that nothing they do changes a run, and that their files can be read
+again."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def stopped_at(round: int) -> Any:
     return stop
 
 
-# --- what a tracker is told
+# --- calls of a tracker
 
 
 def test_every_round_of_every_method_and_how_it_ended(tiny: FederatedData, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_resumed_run_tells_no_round_twice(tiny: FederatedData, tmp_path: Path)
     assert len(notes.ended) == 2 and notes.ended[1]
 
 
-def test_a_run_that_is_tracked_later_tells_what_it_has(tiny: FederatedData, tmp_path: Path) -> None:
+def test_a_run_that_is_tracked_later_sends_its_records(tiny: FederatedData, tmp_path: Path) -> None:
     simulate(tiny, tmp_path / "run", rounds=2)
     early = Notes()
     late = Notes()
@@ -185,7 +185,7 @@ def test_a_run_is_the_same_with_and_without(
         assert (tmp_path / "with" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
 
 
-def test_a_tracker_that_fails_is_let_go_with_one_warning(
+def test_a_tracker_that_fails_is_dropped_with_one_warning(
     tiny: FederatedData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = Failing()
@@ -287,7 +287,7 @@ def test_tensorboard_on_a_full_disk_is_dropped_with_one_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The thread of its writer dies, which nobody is told: the file no longer grows."""
+    """The thread of its writer dies without notice: the file no longer grows."""
     from tensorboardX.event_file_writer import EventsWriter
 
     write = EventsWriter.write_event
@@ -385,7 +385,7 @@ def test_wandb_stays_offline_and_asks_nothing(
         simulate(tiny, tmp_path / "run", rounds=3, callbacks=["wandb", stopped_at(1)])
     simulate(tiny, tmp_path / "run", rounds=3, resume=True, callbacks="wandb")
     files = sorted((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
-    assert files and len({file.stem for file in files}) == 1  # what goes on keeps its id
+    assert files and len({file.stem for file in files}) == 1  # a run that goes on keeps its id
     written = [record for file in files for record in wandb_records(file)]
     assert {r.run.display_name for r in written if r.HasField("run")} == {"run ifca seed 0"}
     history = [
@@ -400,7 +400,7 @@ def test_wandb_stays_offline_and_asks_nothing(
     ]
 
 
-# --- what cannot be
+# --- refusals
 
 
 def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
@@ -421,6 +421,6 @@ def test_unknown_and_missing_trackers_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("track", [[print], [Notes], "tensorboard", ["tensorboard"]])
-def test_what_is_no_tracker_or_has_no_folder_is_refused(track: Any) -> None:
+def test_objects_that_are_no_tracker_or_have_no_folder_are_refused(track: Any) -> None:
     with pytest.raises(fk.ConfigError, match="track"):
         make_trackers(track, None)

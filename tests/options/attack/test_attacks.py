@@ -53,7 +53,7 @@ def test_attacks_are_those_of_the_oracle(oracle: Oracle) -> None:
     assert seen == set(OURS)  # no attack of the oracle is left out
 
 
-def test_alies_largest_shift_is_that_of_the_paper(oracle: Oracle) -> None:
+def test_alies_largest_shift_equals_the_paper(oracle: Oracle) -> None:
     for case in oracle("trust")["alie_z_max"]:
         assert largest_hidden_shift(case["n"], case["f"]) == pytest.approx(case["z"], abs=1e-12)
 

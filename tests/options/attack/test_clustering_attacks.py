@@ -1,5 +1,5 @@
-"""Attacks on the clustering: disguises by hand, lies as schemas declare what can be said, and both
-in whole runs."""
+"""Attacks on the clustering: disguises by hand, lies that keep to the schema, and both in whole
+runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIARS = np.array([False, True, False])
 
 
 def test_disguises_by_hand() -> None:
-    # Kind 1 has nobody, so kind 2.
+    # No client has kind 1, so kind 2.
     np.testing.assert_array_equal(imitation(HONEST, 0, 2), [[0, 6], [0, 6]])
     np.testing.assert_array_equal(imitation(HONEST, 2, 1), [[2, 0]])
     np.testing.assert_array_equal(blob(HONEST, 0, 2), [[1, 3], [1, 3]])
@@ -49,7 +49,7 @@ def test_disguised_rows_are_of_their_model_and_kind() -> None:
     )
     np.testing.assert_array_equal(sent[[0, 2, 4]], updates[[0, 2, 4]])
     np.testing.assert_array_equal(sent[1], [0, 5])
-    # Of its model there is no honest client of its kind.
+    # No honest client of its kind has its model.
     np.testing.assert_array_equal(sent[3], [9, 9])
     with pytest.raises(ConfigError, match=r"attack\.disguise: attackers are disguised before"):
         Byzantine(disguise="blob")
@@ -69,7 +69,7 @@ class Opinions(Task):
     )
 
 
-def test_lies_are_what_the_schema_allows() -> None:
+def test_lies_keep_to_the_schema() -> None:
     task = Opinions(np.zeros((2, 3), np.float32))
     arrays = {
         "losses": np.full((3, 2), 5.0),
@@ -101,7 +101,7 @@ def test_sizes_and_choices_of_a_training() -> None:
     chosen = Train(models, work)
     given = Train(models, work, np.zeros(3, np.int64))
     assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
-    # Nobody else chose 1.
+    # No other client chose 1.
     assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [0, 1, 2]
     # The server has chosen.
     assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [0, 0, 2]
@@ -193,7 +193,7 @@ def test_newcomers_that_lie_about_all_models_get_the_first_cluster(
     assert go(data, method, scenario=late, cohort=14).assignment[14:].tolist() == [1, 1]
 
 
-def test_what_is_not_finite_does_not_arrive(data: FederatedData) -> None:
+def test_values_that_are_not_finite_do_not_arrive(data: FederatedData) -> None:
     run = go(data, fk.FedAvg(), attack=fk.Byzantine("nan", clients=(0, 1)))
     assert np.isfinite(run.state.models).all()
     gone = go(data, fk.FedAvg(), attack=fk.Byzantine("own_sign_flip", clients=(0, 1)))

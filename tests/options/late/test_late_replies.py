@@ -1,5 +1,5 @@
-"""Replies that come late: the means of hand-made rounds, what counts for nothing,
-and whole runs."""
+"""Replies that come late: the means of hand-made rounds, replies that do not count, and whole
+runs."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def test_a_round_of_late_replies_only_is_a_shorter_step() -> None:
     assert model(states[3]) - model(states[2]) == pytest.approx(4 / np.sqrt(3))
 
 
-def test_who_has_replied_anew_counts_once() -> None:
+def test_a_client_that_replied_again_counts_once() -> None:
     states = run(settings({1: [0, 0, 1]}), 2)
     assert model(states[2]) == pytest.approx(1 + (-0.5 + 1.5 + 2 * 3.5) / 4)
     assert late_record(states[2]) == {"late_used": 0, "late_dropped": 1}
 
 
-def test_what_is_too_old_is_lost() -> None:
+def test_replies_that_are_too_old_are_lost() -> None:
     lost = run(settings({1: [0, 0, 1]}, max_age=0), 2, {2: [0]})
     old = run(settings({1: [0, 0, 2]}), 3, {2: [0], 3: [0]})
     assert model(lost[2]) == pytest.approx(0.5) and late_record(lost[2])["late_dropped"] == 1
@@ -130,7 +130,7 @@ def test_a_client_that_chose_its_cluster_and_was_never_in_time_counts() -> None:
         options=[late],
         callbacks=fk.Progress(False),
     )
-    assert (run.assignment < 0).any()  # who has never been in time
+    assert (run.assignment < 0).any()  # clients that were never in time
     assert run.records[-1]["late_used"] > 12
 
 
@@ -214,12 +214,12 @@ def test_a_file_has_it(tmp_path: Path) -> None:
         ({"exponent": -0.5}, "exponent must be a number from 0 up"),
     ],
 )
-def test_what_cannot_be(option: dict[str, Any], words: str) -> None:
+def test_invalid_values_are_refused(option: dict[str, Any], words: str) -> None:
     with pytest.raises(MethodError, match=words):
         LateReplies(**option)
 
 
-def test_methods_and_options_that_it_does_not_go_with() -> None:
+def test_methods_and_options_that_exclude_late_replies() -> None:
     late = LateReplies(share=0.5)
     clients = world()
 

@@ -81,8 +81,8 @@ def test_everybody_in_every_round_is_one_gaussian_of_less_noise() -> None:
 
 
 def test_noisy_scores_of_all_clients_add_to_rounds_and_nothing_amplifies_them() -> None:
-    """Gaussians compose as 1 / z^2; beside sampled rounds it is what dp-accounting composes of the
-    two events."""
+    """Gaussians compose as 1 / z^2. With sampled rounds epsilon equals dp-accounting's composition
+    of the two events."""
     import dp_accounting as da
 
     everybody = NoisyRounds(1.0, 5.0, 20, score_noise=2.0, score_sums=2)
@@ -109,7 +109,7 @@ def test_fixed_cohorts_are_charged_for_a_replacement_and_cost_far_more() -> None
 
 
 @LONG
-def test_a_cap_costs_what_it_cuts() -> None:
+def test_a_tight_cap_costs_epsilon_and_a_wide_one_nothing() -> None:
     free = epsilon(NoisyRounds(0.05, 1.0, 100), 1e-5)
     tight, wide = (
         epsilon(
@@ -141,7 +141,7 @@ def test_noise_for_an_epsilon() -> None:
 
 
 @LONG
-def test_noise_for_what_a_cold_start_leaves_of_an_epsilon() -> None:
+def test_noise_for_the_epsilon_left_by_a_cold_start() -> None:
     """Between the start's price and its upper bound by RDP there is noise; below its price there is
     none."""
 
@@ -204,7 +204,7 @@ def test_rounds_with_a_cap_have_no_smallest_deltas() -> None:
 
 
 @pytest.mark.parametrize("target", [51.0, 200.0, 1000.0, 1e6])
-def test_noise_for_an_epsilon_that_protects_nothing_is_that_of_the_renyi_bound(
+def test_noise_for_an_epsilon_that_protects_nothing_follows_the_renyi_bound(
     target: float,
 ) -> None:
     z = calibrate(target, 1e-5, lambda z: NoisyRounds(0.05, z, 100))

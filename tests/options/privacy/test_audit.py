@@ -49,8 +49,8 @@ def test_the_claim_holds_and_a_tenth_of_the_noise_is_found(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_shares_of_noise_in_secret_sums_hold_and_a_tenth_of_them_is_found(seed: int) -> None:
-    """The same mechanism where four clients of the five that a sum has at least add the noise.
-    Cohorts of a tenth cost what rounds of everybody do."""
+    """The same mechanism where four clients add the noise, of at least five in a sum. Cohorts of a
+    tenth cost as much as full rounds."""
     settings = ClientDP(noise_multiplier=5.0, delta=1e-5, clip=0.3)
     mechanism = settings.mechanism(1000, 100, 10, "uniform", seen_cohorts=True)
     sound = audit(mechanism, 10, SeededRandomness(np.random.default_rng(seed)), least=5)
@@ -65,7 +65,7 @@ def test_shares_of_noise_in_secret_sums_hold_and_a_tenth_of_them_is_found(seed: 
     assert faulty.lower_bound > faulty.claim and not faulty.holds
 
 
-def test_the_claim_is_of_what_canaries_go_through() -> None:
+def test_the_claim_covers_the_steps_of_the_canaries() -> None:
     """Their sums of updates, and no sum of scores."""
     scored = ClientDP(noise_multiplier=5.0, delta=1e-5, clip=0.3, scores=1.0).mechanism(
         1000, 1000, 10, "uniform"
@@ -77,8 +77,8 @@ def test_the_claim_is_of_what_canaries_go_through() -> None:
 
 
 def test_a_cold_start_is_a_part_of_it() -> None:
-    """Three sums of all clients and seven rounds of everybody, with equal noise, give away what ten
-    rounds do."""
+    """Three sums of all clients and seven full rounds, with equal noise, give away as much as ten
+    rounds."""
     settings = ClientDP(noise_multiplier=5.0, start_noise=5.0, delta=1e-5, clip=0.3)
     mechanism = settings.mechanism(
         clients=1000, cohort=1000, rounds=7, selection="uniform", start_sums=3

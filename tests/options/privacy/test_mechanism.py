@@ -76,7 +76,7 @@ def test_sums_by_model_with_noise_of_the_clip_also_where_no_client_is() -> None:
 
 
 def test_clip_and_noise_are_those_of_the_oracle(oracle: Oracle) -> None:
-    """Of a mean of a fixed number of clients, with the oracle's normal numbers."""
+    """For a mean of a fixed number of clients, with the oracle's normal numbers."""
     cases = oracle("trust")["clip_and_noise"]
     assert len(cases) == 3
     for case in cases:
@@ -203,6 +203,6 @@ def test_the_clip_grows_where_most_norms_are_above_it() -> None:
     ) == pytest.approx(5 * math.exp(-0.1))
 
 
-def test_a_count_beside_the_updates_costs_noise_on_them() -> None:
+def test_a_count_next_to_the_updates_costs_noise_on_them() -> None:
     assert noise_of_updates(1.0, 1.0) == pytest.approx(1.1547005383792515)
     assert noise_of_updates(1.0, 1e6) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""Searches by bisection: what they find, and what a long one logs."""
+"""Searches by bisection: their results, and the log of a long one."""
 
 from __future__ import annotations
 

@@ -70,11 +70,11 @@ def test_without_noise_it_is_the_sum_that_a_trusted_server_has() -> None:
 @pytest.mark.parametrize("hide_choice", [False, True])
 @pytest.mark.parametrize("seeded", [False, True])
 def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded: bool) -> None:
-    """Each of the K sums, also of a model that nobody has chosen; more clients add more."""
+    """Each of the K sums, also of a model that no client has chosen; more clients add more."""
     rng = np.random.default_rng(0)
     mechanism = SETTINGS.mechanism(N, N, 5, "uniform")
     numbers = 200_000
-    for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, who knows its own share
+    for members, factor in ((4, 1.0), (16, 2.0)):  # one more answers, and knows its own share
         grid, share = noise_share(
             mechanism=mechanism, least=5, members=members, numbers=numbers, seeded=seeded
         )
@@ -95,8 +95,8 @@ def test_a_sum_of_n_min_has_the_noise_of_the_mechanism(hide_choice: bool, seeded
 
 @pytest.mark.parametrize("seeded", [False, True])
 def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) -> None:
-    """What a client adds to the sums of three models, of which it has trained the second: as much
-    noise to each, and another."""
+    """The noise that a client adds to the sums of three models, after it has trained the second: as
+    much to each, and different noise to each."""
     models = np.zeros((3, 20_000), np.float32)
     grid = IntegerGrid(4, 2.0, 10)
     share = NoiseShare(0.3, 0.15, seeded)
@@ -115,7 +115,7 @@ def test_where_the_choice_is_hidden_all_models_get_the_full_noise(seeded: bool) 
         **asdict(share),
     )
     update = np.zeros(20_000, np.float32)
-    update[0] = 3.0  # clipped to 0.3, of which a client with 5 of 10 examples adds half
+    update[0] = 3.0  # clipped to 0.3; a client with 5 of 10 examples adds half of it
     sent = {"update": update, "examples": 5, "model_index": 1}
     vectors = task._vectors(sent, np.random.default_rng(0))
     noise = vectors.view(np.int32)[:, :-EXTRA] / grid.scale
@@ -166,7 +166,7 @@ def test_rounding_is_in_the_noise() -> None:
         noise_share(mechanism=mechanism, least=4, members=2**20, numbers=3_000_000, seeded=True)
 
 
-def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> None:
+def test_updates_are_clipped_by_their_norm_and_values_not_finite_become_zero() -> None:
     share = NoiseShare(0.3, 0.0)
     np.testing.assert_allclose(share.clipped(np.array([3.0, 4.0], np.float32)), [0.18, 0.24])
     np.testing.assert_allclose(share.clipped(np.array([0.03, 0.04], np.float32)), [0.03, 0.04])
@@ -180,7 +180,7 @@ def test_updates_are_clipped_by_their_norm_and_what_is_not_finite_is_zero() -> N
     )  # of half the weight
 
 
-def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_all_the_same() -> None:
+def test_fewer_than_n_min_are_no_sum_and_the_round_is_charged_nevertheless() -> None:
     own = world(secret=fk.SecretSums(least=5))
     assert not update(own).any()  # four in each cluster
     assert own._journal.rounds == 1 and own._journal.entries[-1]["lost"].keys() == {"0", "1"}

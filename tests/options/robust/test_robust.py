@@ -97,7 +97,7 @@ def failing(record: Any) -> None:
 
 
 def accuracy(run: fk.Run, attackers: np.ndarray) -> float:
-    """Of honest clients."""
+    """Mean accuracy of honest clients."""
     return float(run.clients["accuracy"].to_numpy()[~attackers].mean())
 
 
@@ -136,7 +136,7 @@ def test_the_position_of_a_named_attacker() -> None:
     assert Byzantine(clients=(position,)).attackers(6, None).tolist() == [False] * 5 + [True]
 
 
-def test_what_attackers_send_is_made_of_honest_updates_of_their_model() -> None:
+def test_attackers_send_updates_made_of_honest_updates_of_their_model() -> None:
     updates = np.array([[1.0, 0], [3, 0], [9, 9], [0, 4], [9, 9]], np.float32)
     index = np.array([0, 0, 0, 1, 1])
     attacks = np.array([False, False, True, False, True])
@@ -258,7 +258,7 @@ def test_the_summary_is_of_honest_clients_and_names_the_attackers(
     assert mixed["attackers_alone"] == 0 and "rule_weights" not in mixed
 
 
-def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_same(
+def test_without_attack_none_is_recorded_and_the_rule_still_suspects(
     data: FederatedData,
 ) -> None:
     run = go(data, robust=RobustAggregation("median"))
@@ -266,13 +266,13 @@ def test_without_attack_nothing_is_said_of_one_and_the_rule_suspects_all_the_sam
     assert "rule_weights" not in go(data).summary()
     rows = data.train[3]
     labels = data.y.copy()
-    labels[rows] = 1 - labels[rows]  # a client whose data are unlike those of its cluster
+    labels[rows] = 1 - labels[rows]  # a client with data unlike the rest of its cluster
     odd = go(dataclasses.replace(data, y=labels), robust=RobustAggregation("multi_krum", 0.1))
     weight = odd.summary()["rule_weights"]
     assert weight[3] == 0 and "the rule suspects" in repr(odd)
 
 
-def test_whom_a_rule_left_out_is_remembered_and_the_models_are_the_same(
+def test_clients_that_a_rule_left_out_are_remembered_and_the_models_are_the_same(
     data: FederatedData, tmp_path: Path
 ) -> None:
     attack = fk.Byzantine("stretch", clients=(2, 13))
@@ -301,7 +301,7 @@ def test_attackers_stay_the_same_clients_when_true_clusters_change(data: Federat
     )
 
 
-def test_what_does_not_go_together_is_refused_by_name(data: FederatedData) -> None:
+def test_options_that_exclude_each_other_are_refused_by_name(data: FederatedData) -> None:
     rule = fk.RobustAggregation("median")
     with pytest.raises(ConfigError, match=r"robust.*PANM has no server"):
         go(data, fk.PANM(), robust=rule)

@@ -55,7 +55,7 @@ def test_rules_are_those_of_the_oracle(oracle: Oracle) -> None:
     assert seen == set(OURS)
 
 
-def test_what_comes_before_a_rule_is_that_of_the_oracle(oracle: Oracle) -> None:
+def test_the_step_before_a_rule_equals_the_oracle(oracle: Oracle) -> None:
     cases = oracle("trust")
     ours = {"NNM": nearest_neighbour_mixing, "ARC": adaptive_clipping}
     assert [sum(case["name"] == name for case in cases["preaggregators"]) for name in ours] == [
@@ -195,7 +195,7 @@ def test_fewer_than_half_move_no_rule_far(rule: str) -> None:
     assert np.linalg.norm(aggregate(rows, "mean", 3)) > 1e8
 
 
-def test_what_no_rule_can_do_is_refused() -> None:
+def test_rows_that_no_rule_can_aggregate_are_refused() -> None:
     rows = np.zeros((4, 2))
     for f in (2, 3, -1):
         with pytest.raises(ConfigError, match=f"{f} Byzantine clients of 4 cannot be told"):

@@ -1,5 +1,5 @@
-"""Clusters that are split: who leaves, after how many updates, and what a run is with woken
-sleepers."""
+"""Clusters that are split: the clients that leave, the number of updates before, and a run with
+woken sleepers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ATTACKERS = SLEEPERS.attackers(20, DATA.true_clusters)
 
 
 class Splittable(TrueClusters):
-    """A method of one's own that says so."""
+    """A user's method that says so."""
 
     def requirements(self) -> Requirements:
         return Requirements(data=DataNeeds(true_clusters=True), keeps_clusters=True)
@@ -51,7 +51,7 @@ def go(method: Any = METHOD, robust: Any = RECIPE, **options: Any) -> fk.Run:
 
 
 def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> None:
-    """A client that sent nothing, or whom nobody judged, keeps its number."""
+    """A client that sent nothing, or that was not judged, keeps its number."""
     before = np.array([1, 1, 1, 0])
     judged = np.array([True, True, False, True])
     np.testing.assert_array_equal(
@@ -59,7 +59,7 @@ def test_updates_left_out_in_a_row_are_counted_and_one_that_counts_ends_it() -> 
     )
 
 
-def test_those_who_leave_a_cluster_leave_together_with_a_copy_of_its_model() -> None:
+def test_clients_that_leave_a_cluster_leave_together_with_a_copy_of_its_model() -> None:
     models = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     clusters = Clusters(models, np.array([0, 0, 0, 1, 1, 1, -1]), np.zeros(7, np.int64))
     due = np.array([True, False, False, True, False, False, True])
@@ -84,7 +84,7 @@ def test_more_than_may_be_byzantine_do_not_leave() -> None:
     assert split(half, second, lambda count: count // 2).assignment.tolist() == [1, 1, 0, 0, 0]
 
 
-def test_who_has_left_does_not_leave_again_and_counts_as_gone() -> None:
+def test_a_client_that_has_left_does_not_leave_again_and_counts_as_gone() -> None:
     """Two of six leave cluster 0; were one of them to leave its new cluster, another could leave
     cluster 0."""
     left = np.array([1, 1, 0, 0, 0, 0])
@@ -105,8 +105,8 @@ def test_rules_that_leave_out_honest_updates_split_nothing(rule: str) -> None:
 
 
 def test_sleepers_that_wake_end_up_alone_and_the_kinds_stay_whole() -> None:
-    """They attack in rounds 2 and 3, and are apart from then on; they stay suspects, though nobody
-    judges them."""
+    """They attack in rounds 2 and 3, and are apart from then on. They stay suspects, though they
+    are not judged."""
     assert DATA.true_clusters is not None
     run = go()
     before = go(robust=replace(RECIPE, split_after=0))

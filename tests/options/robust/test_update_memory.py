@@ -104,7 +104,7 @@ def test_a_majority_of_a_round_that_attacks_is_no_majority_of_the_cluster(
 
 
 def test_a_minority_of_honest_clients_has_a_cluster_and_is_not_suspected() -> None:
-    """Two of forty clients are of a kind of their own."""
+    """Two of forty clients are of another kind."""
     whole = fk.planted(
         "digits", "rotation", clusters=4, clients=48, samples=28, test_samples=8, seed=0
     )

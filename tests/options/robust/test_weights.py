@@ -1,5 +1,4 @@
-"""The weights that rules give to rows: with them, a weighted mean is what the rule makes of the
-rows."""
+"""The weights that rules give to rows: the weighted mean equals the rule's result."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ ROWS = np.array(
 
 @pytest.mark.parametrize("before", ["", "nnm+", "arc+", "clip+", "arc+nnm+"])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_weighted_mean_is_what_the_rule_makes(rule: str, before: str) -> None:
-    """Of one coordinate, in which every rule is a weighted mean of the rows."""
+def test_the_rule_equals_a_weighted_mean(rule: str, before: str) -> None:
+    """With one coordinate, every rule is a weighted mean of the rows."""
     rows = ROWS[:, :1]
     own = weights(rows, before + rule, 2)
     np.testing.assert_allclose(own @ rows, aggregate(rows, before + rule, 2), rtol=1e-9)
@@ -49,7 +48,7 @@ def test_a_minority_that_is_left_out_has_no_weight() -> None:
 
 
 @pytest.mark.parametrize("rule", ["median", "geometric_median", "mda"])
-def test_the_weight_of_a_bucket_is_that_of_its_rows(rule: str) -> None:
+def test_the_weight_of_a_bucket_comes_from_its_rows(rule: str) -> None:
     own = weights(ROWS[:, :1], f"bucketing+{rule}", 1)
     np.testing.assert_allclose(
         own @ ROWS[:, :1], aggregate(ROWS[:, :1], f"bucketing+{rule}", 1), rtol=1e-9
@@ -62,7 +61,7 @@ def test_by_hand() -> None:
     # 2 of the one, 2 of the other.
     np.testing.assert_allclose(weights(rows, "median", 1), [0, 0, 0.5, 0.5, 0])
     np.testing.assert_allclose(weights(rows, "trimmed_mean", 1), [0, 1 / 6, 2 / 6, 2 / 6, 1 / 6])
-    # Of an even number two.
+    # An even number has two.
     np.testing.assert_allclose(weights(rows[:4], "median", 1), [0, 1 / 4, 2 / 4, 1 / 4])
     np.testing.assert_allclose(
         weights(np.array([[3.0], [4.0], [8.0]]), "arc+mean", 1), [1 / 3, 1 / 3, 1 / 6]

@@ -1,4 +1,4 @@
-"""The table of clusters, shifts and migrations: means over the seeds of what summaries count."""
+"""The table of clusters, shifts and migrations: means of the summaries over the seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 1, 1, 1]])
 
 
 def shifted(seed: int, detected: int) -> ReportedRun:
-    """Two rounds of shifts, three in all, of which some were detected without a false alarm."""
+    """Two rounds of shifts, three in all. Some were detected, without a false alarm."""
     return ReportedRun(
         "",
         "X",
@@ -36,10 +36,10 @@ def test_means_over_the_seeds() -> None:
     assert table is not None
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
     assert row["shifts of data"] == "3" and row["of these detected"] == "50%"
-    # Of one seed only.
+    # In one seed only.
     assert row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
     assert row["ARI at the end"] == "0.50" and row["migrations"] == "1"
-    assert "right migrations" not in row  # nobody knows: no column
+    assert "right migrations" not in row  # not known in any seed: no column
     assert "ARI: " in " ".join(table["notes"]) and "right migration" not in " ".join(table["notes"])
 
 

@@ -1,4 +1,4 @@
-"""Trees beside the similarity matrix, by hand."""
+"""Trees next to the similarity matrix, by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_dendrogram_keeps_groups_together_and_merges_at_mean_distances() -> No
     ]
 
 
-def test_a_group_of_its_own_is_a_leaf() -> None:
+def test_a_group_of_one_client_is_a_leaf() -> None:
     tree = dendrogram(np.array([[0.0, 2.0], [2.0, 0.0]]), np.array([5, 7]))
     assert tree.order.tolist() == [0, 1]
     assert tree.lines == [[(0.0, 0.0), (2.0, 0.0), (2.0, 1.0), (0.0, 1.0)]]

@@ -1,4 +1,5 @@
-"""The first sentence of a report: who was better, by how much, how sure that is, at what cost."""
+"""The first sentence of a report: which method was better, by how much, how sure that is, at what
+cost."""
 
 from __future__ import annotations
 
@@ -36,14 +37,14 @@ def one(method: str, accuracy: float | None, seed: int = 0, traffic: int = 100, 
     )
 
 
-def beside(run: Run, *others: Run) -> Run:
+def with_others(run: Run, *others: Run) -> Run:
     return replace(run, against={each.config.method_name: each for each in others})
 
 
 def seeds(ours: list[float], theirs: list[float], **more: Any) -> fk.RepeatedRuns:
     pairs = enumerate(zip(ours, theirs, strict=True))
     return fk.RepeatedRuns(
-        tuple(beside(one("ifca", a, s, **more), one("fedavg", b, s)) for s, (a, b) in pairs)
+        tuple(with_others(one("ifca", a, s, **more), one("fedavg", b, s)) for s, (a, b) in pairs)
     )
 
 
@@ -67,7 +68,7 @@ def test_a_significant_gain_has_its_interval_p_and_cost() -> None:
     assert "Holm-adjusted" in verdict(read_runs(seeds(ours, theirs))).note
 
 
-def test_a_loss_is_told_from_the_side_of_the_main_method() -> None:
+def test_a_loss_is_written_from_the_side_of_the_main_method() -> None:
     said = sentence(seeds([0.60, 0.64, 0.60, 0.66], [0.70, 0.72, 0.71, 0.75]))
     gains = np.array([-10.0, -8.0, -11.0, -9.0])
     low, high = stats.t.interval(0.95, 3, gains.mean(), stats.sem(gains))
@@ -75,7 +76,7 @@ def test_a_loss_is_told_from_the_side_of_the_main_method() -> None:
     assert f"95% interval {low:+.1f} to {high:+.1f}" in said and "at as many bytes" in said
 
 
-def test_what_is_not_significant_says_so_first() -> None:
+def test_a_difference_that_is_not_significant_says_so_first() -> None:
     said = sentence(seeds([0.7, 0.6, 0.8], [0.6, 0.7, 0.6]))
     assert said.startswith(
         "No significant difference: IFCA +6.7 points of test accuracy over FedAvg"
@@ -98,7 +99,7 @@ def test_alone_there_is_nothing_to_compare_with() -> None:
     )
 
 
-def test_nobody_was_tested() -> None:
+def test_no_client_was_tested() -> None:
     run = a_run(ROWS)
     for record in run.records:
         record["accuracy"] = None
@@ -106,14 +107,18 @@ def test_nobody_was_tested() -> None:
 
 
 def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
-    run = beside(one("flexcfl", 0.7), one("fedgroup", 0.65), one("fedavg", 0.5), one("fesem", 0.72))
+    run = with_others(
+        one("flexcfl", 0.7), one("fedgroup", 0.65), one("fedavg", 0.5), one("fesem", 0.72)
+    )
     said = sentence(run)
     assert said.startswith("FlexCFL +20.0 points of test accuracy over FedAvg")
     assert said.endswith("; -2.0 points against FeSEM (1 seed: not tested).")
 
 
-def test_fedavg_is_what_the_others_are_measured_against() -> None:
-    assert sentence(beside(one("fedavg", 0.5), one("ifca", 0.7))).startswith("IFCA +20.0 points")
+def test_other_methods_are_compared_with_fedavg() -> None:
+    assert sentence(with_others(one("fedavg", 0.5), one("ifca", 0.7))).startswith(
+        "IFCA +20.0 points"
+    )
     runs = {
         "FedAvg": [one("fedavg", 0.9)],
         "IFCA": [one("ifca", 0.7)],
@@ -123,16 +128,16 @@ def test_fedavg_is_what_the_others_are_measured_against() -> None:
     assert main_method(runs, means, None) == "FeSEM" and main_method(runs, means, "IFCA") == "IFCA"
 
 
-def test_clients_without_a_cluster_are_told() -> None:
+def test_clients_without_a_cluster_are_mentioned() -> None:
     partial = replace(
         one("ifca", 0.7, partial=[True, True, True]), final={"accuracy_all_clients": 0.7}
     )
-    said = sentence(beside(partial, one("fedavg", 0.5)))
+    said = sentence(with_others(partial, one("fedavg", 0.5)))
     assert said.endswith(" Some clients had no cluster yet in the last round of IFCA.")
     assert "FedAvg" not in said.split(". Some")[1]
 
 
-def test_a_run_that_cannot_be_compared_says_what_it_reached_all_the_same() -> None:
+def test_a_run_that_cannot_be_compared_still_says_its_accuracy() -> None:
     assert sentence(one("ifca", 0.7, partial=[True, True, True])) == (
         "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a "
         "cluster in the last round."
@@ -149,7 +154,8 @@ def test_methods_without_a_seed_in_common_are_not_compared() -> None:
 
 
 def test_scores_and_tests_are_those_of_the_tables() -> None:
-    """A whole run is compared by what ``RepeatedRuns.comparisons`` compares: here all clients."""
+    """A whole run is compared by the same numbers as in ``RepeatedRuns.comparisons``: here all
+    clients."""
     settings: dict[str, Any] = {
         "data": {"name": "digits", "clients": 8, "classes_per_client": 2},
         "method": {"name": "flexcfl", "clusters": 2, "alpha": 2},
@@ -169,7 +175,7 @@ def test_an_unfinished_run_is_compared_in_the_round_that_all_have_reached() -> N
     shorter.config.run["rounds"] = 2
     shorter.records.pop()
     longer.config.run["rounds"] = 2
-    assert sentence(beside(longer, shorter)).startswith(
+    assert sentence(with_others(longer, shorter)).startswith(
         "So far: IFCA +0.0 points of test accuracy over FedAvg after 1 "
     )
 
@@ -193,7 +199,7 @@ def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_t
     for seed, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         shorter = stopped(one("fedavg", 0.9, seed), b)
         shorter.records.pop()
-        runs.append(beside(stopped(one("ifca", 0.9, seed), a), shorter))
+        runs.append(with_others(stopped(one("ifca", 0.9, seed), a), shorter))
     repeated = fk.RepeatedRuns(tuple(runs))
     (row,) = repeated.comparisons().to_dict("records")
     said = sentence(repeated)
@@ -204,10 +210,10 @@ def test_runs_that_stopped_early_are_compared_by_their_test_accuracy_as_in_the_t
     assert sentence(runs[0]).endswith("(1 seed: not tested), at 2.00 times the bytes.")
 
 
-def test_what_has_no_test_accuracy_yet_is_named_by_its_split() -> None:
+def test_a_method_without_test_accuracy_yet_is_named_by_its_split() -> None:
     unfinished = replace(stopped(one("ifca", 0.7), 0.6), final={})
     whole = stopped(one("fedavg", 0.5), 0.65)
-    assert sentence(beside(unfinished, whole)).startswith(
+    assert sentence(with_others(unfinished, whole)).startswith(
         "So far: IFCA +20.0 points of validation accuracy over FedAvg after 2 rounds"
     )
 
@@ -240,7 +246,7 @@ def test_seeds_that_differ_by_the_same_have_a_sign_test_and_no_interval() -> Non
 
 
 def test_a_difference_that_rounds_to_zero_has_no_minus() -> None:
-    assert sentence(beside(one("ifca", 0.7), one("fedavg", 0.7003))).startswith(
+    assert sentence(with_others(one("ifca", 0.7), one("fedavg", 0.7003))).startswith(
         "IFCA +0.0 points of test accuracy over"
     )
 

@@ -54,5 +54,5 @@ def test_the_page_has_the_chart_where_membership_is_soft(tmp_path: Path) -> None
     hard = a_run(np.zeros((2, 3), np.int64))
     assert membership_chart(hard) is None
     assert 'id="f-membership"' not in fk.report(hard, tmp_path / "hard.html").read_text()
-    nobody = soft(SHARES, np.full(5, -1))
-    assert membership_chart(nobody) is None
+    unassigned = soft(SHARES, np.full(5, -1))
+    assert membership_chart(unassigned) is None

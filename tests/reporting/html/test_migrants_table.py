@@ -1,4 +1,4 @@
-"""Who migrated: the latest first, by name, and no longer than a page can hold."""
+"""The table of migrated clients: the latest first, by name, and no longer than a page can hold."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_of_many_migrations_the_latest_stay_and_the_others_are_counted() -> None
     assert "The latest 50 migrations, and 130 more" in shown["note"]
 
 
-def test_the_page_has_who_migrated_and_names_stay_text(tmp_path: Path) -> None:
+def test_the_page_lists_migrated_clients_and_names_stay_text(tmp_path: Path) -> None:
     run = a_run(ROWS)
     run.clients["name"] = ["<b>north</b>", "south", "east", "west"]
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]

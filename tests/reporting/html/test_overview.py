@@ -1,4 +1,4 @@
-"""The summary of what ran, of simulated and of real clients."""
+"""The overview of a run, of simulated and of real clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def deployed() -> Run:
     return replace(run, config=config, clients=run.clients[:4])
 
 
-def test_what_ran() -> None:
+def test_the_overview_of_a_run() -> None:
     run = a_run(np.zeros((6, 10), np.int64), "ifca", data="digits")
     run.config.method["clusters"] = 3
     run.config.data.update({"classes_per_client": 2, "seed": 4, "augment": []})
@@ -91,7 +91,7 @@ def test_privacy_a_rule_and_an_attack_are_there() -> None:
     )
 
 
-def test_who_drops_out_and_who_comes_and_goes() -> None:
+def test_dropout_arrivals_and_departures() -> None:
     run = a_run(np.zeros((2, 4), np.int64))
     run.config.sections["scenario"] = {
         "dropout": 0.1,

@@ -1,5 +1,4 @@
-"""A report of what there is: finished, unfinished, damaged, of one run, of seeds,
-of a comparison."""
+"""A report of any result: finished, unfinished, damaged, of one run, of seeds, of a comparison."""
 
 from __future__ import annotations
 
@@ -131,7 +130,7 @@ def test_it_opens_on_the_best_clustered_method() -> None:
     assert contents(read_runs(alone))["opening"] == 0
 
 
-def test_the_table_says_what_the_summary_says(kept: Path) -> None:
+def test_the_table_equals_the_summary(kept: Path) -> None:
     summary = fk.Run.load(kept).summary()
     table = contents(read_runs(kept))["table"]
     row = dict(zip(table["heads"], table["rows"][0], strict=True))
@@ -148,7 +147,7 @@ def test_a_run_in_memory_needs_a_place(tmp_path: Path) -> None:
         read_runs(3)
 
 
-def test_whatever_names_hold_they_stay_text(tmp_path: Path) -> None:
+def test_names_stay_text_with_any_characters(tmp_path: Path) -> None:
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     run = a_run(wandering(6, 4), data=nasty)
     page = fk.report(run, tmp_path / "r.html")
@@ -197,7 +196,7 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
         f"<li>{escape(shown['findings'][0])}",
         'id="h-clusters"',
     )
-    assert sorted(order, key=text.index) == list(order)  # what the tests say stands with the tests
+    assert sorted(order, key=text.index) == list(order)  # results of tests stand with the tests
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
     assert any("1 run is incomplete" in note for note in contents(read_runs(made))["notes"])
@@ -228,7 +227,7 @@ def test_a_comparison_has_the_bold_and_the_small_print_of_its_markdown(tmp_path:
     assert "Bold: the highest" in small and f'<p class="small">{escape(small)}</p>' in page
 
 
-# --- what is not finished or incomplete
+# --- unfinished or incomplete
 
 
 def torn(cell: Path) -> str:
@@ -391,7 +390,7 @@ def test_any_damaged_file_leaves_a_page(
     assert contents_of(page)["accuracy"][0]["lines"][0]["rounds"] == [0, 1, 2]
 
 
-def test_nothing_to_show_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(CheckpointError, match="no run, no seeds and no comparison"):
             fk.report(folder)
@@ -454,7 +453,7 @@ def test_similarity_is_kept_and_shown_only_of_the_same_run(kept: Path) -> None:
     assert np.array_equal(client_similarity(run).cosines, made.cosines)
 
 
-def test_a_client_similarity_data_that_move_is_that_of_the_last_round() -> None:
+def test_client_similarity_of_moving_data_shows_the_last_round() -> None:
     moving = {**DIGITS, "shift": {"name": "swap_all", "probability": 1.0}}
     run = execute(from_dict(moving), out=None)
     world = fk.SimulatedWorld(
@@ -525,7 +524,7 @@ def test_beyond_the_limit_similarities_are_left_out_and_named(
     assert any("IFCA, seed 1" in note and "other data shifts" in note for note in made["notes"])
 
 
-def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_told(tiny: FederatedData) -> None:
+def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_mentioned(tiny: FederatedData) -> None:
     model = fk.models.mclr(tiny)
     runs = [fk.simulate(fk.FedAvg(), tiny, model, rounds=1, cohort=2, seed=seed) for seed in (0, 1)]
     runs[1] = dataclasses.replace(runs[1], fingerprint="of other data")

@@ -23,7 +23,7 @@ def judged(rows: np.ndarray, weights: list[float | None], attackers: list[int]) 
     return replace(run, final=run.final | {"rule_weights": weights, "attackers": attackers})
 
 
-def test_the_least_weights_come_first_and_say_who_attacks() -> None:
+def test_the_least_weights_come_first_and_attackers_are_named() -> None:
     shown = suspects_table(judged(ROWS, [0.3, 1.4, 0.0, None], [2, 3]))
     assert shown["rows"] == [
         ["2", "no cluster", "0.00", "attacker"],
@@ -34,7 +34,7 @@ def test_the_least_weights_come_first_and_say_who_attacks() -> None:
     assert [row[0] for row in half["rows"]] == ["1"]  # half of a mean's weight is not suspect
 
 
-def test_where_nobody_is_known_to_attack_no_role_is_shown() -> None:
+def test_without_known_attackers_no_role_is_shown() -> None:
     run = judged(ROWS, [0.3, 1.4, 0.0, None], [])
     del run.final["attackers"]
     shown = suspects_table(run)

@@ -21,7 +21,7 @@ LABELS = ["ill", "well"]
 
 
 def site(folder: Path, lines: str, samples: dict | None = None, **data: object) -> Path:
-    """A site's file, beside its table."""
+    """A site's file, in the folder of its table."""
     (folder / "mine.csv").write_text(lines)
     described = {
         "shape": [2],

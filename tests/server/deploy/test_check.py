@@ -427,7 +427,7 @@ def answering(
 
     class Quiet(http.server.ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """Who does not trust it hangs up."""
+            """A client that does not trust it hangs up."""
 
     with Quiet(("127.0.0.1", port), kind) as http_server:
         if keys is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ class Ended(Exception):
 
 
 class SuperLink:
-    """What Flower's client gives, from memory: these requests, and what came back."""
+    """Flower's client in memory: these requests, and the replies."""
 
     def __init__(self, *requests: RpcMessage | BaseException) -> None:
         self.waiting = list(requests)
@@ -45,7 +45,9 @@ class SuperLink:
         self.sent: list[Message] = []
 
     def connection(self) -> Connection:
-        unused: Callable[..., Any] = lambda *_, **__: pytest.fail("an app is not fetched")  # noqa: E731
+        def unused(*_: Any, **__: Any) -> NoReturn:
+            pytest.fail("an app is not fetched")
+
         return Connection(
             node_id=7,
             receive=self.receive,
@@ -87,7 +89,7 @@ class SuperLink:
         self.objects[name] = content
 
     def replies(self) -> list[Message]:
-        """The replies, made anew of what was pushed."""
+        """The replies, made again of the pushed objects."""
         return [
             inflate_object_from_contents(one.metadata.message_id, dict(self.objects))
             for one in self.sent
@@ -167,8 +169,7 @@ def test_looks_for_messages_are_rare_where_none_come() -> None:
 
 
 def test_flowers_names_are_as_they_were() -> None:
-    """Flower is limited to releases that were tested; where another is allowed, this shows what to
-    look at."""
+    """Flower is limited to tested releases. Where another is allowed, this shows where to look."""
     names = [*inspect.signature(http_request_response).parameters]
     assert names[:4] == ["server_address", "insecure", "root_certificates", "authentication_keys"]
     pulled = inspect.signature(pull_and_inflate_object_from_tree).parameters

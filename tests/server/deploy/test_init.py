@@ -1,5 +1,5 @@
-"""The folder of a federation with a server: what is written, what stays, and what is refused before
-anything is."""
+"""The folder of a federation with a server: written files, files that stay, and refusals before
+anything is written."""
 
 from __future__ import annotations
 

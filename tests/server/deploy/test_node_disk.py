@@ -1,5 +1,4 @@
-"""A node's disk: what it stores lasts over processes;
-disks that are damaged or cannot be written."""
+"""A node's disk: its files last over processes; disks that are damaged or cannot be written."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from tests.server.small_federations import clustered_data, model_of, remote
 NOTED = {"noted_labels": np.arange(6, dtype=np.int32).reshape(1, 6)}
 
 
-def test_another_process_reads_what_was_stored(tmp_path: Path) -> None:
+def test_another_process_reads_the_stored_arrays(tmp_path: Path) -> None:
     disk = NodeDisk(tmp_path / "a" / "state")
     assert disk.load_memory("trial-flexcfl") == {}
     disk.save_memory("trial-flexcfl", NOTED)
@@ -92,8 +91,8 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def site(folder: Path) -> MemoryTransport:
-    """One client of the simulator's on a disk of its own, made anew for every request, as a process
-    is."""
+    """One client of the simulator's on a separate disk. It is made again for every request, as a
+    process is."""
     transport = MemoryTransport()
     transport.join(
         1,
@@ -104,7 +103,7 @@ def site(folder: Path) -> MemoryTransport:
     return transport
 
 
-def test_a_client_has_in_its_next_process_what_it_noted(tmp_path: Path) -> None:
+def test_a_client_has_its_notes_in_its_next_process(tmp_path: Path) -> None:
     transport = site(tmp_path / "state")
     world = remote(transport, clustered_data(), model_of(), wait_for=1)
     world.begin(Stream(0, 0))
@@ -132,7 +131,7 @@ def test_a_disk_that_cannot_store_models_costs_no_training(
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     assert got.arrived.all() and "cannot write" in caplog.text and "state" in caplog.text
-    world.run(Note(), np.array([0]))  # what must be remembered is another matter
+    world.run(Note(), np.array([0]))  # remembered values are another matter
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = train(world, model[None], np.array([0]), np.array([0]), stream=Stream(0, 0, "m"))
     assert not got.arrived.any() and "no reply from site-0" in caplog.text

@@ -71,7 +71,7 @@ def test_a_check_of_a_copy_fails(one: Path, two: Path) -> None:
     assert failed.keys() == {"folder", str(files.APP)} and f"is a copy of {one}" in failed["folder"]
 
 
-def test_a_copy_without_keys_is_told_too(tmp_path: Path) -> None:
+def test_a_copy_without_keys_is_recognised_too(tmp_path: Path) -> None:
     init(tmp_path / "one", 1, port=free_ports(1)[0], secure=False)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     assert original_of(tmp_path / "two") == tmp_path / "one"

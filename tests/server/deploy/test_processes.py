@@ -69,7 +69,7 @@ def test_a_part_is_found_with_all_that_it_has_started_and_ended(part: Program) -
     process.wait()
 
 
-def test_what_a_dead_program_has_left_is_ended(part: Program) -> None:
+def test_processes_left_by_a_dead_program_are_ended(part: Program) -> None:
     process = started(part, PROGRAM)
     process.kill()
     process.wait()
@@ -85,7 +85,7 @@ def test_a_program_that_does_not_want_to_end_is_killed(part: Program) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-def test_only_what_is_named_is_ended(part: Program) -> None:
+def test_only_the_named_part_is_ended(part: Program) -> None:
     process = started(part, PROGRAM)
     stop([part], 0.2, "sleep(600) child")
     assert [one.number for one in find([part])[part]] == [process.pid]

@@ -1,5 +1,4 @@
-"""A site that is refused stands in the status, in the logs and in what ``up`` says, with its
-reason."""
+"""A refused site stands in the status, in the logs and in the output of ``up``, with its reason."""
 
 from __future__ import annotations
 
@@ -96,7 +95,7 @@ def test_up_refuses_before_anything_starts_and_names_every_site(wards: Path) -> 
     assert "pulse" in logged[1] and all("fedkin ERROR" in line for line in logged)
 
 
-def test_what_was_mended_is_no_longer_refused(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mended_site_is_no_longer_refused(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError):
         up(wards)
     for name in COLUMNS:
@@ -107,7 +106,7 @@ def test_what_was_mended_is_no_longer_refused(wards: Path, monkeypatch: pytest.M
     assert not [line for line in status(wards) if line.reason]
 
 
-def test_what_was_mended_and_started_alone_leaves_the_failed_checks(
+def test_a_mended_site_started_alone_leaves_the_failed_checks(
     wards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError):
@@ -181,7 +180,7 @@ def write_server_state(folder: Path, state: FederationState) -> None:
     write_state(server_state_file(folder / "run"), state)
 
 
-def test_the_status_has_what_the_server_knows_also_of_other_machines(wards: Path) -> None:
+def test_the_status_has_the_servers_knowledge_of_other_machines_too(wards: Path) -> None:
     write_server_state(wards, STATE)
     note_refusal(wards / "site-2", "the server does not know its key")
     lines = lines_of(wards)
@@ -203,7 +202,7 @@ def test_the_status_has_what_the_server_knows_also_of_other_machines(wards: Path
     assert lines_of(wards)[RUN].reason == "too few"
 
 
-def test_a_site_is_no_longer_refused_once_it_has_done_what_was_asked(wards: Path) -> None:
+def test_a_site_is_no_longer_refused_once_it_has_done_its_task(wards: Path) -> None:
     note_refusal(wards / "site-2", "no data")
     assert site_refusal(wards / "site-2") == "no data"
     note_refusal(wards / "site-2", "")
@@ -222,7 +221,7 @@ def said_by(
     return say_who_takes_part(select(wards), missing, former, said.append), said
 
 
-def test_up_says_what_the_server_has_decided(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_shows_the_servers_decision(wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_server_state(wards, replace(STATE, ready=("site-2",)))
     monkeypatch.setattr(verdicts, "_START", 0.0)
     good, said = said_by(wards, "site-0", "site-1", "site-2", "site-3")
@@ -246,7 +245,7 @@ def test_of_a_finished_run_no_site_takes_part(wards: Path) -> None:
 
 @pytest.fixture
 def server_process(wards: Path) -> Iterator[None]:
-    """A process that is found as that of the run."""
+    """A process that is taken for the run's server."""
     part = Program(wards.resolve(), SUPERLINK)
     process = start(
         part, [sys.executable, "-c", f"import time; time.sleep(600) #{SERVERAPP}", SERVERAPP], {}
@@ -259,7 +258,7 @@ def server_process(wards: Path) -> Iterator[None]:
 ACCEPTED = FederationState(accepted=("site-0",), nodes={"site-0": 1})
 
 
-def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(
+def test_a_site_that_comes_back_is_judged_by_the_servers_newest_words(
     wards: Path, server_process: None
 ) -> None:
     missing = Missing(superlink=False, sites=[], run=False)
@@ -274,7 +273,7 @@ def test_a_site_that_comes_back_is_judged_by_what_the_server_has_said_since(
     assert said_by(wards, "site-0", former=former, run=False) == (True, ["site-0: takes part"])
 
 
-def test_what_the_server_has_said_before_is_no_verdict_about_a_site_that_comes_back(
+def test_earlier_words_of_the_server_are_no_verdict_about_a_site_that_comes_back(
     wards: Path, server_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verdicts, "_START", 0.0)

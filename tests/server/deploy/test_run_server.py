@@ -28,6 +28,7 @@ from fedkin.run.simulate import simulate
 from fedkin.server.deploy import run_server as serving
 from fedkin.server.message import RpcMessage
 from tests.docs.code_blocks import ROOT
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of
@@ -85,7 +86,7 @@ class Lab:
         }
         path = self.folder / "server.toml"
         self.folder.mkdir(exist_ok=True)
-        path.write_text(FILE.format(**{**known, **values}))
+        path.write_text(FILE.format(**merged(known, values)))
         return path
 
     def serve(self, **values: Any) -> Run:
@@ -131,8 +132,8 @@ def test_a_deployed_run_has_trackers(lab: Lab) -> None:
 
 
 def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path) -> None:
-    """From memory, and from the server's run folder; what needs the clients' data says where they
-    are."""
+    """From memory, and from the server's run folder. Functions that need the clients' data say
+    where these are."""
     lab.join(*range(CLIENTS))
     run = lab.serve(rounds=2)
     data = clustered_data()
@@ -184,7 +185,7 @@ def test_a_server_optimizer_goes_on_where_it_stopped(
     assert np.abs(plain.serve().models - expected.models).max() > 0.01
 
 
-def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
+def test_a_robust_rule_equals_the_simulator(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     median = RobustAggregation("median", byzantine=0.3)
     work = LocalTraining(epochs=2, batch_size=5, lr=0.1)
@@ -204,9 +205,7 @@ def test_a_robust_rule_is_that_of_the_simulator(lab: Lab) -> None:
         lab.serve(more='[late]\nname = "replies"\n[robust]\nname = "aggregation"')
 
 
-def test_an_option_of_ones_own_is_that_of_the_simulator(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_option_equals_the_simulator(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "write-an-option.md").read_text()
     code = page.split("```python\n", 1)[1].split("\ndata = fk.data", 1)[0]
     lab.folder.mkdir(exist_ok=True)
@@ -258,11 +257,11 @@ def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
 PRIVATE = '[secret]\nname = "sums"\n[privacy]\nname = "client_dp"\ndelta = 1e-3\nclip = 0.3\n'
 
 
-def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noise(
+def test_privacy_of_real_sites_is_secret_sums_in_which_sites_add_the_noise(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """Charged as in a simulation; without noise the models are those of the simulator, and with it
-    others."""
+    """Charged as in a simulation. Without noise the models equal the simulator's; with noise they
+    differ."""
     lab.join(*range(CLIENTS))
     run = lab.serve(method=FEDAVG, rounds=2, more=PRIVATE + "noise_multiplier = 1.0")
     said = run.summary()["privacy"]
@@ -300,7 +299,7 @@ def test_privacy_of_real_sites_is_that_of_secret_sums_in_which_sites_add_the_noi
     )
     np.testing.assert_allclose(exact.models, near.models, rtol=1e-4, atol=1e-6)
     assert exact.summary()["privacy"]["epsilon"] == "infinite"
-    # Of two rounds, each 0.3 sqrt(6 / 3) / 6, and what the first moves.
+    # Noise of two rounds, each 0.3 sqrt(6 / 3) / 6, and the effect of the first on the second.
     noise = (run.models - exact.models).std()
     assert 0.05 < noise < 0.3
 
@@ -334,7 +333,7 @@ def test_private_cohorts_of_real_sites_may_be_few_or_none(lab: Lab) -> None:
         (PRIVATE + "epsilon = 0", r"epsilon must be a number above 0"),
     ],
 )
-def test_noise_of_real_sites_that_nobody_could_trust_is_refused(
+def test_noise_of_real_sites_that_cannot_be_trusted_is_refused(
     section: str, message: str, lab: Lab
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -458,7 +457,7 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
         "more": 'against = ["fedprox"]',
     }
     values["more"] += "\ncheckpoint_every = 1"
-    lab.serve(**{**values, "rounds": 1})
+    lab.serve(**merged(values, {"rounds": 1}))
     lab.engine(MemoryTransport())
     lab.join(0, 1)
 
@@ -468,13 +467,13 @@ def test_nodes_that_came_during_another_method_do_not_prevent_resuming(lab: Lab)
         return reply
 
     lab.transport.stations[100].tamper = come
-    lab.serve(**{**values, "rounds": 4})
+    lab.serve(**merged(values, {"rounds": 4}))
     lab.transport.stations[100].tamper = lambda request, reply: reply
     stations = dict(lab.transport.stations)
     lab.engine(MemoryTransport())
     for number, station in enumerate(stations.values()):
         lab.transport.join(number, station.handle)
-    found = lab.serve(**{**values, "rounds": 5, "wait_for": 2})
+    found = lab.serve(**merged(values, {"rounds": 5, "wait_for": 2}))
     assert found.against["fedprox"].clients["name"].tolist()[:4] == [
         "site-0",
         "site-1",

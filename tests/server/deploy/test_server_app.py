@@ -1,4 +1,4 @@
-"""Flower's ServerApp: what the server refuses is logged, kept for the status, and ends by an
+"""Flower's ServerApp: a refusal of the server is logged, kept for the status, and ends by an
 ordinary exception."""
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ def own_log() -> Iterator[None]:
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> MemoryTransport:
-    """An engine in memory in place of Flower's, whose clock is that of the server; its only site
-    refuses."""
+    """An engine in memory in place of Flower's, with the server's clock. Its only site refuses."""
     engine = MemoryTransport()
     engine.join(1, lambda request: RpcMessage({"failed": "no column age", "name": "berlin"}))
     monkeypatch.setattr(server_app, "FlowerTransport", lambda grid: engine)
@@ -107,7 +106,7 @@ def test_too_few_clients_end_the_run(tmp_path: Path, transport: MemoryTransport)
 def test_a_server_that_is_stopped_no_longer_waits(
     tmp_path: Path, transport: MemoryTransport
 ) -> None:
-    """A signal ends the process by a SystemExit; the state before it says what is waited for."""
+    """A signal ends the process by a SystemExit. The state before it names the missing clients."""
     states: list[FederationState] = []
 
     def stop() -> None:

@@ -82,7 +82,7 @@ def dummy(part: Program) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_what_is_up_is_not_started_again(folder: Path) -> None:
+def test_a_running_part_is_not_started_again(folder: Path) -> None:
     dummy(Program(folder / "site-0", SITE))
     refused(folder, "is up, and nothing was started", site="site-0")
     refused(folder / "site-0", "is up, and nothing was started")
@@ -136,7 +136,7 @@ def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.Mo
         return Address()
 
     class Starter:
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             assert is_up(parts[0])
 
         def wait_for(self, word: str) -> str:
@@ -207,7 +207,7 @@ def test_a_folder_without_a_deployment_is_refused(tmp_path: Path) -> None:
             command(tmp_path)
 
 
-def test_down_ends_what_was_started_and_says_what_ran(folder: Path) -> None:
+def test_down_ends_the_started_parts_and_names_them(folder: Path) -> None:
     assert down(folder) == []
     processes = [dummy(Program(folder, SUPERLINK)), dummy(Program(folder / "site-1", SITE))]
     assert [part.name for part in down(folder)] == ["superlink", "site-1"]

@@ -157,7 +157,7 @@ def test_a_worker_whose_programs_lie_elsewhere_is_replaced(
     assert workers.started == 2 and "from other folders" in caplog.text
 
 
-def test_a_socket_that_nobody_listens_at_is_removed(
+def test_a_socket_without_a_listener_is_removed(
     site: SiteWorker, workers: Workers, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_folder(worker_folder(site.config))
@@ -197,7 +197,7 @@ def dying(site: SiteWorker, times: int) -> threading.Thread:
             connection, _ = listener.accept()
             with connection:
                 read_frame(connection)
-                if not left:  # nobody may connect once more before all is closed
+                if not left:  # no caller may connect once more before all is closed
                     listener.close()
                     (folder / "socket").unlink()
 
@@ -214,7 +214,7 @@ def test_an_error_of_the_node_is_a_reply(site: SiteWorker, workers: Workers) -> 
     assert said(site).header == {"failed": "mine.npz is not there"}
 
 
-def test_a_refusal_has_the_name_of_the_site_and_is_told_to_its_program(workers: Workers) -> None:
+def test_a_refusal_names_the_site_and_reaches_its_program(workers: Workers) -> None:
     """The server then knows who is refused, and the site's own log and status have the reason."""
     workers.config.write_text('[client]\nname = "berlin"\n')
     reasons: list[str] = []

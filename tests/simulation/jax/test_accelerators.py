@@ -36,7 +36,7 @@ def test_samples_that_stay_on_the_device_give_the_same_bits(
     assert own._kept[next(iter(own._kept))] is samples  # not sent again
 
 
-def test_an_accelerator_keeps_what_fits_a_quarter_of_its_memory() -> None:
+def test_an_accelerator_keeps_samples_that_fit_a_quarter_of_its_memory() -> None:
     def device(**stats: int) -> Any:
         return SimpleNamespace(platform="gpu", memory_stats=lambda: stats)
 

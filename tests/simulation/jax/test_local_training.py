@@ -64,8 +64,16 @@ def assert_equals_twin(name: str, work: LocalTraining, l2: float = 0.0) -> None:
     epochs = np.broadcast_to(work.epochs, len(SIZES))
     for i, client in enumerate(EVERYONE.tolist()):
         batches, per_epoch = batch_lists(client, work, int(epochs[i]))
+        x, y = samples(DATA, client)
         update, last, first = numpy_reference.train(
-            start[WHICH[i]], widths, *samples(DATA, client), batches, per_epoch, work, l2
+            start=start[WHICH[i]],
+            widths=widths,
+            x=x,
+            y=y,
+            batches=batches,
+            per_epoch=per_epoch,
+            work=work,
+            l2=l2,
         )
         np.testing.assert_allclose(
             got.update[i], update, rtol=1e-4, atol=3e-6, err_msg=f"client {client}"

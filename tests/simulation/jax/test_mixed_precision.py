@@ -55,7 +55,7 @@ def test_a_run_in_bfloat16_is_about_as_accurate() -> None:
     assert abs(whole - low) < 0.03 and not np.array_equal(runs[0].models, runs[1].models)
 
 
-def test_what_is_refused() -> None:
+def test_refused_precisions() -> None:
     with pytest.raises(ConfigError, match="precision must be 'bfloat16'"):
         LocalTraining(precision="float16")
     with pytest.raises(

@@ -23,7 +23,7 @@ OTHERS = np.array([1, 3, 6])
 
 
 def updates(cohorts: list[np.ndarray], fresh: bool) -> list[bytes]:
-    """The updates of rounds with these cohorts; ``fresh``: each by a world of its own."""
+    """The updates of rounds with these cohorts; ``fresh``: each by a new world."""
     data = federation()
     made = []
     model = mlp(data, hidden=4)
@@ -46,7 +46,7 @@ def updates(cohorts: list[np.ndarray], fresh: bool) -> list[bytes]:
         [SOME, OTHERS],
     ],
 )
-def test_updates_are_those_of_samples_gathered_anew(cohorts: list[np.ndarray]) -> None:
+def test_updates_equal_updates_with_samples_gathered_again(cohorts: list[np.ndarray]) -> None:
     assert updates(cohorts, fresh=False) == updates(cohorts, fresh=True)
 
 
@@ -87,7 +87,7 @@ def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
 def call(
     kept: RepeatedSamples, clients: np.ndarray, samples: np.ndarray | None
 ) -> tuple[bool, Any]:
-    """Whether the devices had the samples of a call, and what it trains on."""
+    """Whether the devices had the samples of a call, and the samples that it trains on."""
     own = kept.begin([clients])
     return own.samples is not None, kept.on_devices(own, mesh_of(local_devices(1)), samples)
 

@@ -1,5 +1,5 @@
-"""The deal of rows to actors where actors fail, on a stand-in for Ray: what failed is named, with
-the way on."""
+"""The deal of rows to actors where actors fail, on a stand-in for Ray: the failed rows are named,
+with the way on."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ exceptions = pytest.importorskip("ray.exceptions")
 
 
 class Ray:
-    """Ray in this process: a future is a function. ``computed`` is what actors do with a part of a
-    call."""
+    """Ray in this process: a future is a function. ``computed`` is the work of actors on a part of
+    a call."""
 
     def __init__(
         self, computed: Callable[..., Any], resources: dict[str, float] | None = None
@@ -208,7 +208,7 @@ def test_actors_share_gpus_where_more_are_asked_for(monkeypatch: pytest.MonkeyPa
 def test_actors_that_sum_send_sums_and_the_same_means(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nine clients of other sizes, of which some drop out, train two models on three actors."""
+    """Nine clients of different sizes train two models on three actors. Some clients drop out."""
     data = fk.data.synthetic(clients=9, samples=6, seed=1)
     model = fk.models.mclr(data)
     work = fk.SGD(epochs=1, batch_size=4, lr=0.1)

@@ -158,7 +158,7 @@ class OwnDropout(nn.Module):
 
 
 class Branch(nn.Module):
-    """Looks at the numbers to decide what to compute."""
+    """Its control flow depends on the numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class BackwardHook(nn.Module):
 
 
 class OwnState(nn.Module):
-    """A running mean of its own, in a buffer."""
+    """A running mean in a buffer."""
 
     mean: Tensor
 

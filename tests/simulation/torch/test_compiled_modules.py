@@ -1,5 +1,6 @@
-"""PyTorch modules compiled by JAX beside PyTorch: updates, losses, statistics; what cannot be is
-found before a run."""
+"""PyTorch modules compiled by JAX, compared with PyTorch: updates, losses, statistics. A module
+that
+cannot be compiled is found before a run."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def both(kind: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", MODULES)
-def test_it_computes_what_pytorch_does(kind: str) -> None:
+def test_it_computes_as_pytorch(kind: str) -> None:
     data = federation(kind == "recurrent")
     outcomes = []
     for model in both(kind):
@@ -141,7 +142,7 @@ def test_dropout_is_drawn_from_the_run_s_seed() -> None:
         (BackwardHook, "hooks, which layer 'head' has"),
     ],
 )
-def test_what_cannot_be_compiled(
+def test_modules_that_cannot_be_compiled(
     module: type, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ModelError, match=rf"{words}.*engine='torch' trains it"):

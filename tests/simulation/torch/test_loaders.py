@@ -1,4 +1,4 @@
-"""A client's data out of PyTorch's data sets: what is taken, and what is refused."""
+"""A client's data out of PyTorch's data sets: accepted data, and refusals."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def test_a_sampler_that_leaves_samples_out_is_refused() -> None:
         (iter([]), "whose samples have numbers"),
     ],
 )
-def test_what_is_no_data_set_of_pairs_is_refused(data: Any, words: str) -> None:
+def test_objects_that_are_no_data_set_of_pairs_are_refused(data: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         client_data(data, samples(), 3)

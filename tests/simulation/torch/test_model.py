@@ -1,5 +1,5 @@
-"""What a PyTorch module becomes as a model: its vector, its start, its own training, and what is
-refused in words."""
+"""A PyTorch module as a model: its vector, its start, its own training, and
+refusals."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("name", ["mclr", "mlp"])
-def test_the_layout_is_that_of_the_same_network_in_jax(name: str) -> None:
+def test_the_layout_equals_the_same_network_in_jax(name: str) -> None:
     jax, torch = pair(name, DATA)
     assert list(jax.spec.slices.values()) == list(torch.spec.slices.values())
     assert (jax.spec.head, jax.spec.head_bias) == (torch.spec.head, torch.spec.head_bias)
@@ -119,7 +119,7 @@ def test_shared_weights_stand_there_once() -> None:
     assert network.first.weight is network.second.weight  # type: ignore[union-attr]
 
 
-def test_what_is_frozen_stays() -> None:
+def test_frozen_parameters_stay() -> None:
     module = perceptron((6, 8, 3))
     module[1].weight.requires_grad = False  # type: ignore[index]
     model = torch_model(module)
@@ -199,12 +199,12 @@ def test_digests() -> None:
     assert first != second
 
 
-# --- training of its own
+# --- the module's own training
 
 
 def test_dropout_repeats_and_belongs_to_the_client() -> None:
-    """One batch holds everything, so the order of samples cannot be what makes two rounds, or two
-    clients, differ."""
+    """One batch holds everything, so the order of samples cannot make two rounds, or two clients,
+    differ."""
     model = torch_model(with_dropout)
     work = LocalTraining(batch_size=200, lr=0.1)
     world = SimulatedWorld(DATA, model, work)
@@ -223,7 +223,7 @@ def test_dropout_repeats_and_belongs_to_the_client() -> None:
 
 def test_running_statistics_are_moved_by_samples_only() -> None:
     """One step on all samples of a client: PyTorch's own rule for mean and variance; neither mu nor
-    a gradient moves them, and counters begin anew."""
+    a gradient moves them, and counters begin again."""
     model = torch_model(with_norm)
     start = model.initial(WORDS)
     network = model.network(start)
@@ -400,7 +400,7 @@ def test_images_come_as_they_lie_in_the_data() -> None:
     assert got.arrived.all()
 
 
-# --- what cannot be
+# --- refusals
 
 
 class Silent(nn.Module):
@@ -444,7 +444,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "lazy": (nn.LazyLinear(3), "every layer needs its sizes"),
     "complex": (nn.Linear(6, 3, dtype=torch.complex64), "complex parameters"),
-    "an error of its own": (nonfinite, "making it failed: KeyError: 'weights.pt'"),
+    "a failing constructor": (nonfinite, "making it failed: KeyError: 'weights.pt'"),
     "not to be copied": (no_leaf, "cannot be copied: RuntimeError"),
 }
 
@@ -507,7 +507,7 @@ def test_a_last_layer_that_is_not_last_is_no_head() -> None:
     assert spec.head is None and spec.head_bias is None and next(iter(spec.slices)) == "head.weight"
 
 
-def test_a_batch_that_a_module_does_not_take_is_told_with_its_client() -> None:
+def test_a_batch_that_a_module_does_not_take_is_named_with_its_client() -> None:
     """Client 4 has 23 samples, and batches of 11 leave one over; client 12 among all."""
     world = SimulatedWorld(
         DATA, torch_model(with_norm), replace(WORK, batch_size=11), ids=EVERYONE * 3

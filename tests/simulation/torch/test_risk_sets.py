@@ -52,7 +52,17 @@ def patients() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def federation(ties: Any) -> FederatedData:
     """One client whose samples are its whole risk sets."""
-    samples, y = risk_sets(*patients(), PATIENTS, 1, np.random.default_rng(0), "client 0", ties)
+    x, times, died = patients()
+    samples, y = risk_sets(
+        x=x,
+        times=times,
+        died=died,
+        size=PATIENTS,
+        draws=1,
+        rng=np.random.default_rng(0),
+        who="client 0",
+        ties=ties,
+    )
     own = Ragged.of([np.arange(len(y))])
     return FederatedData(name="survival", x=samples, y=y, classes=PATIENTS, train=own, test=own)
 

@@ -29,6 +29,7 @@ from fedkin.models import mclr
 from fedkin.run import simulate as simulate_module
 from fedkin.simulation.torch import model_from_config
 from tests.conftest import ROOT
+from tests.mappings import merged
 from tests.option_lists import simulate_arguments
 from tests.refusals import refused
 from tests.simulation.torch.twins import of_jax
@@ -97,7 +98,7 @@ def test_the_whole_run_is_the_simulators() -> None:
             )
 
 
-def test_what_is_no_model_is_told_in_words() -> None:
+def test_an_object_that_is_no_model_is_refused() -> None:
     simulate: Any = inspect.unwrap(fk.simulate)  # past the run-time type check, as users have it
     with pytest.raises(
         ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"
@@ -109,7 +110,7 @@ def test_what_is_no_model_is_told_in_words() -> None:
         simulate(fk.FedAvg(), DATA, network, rounds=1, cohort=2)
 
 
-def test_it_is_said_once_that_this_is_slower(caplog: pytest.LogCaptureFixture) -> None:
+def test_slower_training_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     simulate_module._warn_of_pytorch.cache_clear()
     with caplog.at_level(logging.WARNING, "fedkin"):
         for model in (mclr(DATA), fk.torch_model(network), fk.torch_model(network)):
@@ -132,7 +133,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     )
 
 
-def test_what_computes_is_written_down_and_what_is_only_imported_is_not(tmp_path: Path) -> None:
+def test_the_package_that_computes_is_written_down_and_imported_ones_are_not(
+    tmp_path: Path,
+) -> None:
     for name, model in (("torch", fk.torch_model(network)), ("mclr", mclr(DATA))):
         go(model, out=tmp_path / name, rounds=1)
         stored = tomllib.loads((tmp_path / name / "config.toml").read_text())["model"]
@@ -158,12 +161,12 @@ def test_seeds_shifts_and_scenarios() -> None:
     }
     model = fk.torch_model(network)
     repeated = fk.repeat(
-        lambda seed: go(model, fk.IFCA(clusters=2), **{**shared, "seed": seed}), seeds=2
+        lambda seed: go(model, fk.IFCA(clusters=2), **merged(shared, {"seed": seed})), seeds=2
     )
     first, second = (run.models for run in repeated.runs)
     assert (first != second).any()
     np.testing.assert_array_equal(
-        first, go(model, fk.IFCA(clusters=2), **{**shared, "seed": 0}).models
+        first, go(model, fk.IFCA(clusters=2), **merged(shared, {"seed": 0})).models
     )
 
 
@@ -245,9 +248,9 @@ def test_a_configuration_names_a_function(place: str, tmp_path: Path) -> None:
 def test_a_module_of_the_current_folder_is_found_from_the_command_line(
     place: str, tmp_path: Path
 ) -> None:
-    """In a process of its own, where this folder is in nobody's path."""
+    """In a separate process, without this folder in its path."""
     script = shutil.which("fedkin", path=str(Path(sys.executable).parent))
-    assert script, "the command is not installed beside this Python"
+    assert script, "the command is not installed next to this Python"
     command = [script, "run", "mine.toml", f"model.torch={place}:net", "run.rounds=1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
@@ -300,7 +303,7 @@ def test_a_comparison(place: str, tmp_path: Path) -> None:
     assert len(list((tmp_path / "all/cells").rglob("summary.json"))) >= 4
 
 
-# --- what is imported when
+# --- which package is imported when
 
 
 def fresh(code: str) -> str:
@@ -313,7 +316,7 @@ def fresh(code: str) -> str:
 
 
 def test_a_world_of_pytorch_brings_no_jax() -> None:
-    """A client that starts anew for every message would pay for it every time; and for PyTorch's
+    """A client that starts again for every message would pay for it every time; and for PyTorch's
     compiler."""
     code = """
 import sys
@@ -343,7 +346,7 @@ print(
     assert fresh(code) == "[]"
 
 
-def test_nobody_else_brings_pytorch() -> None:
+def test_no_other_model_brings_pytorch() -> None:
     code = """
 import sys
 import fedkin as fk

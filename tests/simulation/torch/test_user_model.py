@@ -40,7 +40,7 @@ def trained(
     work: LocalTraining,
     option: Any,
 ) -> tuple[np.ndarray, LocalUpdates, Any]:
-    """The start, what a training from there gives, and the model.
+    """The start, the result of a training from there, and the model.
 
     ``option`` is a function from the start of the three clients to their own model, or to the
     envelope.
@@ -62,7 +62,7 @@ def trained(
     return start, trainer.train(replace(call, **{name: given})), model
 
 
-def beside(start: np.ndarray) -> MixedModel:
+def mixed_model(start: np.ndarray) -> MixedModel:
     """v is another model than w, running statistics included; the frozen layer is the same."""
     own = start.copy()
     own[:, 64 * 5 + 5 :] += (
@@ -75,7 +75,7 @@ def envelope(start: np.ndarray) -> Envelope:
     return Envelope(1.5, 3, 0.2)
 
 
-@pytest.mark.parametrize("option", [beside, envelope])
+@pytest.mark.parametrize("option", [mixed_model, envelope])
 def test_both_engines_give_the_same(option: Callable) -> None:
     (_, torch, _), (_, jax, _) = (
         trained(normalised, engine, WORK, option) for engine in ("torch", "jax")
@@ -88,8 +88,10 @@ def test_both_engines_give_the_same(option: Callable) -> None:
 @pytest.mark.parametrize("engine", ["torch", "jax"])
 def test_statistics_of_the_mix_after_a_batch(engine: str) -> None:
     """By hand: the frozen layer's outputs of the batch, and the mix of both running means."""
-    start, made, model = trained(normalised, engine, LocalTraining(batch_size=100, lr=0.05), beside)
-    mixed = beside(np.repeat(start, 3, axis=0))
+    start, made, model = trained(
+        normalised, engine, LocalTraining(batch_size=100, lr=0.05), mixed_model
+    )
+    mixed = mixed_model(np.repeat(start, 3, axis=0))
     mean = model.spec.slices["1.running_mean"]
     weight, bias = (start[0, model.spec.slices[f"0.{name}"]] for name in ("weight", "bias"))
     for client in range(3):
@@ -114,7 +116,7 @@ def test_statistics_of_the_minimiser_are_those_of_the_model(engine: str) -> None
 
 
 @pytest.mark.parametrize("engine", ["torch", "jax"])
-def test_a_batch_has_one_draw_of_what_is_dropped(engine: str) -> None:
+def test_a_batch_has_one_draw_of_dropped_units(engine: str) -> None:
     """From the same model, one step of v is the share of w's; and two short steps to theta are
     twice one."""
     one = LocalTraining(batch_size=100, lr=0.05)

@@ -1,4 +1,5 @@
-"""The PyTorch world beside the compiled simulator: the same starts, the same batches, the same
+"""The PyTorch world compared with the compiled simulator: the same starts, the same batches, the
+same
 models."""
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def test_training(name: str, work: str) -> None:
 @pytest.mark.parametrize(
     "asked", [{"reduce": True}, {"gradient": True}, {"part": slice(54, 80)}], ids=str
 )
-def test_what_travels_back(asked: dict[str, Any]) -> None:
+def test_arrays_that_travel_back(asked: dict[str, Any]) -> None:
     assert_same_training("mlp", work=SGD, **asked)
 
 
@@ -152,7 +153,7 @@ def test_a_client_chooses_its_model() -> None:
 
 
 def test_the_same_clients_drop_out_and_straggle() -> None:
-    """Who fails is the world's own business, whoever computes."""
+    """The world decides which clients fail, whatever library computes."""
     two = worlds("mclr", population=Population(dropout=0.3, stragglers=0.5))
     start = models(two[0].model)
     seen = []
