@@ -155,7 +155,7 @@ class ClientMemory:
         if np.max(total) > self._limit:
             bad = self.who(task, clients[np.argmax(total)], name)
             raise TaskError(
-                f"{bad}: {size} bytes, and {np.max(total)} with the client's other arrays, exceed "
+                f"{bad}: {size} bytes, or {np.max(total)} with the client's other arrays, is above "
                 f"the limit of {self._limit} bytes for a client; store less, such as a part of a "
                 "model"
             )

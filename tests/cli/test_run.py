@@ -302,7 +302,7 @@ def test_lost_checkpoints_are_one_line(elsewhere: Path, run_folder: Path) -> Non
 
 def test_an_empty_file_is_one_line(elsewhere: Path) -> None:
     (elsewhere / "empty.toml").write_text("")
-    refused(fedkin("run", "empty.toml"), "empty.toml", "says nothing")
+    refused(fedkin("run", "empty.toml"), "empty.toml", "is empty")
 
 
 @pytest.mark.parametrize("kind", ["memory", "device"])

@@ -123,7 +123,7 @@ def test_what_cannot_be_found_or_made_is_told_with_its_place(
 def test_a_module_that_fails_is_told(beside: Path) -> None:
     (beside / "broken_method_module.py").write_text("1 / 0")
     with pytest.raises(
-        ConfigError, match=r"importing it failed: ZeroDivisionError: division by zero"
+        ConfigError, match=r"cannot be imported: ZeroDivisionError: division by zero"
     ):
         from_dict({"data": {"name": "digits"}, "method": {"name": "broken_method_module:Mine"}})
 
@@ -152,7 +152,8 @@ def test_instances_and_tables_and_labels_are_listed_as_in_a_file(beside: Path) -
         ("plain", None),
     ]
     with pytest.raises(
-        ConfigError, match=r"two methods are called 'IFCA'.*methods=\{\"label\": method\} in Python"
+        ConfigError,
+        match=r"two methods have the label 'IFCA'.*methods=\{\"label\": method\} in Python",
     ):
         load(None, methods=[fk.IFCA(clusters=4), fk.IFCA(clusters=5)])
 
@@ -193,7 +194,7 @@ def test_a_class_that_no_other_process_finds_works_in_this_one_and_its_folder_sa
             OfThisTest(weights=np.zeros(3)),
             r"OfThisTest\.weights holds a ndarray; .* numbers, texts",
         ),
-        (3, r"'builtins:int' is no method: it lacks the step 'init'"),
+        (3, r"'builtins:int' is not a method: it lacks the step 'init'"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(method: Any, words: str) -> None:

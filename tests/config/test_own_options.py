@@ -97,7 +97,7 @@ def test_its_run_is_resumed_with_it(tmp_path: Path) -> None:
         ),
         (
             {"server_decay": {"name": "decay:fk"}},
-            r"is no option: expected a frozen dataclass that derives",
+            r"is not an option: expected a frozen dataclass that derives",
         ),
         ({"server_decay": {"rate": 0.5}}, "unknown section 'server_decay'"),
         (

@@ -119,7 +119,10 @@ def test_the_makers() -> None:
             {"schedule": "cosine"},
             "schedule: cosine needs length, the number of rounds until its end",
         ),
-        ({"step_schedule": {"name": "step"}}, "step_schedule: every: the schedule 'step' needs it"),
+        (
+            {"step_schedule": {"name": "step"}},
+            "step_schedule: every is required by the schedule 'step'",
+        ),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], words: str) -> None:
