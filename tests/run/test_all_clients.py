@@ -171,7 +171,7 @@ def test_what_cannot_be_placed_has_no_number(
     cohort_known = next(s for s in range(50) if _first_cohort(s) < 2)
     track = run(fake_world(), Unable(), replace(plan, seed=cohort_known))
     assert track.final["accuracy_all_clients"] is None
-    assert "accuracy over all clients is not known: nobody can be placed" in caplog.text
+    assert "accuracy over all clients is unknown: nobody can be placed" in caplog.text
     monkeypatch.setattr(final, "MAX_PLACED", 5)
     assert (
         run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"]

@@ -66,7 +66,7 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
     trained(instrumented, [0, 1])
     [record] = caplog.records
     assert (record.name, record.levelname) == ("fedkin", "WARNING")
-    words = "round 7: no finite reply from client 4, 6 (train: update); excluded from this round"
+    words = "round 7: the reply of client 4, 6 is not finite (train: update); it is excluded from this round"
     assert record.getMessage() == words
 
 
@@ -80,7 +80,7 @@ def test_a_reply_without_a_name_of_what_is_wrong_is_told_with_its_task(
     [record] = caplog.records
     assert (
         record.getMessage()
-        == "round 3: no finite reply from client 5 (losses); excluded from this round"
+        == "round 3: the reply of client 5 is not finite (losses); it is excluded from this round"
     )
     assert (observations.missing, observations.nonfinite) == (0, 1)
 

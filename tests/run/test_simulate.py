@@ -245,12 +245,12 @@ def test_wrong_types_are_told_without_a_type_checker(tmp_path: Path) -> None:
         "run.rounds: expected a valid integer, got 2.5",
         "run.cohort: expected a valid integer, got True",
         "run.seed: expected a valid integer, got 'x'",
-        "shift must be a way in which data shift, such as SwapAll(), got <class "
+        "shift must be an instance of a shift, such as SwapAll(), got <class "
         "'fedkin.scenarios.swaps.SwapAll'>",
-        "shift must be a way in which data shift, such as SwapAll(), got 'swap_all'",
-        "scoring must be made, fk.Scoring(...), got {'target': 1}",
-        "compute must be made, fk.Compute(...), got 2",
-        "callbacks are functions of a round's record, trackers, or names of trackers "
+        "shift must be an instance of a shift, such as SwapAll(), got 'swap_all'",
+        "scoring must be an instance, fk.Scoring(...), got {'target': 1}",
+        "compute must be an instance, fk.Compute(...), got 2",
+        "callbacks must be functions of a round's record, trackers, or names of trackers "
         "(tensorboard, mlflow, wandb); got 3",
         "scoring.target: expected a valid number, got 'all'",
         "scoring.evaluate_every: expected a valid integer, got None",

@@ -100,7 +100,7 @@ def test_the_whole_run_is_the_simulators() -> None:
 def test_what_is_no_model_is_told_in_words() -> None:
     simulate: Any = inspect.unwrap(fk.simulate)  # past the run-time type check, as users have it
     with pytest.raises(
-        ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"
+        ModelError, match=r"must be an instance, fk\.models\.mlp\(data\), got the name 'mlp'"
     ):
         simulate(fk.FedAvg(), DATA, "mlp", rounds=1, cohort=2)
     with pytest.raises(
