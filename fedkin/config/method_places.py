@@ -39,7 +39,7 @@ def server_refusal(method: Any) -> str | None:
         return _truth_refusal(name)
     if needs.peers:
         return (
-            f"{name} runs between peers, but this federation has a server; run "
+            f"{name} needs peers, but this federation has a server; run "
             "it with fedkin peer, or use a method with a server, such as fedavg"
         )
     return None

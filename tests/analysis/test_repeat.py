@@ -275,7 +275,7 @@ def test_a_folder_of_one_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_seeds_says_how_it_is_read(whole: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"several seeds: RepeatedRuns\.load reads it"):
+    with pytest.raises(CheckpointError, match=r"several seeds; use RepeatedRuns\.load"):
         Run.load(whole)
     assert Run.load(whole / "seeds/0").summary()["seed"] == 0
 

@@ -276,7 +276,7 @@ def test_where_a_method_runs(name: str) -> None:
     assert (on_peers is None) == (peers and name != "oracle")
     refusals = [text for text in (on_server, on_peers) if text]
     assert all(text.startswith(f"{type(method).__name__} needs ") for text in refusals)
-    assert all("run it with fedkin " in text and "or take " in text for text in refusals)
+    assert all("run it with fedkin " in text and "or use " in text for text in refusals)
 
 
 # --- no field without a reader

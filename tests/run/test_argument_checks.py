@@ -35,12 +35,12 @@ from fedkin.data.federated import FederatedData
         (
             {"against": [fk.ClientDP(epsilon=2.0)]},
             MethodError,
-            r"ClientDP is no method .*options=\[fk.ClientDP\(...\)\]",
+            r"ClientDP is not a method .*options=\[fk.ClientDP\(...\)\]",
         ),
         (
             {"method": fk.PersonalHead()},
             MethodError,
-            r"PersonalHead is no method .*options=\[fk.PersonalHead\(...\)\]",
+            r"PersonalHead is not a method .*options=\[fk.PersonalHead\(...\)\]",
         ),
         ({"method": fk.LocalTraining()}, MethodError, r"no method .*local=fk.LocalTraining\(...\)"),
         (

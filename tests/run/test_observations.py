@@ -66,7 +66,10 @@ def test_a_reply_that_is_not_finite_is_told_with_its_client_and_round(
     trained(instrumented, [0, 1])
     [record] = caplog.records
     assert (record.name, record.levelname) == ("fedkin", "WARNING")
-    words = "round 7: the reply of client 4, 6 is not finite (train: update); it is excluded from this round"
+    words = (
+        "round 7: the reply of client 4, 6 is not finite (train: update); it is excluded "
+        "from this round"
+    )
     assert record.getMessage() == words
 
 

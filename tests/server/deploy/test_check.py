@@ -217,7 +217,7 @@ def test_too_few_for_clusters(fed: Path) -> None:
     [
         (
             "panm",
-            "PANM runs between peers, but this federation has a server; run it with ",
+            "PANM needs peers, but this federation has a server; run it with ",
         ),
         (
             "oracle",

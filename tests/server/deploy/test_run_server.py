@@ -146,7 +146,7 @@ def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path
         exported = load_export(run.export(tmp_path / f"{client}").parent)
         np.testing.assert_allclose(exported.model(client=f"site-{client}")(x), scores, atol=1e-5)
     for refused in (lambda: run.fine_tune(0, 1), run.evaluate):
-        with pytest.raises(DataError, match="are with its clients, not here"):
+        with pytest.raises(DataError, match="are on its clients' machines"):
             refused()
 
 

@@ -104,7 +104,7 @@ def test_what_is_no_model_is_told_in_words() -> None:
     ):
         simulate(fk.FedAvg(), DATA, "mlp", rounds=1, cohort=2)
     with pytest.raises(
-        ModelError, match=r"fk\.as_model or fk\.torch_model, or be a PyTorch nn\.Module; got"
+        ModelError, match=r"fk\.as_model or fk\.torch_model, or a PyTorch nn\.Module; got"
     ):
         simulate(fk.FedAvg(), DATA, network, rounds=1, cohort=2)
 
@@ -115,7 +115,7 @@ def test_it_is_said_once_that_this_is_slower(caplog: pytest.LogCaptureFixture) -
         for model in (mclr(DATA), fk.torch_model(network), fk.torch_model(network)):
             go(model, rounds=1)
     assert [record.message for record in caplog.records] == [
-        "model 'torch' is trained by PyTorch, which is slower (docs/benchmarks.md says how much)"
+        "model 'torch' is trained by PyTorch, which is slower than JAX (see docs/benchmarks.md)"
     ]
 
 
