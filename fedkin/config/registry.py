@@ -301,8 +301,8 @@ def make_site_data(entry: Entry) -> Any:
     Args:
         entry: the registry entry of the site's section [data].
 
-    Raises ConfigError for text labels without ``label_names``, because each site would number the
-    labels of its own file differently.
+    Raises ConfigError for text labels without ``label_names``, because each site would number its
+    labels differently.
     """
     data = entry.make()
     names = data.label_names

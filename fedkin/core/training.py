@@ -45,7 +45,7 @@ class LocalTraining:
     """Settings of local training. If a field is an array, it has one entry for each row of the
     call.
 
-    A step takes the gradient of the mini-batch's loss plus that of FedProx's term, clips it to
+    A step takes the gradient of the mini-batch's loss and FedProx's term, clips it to
     ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
     direction, to which ``weight_decay`` times w is added (adamw). The direction is multiplied by
     the learning rate of the round and the step. The optimiser's state starts at zero in every call.

@@ -36,7 +36,7 @@ def description_of(
     run: RunSettings,
     options: Mapping[str, Option],
 ) -> Description:
-    """The description of a run that is started from Python, like that of a configuration file.
+    """The description of a run that is started from Python, in the form of a configuration file.
 
     Args:
         data: the run's data, before any option has changed them.

@@ -23,7 +23,7 @@ def test_a_whole_folder(run_folder: Path) -> None:
     assert result.exit_code == 0 and not result.stderr
     first, second = result.stdout.splitlines()
     assert first.startswith(f"{run_folder}: fedgroup, finished, round ") and first.endswith(
-        "; files are as written"
+        "; files are unchanged"
     )
     assert second.startswith(f"{run_folder / 'against/fedavg'}: fedavg, finished")
 
@@ -82,7 +82,7 @@ def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> N
     whole = check(str(folder))
     assert (
         whole.exit_code == 0
-        and f"{folder}: comparison, 2 of 2 cells finished; files are as written" in whole.stdout
+        and f"{folder}: comparison, 2 of 2 cells finished; files are unchanged" in whole.stdout
     )
     table = (folder / "comparison.csv").read_text()
     (folder / "comparison.csv").write_text(table.replace("FedProx", "FedProx2"))

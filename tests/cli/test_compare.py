@@ -252,7 +252,7 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     told = " ".join(result.output.split())
     assert result.exit_code == 2
     assert "FedAvg: not run: " in told
-    assert "to try these again: fedkin compare --resume c" in told
+    assert "to retry the failed runs: fedkin compare --resume c" in told
 
 
 @pytest.mark.parametrize(

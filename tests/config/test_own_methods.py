@@ -94,7 +94,7 @@ def test_names_of_the_library_are_as_before() -> None:
     ("method", "words"),
     [
         ({"name": "nowhere_at_all:Mine"}, ["no module 'nowhere_at_all'", "PYTHONPATH"]),
-        ({"name": "own_method_module:Mien"}, ["module 'own_method_module' has no 'Mien'"]),
+        ({"name": "own_method_module:Mien"}, ["module 'own_method_module' does not define 'Mien'"]),
         ({"name": ":Mine"}, ["expected package.module:Class, got ':Mine'"]),
         (
             {"name": "own_method_module:Bare"},
@@ -192,7 +192,7 @@ def test_a_class_that_no_other_process_finds_works_in_this_one_and_its_folder_sa
         (OfThisTest, r"such as OfThisTest\(\), got the class itself"),
         (
             OfThisTest(weights=np.zeros(3)),
-            r"OfThisTest\.weights holds a ndarray; .* numbers, texts",
+            r"OfThisTest\.weights holds a ndarray, .* numbers, text",
         ),
         (3, r"'builtins:int' is not a method: it lacks the step 'init'"),
     ],

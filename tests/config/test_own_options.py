@@ -90,7 +90,10 @@ def test_its_run_is_resumed_with_it(tmp_path: Path) -> None:
             {"decay": {"name": "decay:ServerDecay"}},
             r"decay\.name: .* is an option of the section \[server_decay\]",
         ),
-        ({"server_decay": {"name": "decay:Nothing"}}, r"server_decay\.name: .* has no 'Nothing'"),
+        (
+            {"server_decay": {"name": "decay:Nothing"}},
+            r"server_decay\.name: .* does not define 'Nothing'",
+        ),
         (
             {"server_decay": {"name": "nowhere:Mine"}},
             r"server_decay\.name: .* there is no module 'nowhere'",

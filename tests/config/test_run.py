@@ -235,7 +235,7 @@ def test_data_stay_where_no_shift_is_named() -> None:
         ("local.weight_decay=-1.0", r"^local: weight_decay must be a number from 0 up, got -1\.0"),
         (
             "local.schedule=cosine",
-            r"^local: schedule: cosine needs length, the number of rounds until its end",
+            r"^local: schedule: 'cosine' needs length, the number of rounds until its end",
         ),
         (
             "local.step_schedule={name='cosin'}",

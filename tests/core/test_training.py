@@ -117,7 +117,7 @@ def test_the_makers() -> None:
         ),
         (
             {"schedule": "cosine"},
-            "schedule: cosine needs length, the number of rounds until its end",
+            "schedule: 'cosine' needs length, the number of rounds until its end",
         ),
         (
             {"step_schedule": {"name": "step"}},
