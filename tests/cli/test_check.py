@@ -89,7 +89,7 @@ def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> N
     damaged = check(str(folder))
     assert (
         damaged.exit_code == 1
-        and "comparison.csv is not what the finished runs give" in damaged.stderr
+        and "comparison.csv does not match the finished runs" in damaged.stderr
     )
     (folder / "comparison.csv").write_text(table)
     shutil.rmtree(folder / "cells/all/fedprox")

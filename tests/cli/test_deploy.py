@@ -128,7 +128,7 @@ def test_what_does_not_run_is_shown_and_ended_without_harm(elsewhere: Path) -> N
         and "flexcfl not begun" in result.stdout
     )
     result = fedkin("down", "fed")
-    assert result.exit_code == 0 and result.stdout == "nothing was up\n"
+    assert result.exit_code == 0 and result.stdout == "no part was running\n"
     (elsewhere / "fed/superlink.log").write_text("one\ntwo\n")
     assert fedkin("logs", "fed", "superlink", "-n", "1").stdout == "superlink | two\n"
     refused(fedkin("logs", "fed", "site-9"), "fed: there is no site-9")

@@ -317,7 +317,7 @@ def test_methods_are_compared_by_validation_where_that_is_asked() -> None:
     assert markdown_table(comparison_tables.markdown(found))[3][2].startswith("**82.0")
     without = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
     (pair,) = without.summary("validation")["differences"]
-    assert pair["p"] is None and "no validation samples; data.validation=0.2" in pair["why"]
+    assert pair["p"] is None and "no validation samples; set data.validation=0.2" in pair["why"]
 
 
 def test_numbers_are_those_of_the_table() -> None:

@@ -102,7 +102,7 @@ def test_nobody_was_tested() -> None:
     run = a_run(ROWS)
     for record in run.records:
         record["accuracy"] = None
-    assert sentence(run) == "IFCA has no test accuracy to compare: not scored in the last round."
+    assert sentence(run) == "IFCA has no test accuracy to compare: not evaluated in the last round."
 
 
 def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
