@@ -435,7 +435,7 @@ def test_a_run_whose_clients_all_diverge_ends_early_with_a_status_of_its_own(
     table = " ".join(result.stdout.split())
     assert (
         "FedAvg: stopped after round 3 of 9" in table
-        and "replies left out: 9 not finite or not possible" in table
+        and "replies left out: 9 not finite or impossible" in table
     )
     again = fedkin("run", "--resume", "far")
     assert again.exit_code == 3 and "round 4/9" not in again.stderr

@@ -350,7 +350,7 @@ def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None
         comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])})
     )
     assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
-    assert "1 of 1 pairs share fewer than 3 seeds: not tested" in text
+    assert "1 of 1 pairs share fewer than 3 seeds and are not tested" in text
     assert "interval" not in text and "t-test" not in text
 
 

@@ -242,4 +242,4 @@ def test_the_table_shows_it_where_it_differs(tiny: FederatedData) -> None:
         scoring=fk.Scoring(patience=1),
     )
     text = shown(validated)
-    assert "best on validation samples" in text and "stopped after round" in text and "of 9" in text
+    assert "best validation accuracy" in text and "stopped after round" in text and "of 9" in text

@@ -47,7 +47,7 @@ def test_the_page_has_who_migrated_and_names_stay_text(tmp_path: Path) -> None:
     assert (
         escape("<b>north</b>") in page
         and "<b>north" not in page
-        and "<summary>Who migrated" in page
+        and "<summary>Migrations of clients" in page
     )
     still = fk.report(a_run(ROWS[:1]), tmp_path / "s.html").read_text()
     assert '<details id="migrants" class="wide clients" hidden>' in still
