@@ -76,7 +76,7 @@ def test_numbers_are_no_positions_of_named_labels(folder: Path, tmp_path: Path) 
     refused(predicted(folder, numbers), *words)
     refused(evaluated(folder, numbers, tmp_path), *words)
     run = fk.Run.load(folder / "run")
-    with pytest.raises(fk.DataError, match="knows the labels ill, well"):
+    with pytest.raises(fk.DataError, match="labels are ill, well"):
         run.evaluate(data=fk.data.from_pandas(numbers, label="outcome", client="hospital"))
 
 

@@ -148,7 +148,7 @@ def test_an_eps_that_tells_clients_apart_needs_no_remark(eps: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("eps", "what"), [(0.99, "noise of all clients"), (29.0, "one cluster of all clients")]
+    ("eps", "what"), [(0.99, "all clients noise"), (29.0, "all clients into one cluster")]
 )
 def test_another_eps_is_suggested_with_the_useful_range(eps: float, what: str) -> None:
     [messages] = remarks(eps=eps)
@@ -163,7 +163,7 @@ def test_a_gap_is_suggested_on_its_logarithmic_middle() -> None:
 
 def test_where_no_eps_helps_that_is_said() -> None:
     [messages] = remarks([[1, 1]] * 4, eps=1.0)
-    assert "one cluster of all clients" in messages and "no other" in messages
+    assert "all clients into one cluster" in messages and "no other" in messages
 
 
 @pytest.mark.parametrize(

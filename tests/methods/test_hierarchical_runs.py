@@ -181,7 +181,7 @@ def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
             name="mine",
         )
     [record] = caplog.records
-    assert record.getMessage().startswith("mine: eps = 50 makes one cluster of all clients")
+    assert record.getMessage().startswith("mine: eps = 50 puts all clients into one cluster")
     assert "from 1 up to 9" in record.getMessage()
 
 

@@ -439,7 +439,7 @@ def test_scores_that_are_not_finite_are_refused_with_the_name_of_the_model(
     )
     for ask in (broken.evaluate, lambda: broken.predict(tiny.x, cluster=1)):
         with pytest.raises(
-            fk.ModelError, match=r"cluster-1: its scores of .* are NaN or infinite, .* sample 0"
+            fk.ModelError, match=r"cluster-1: the scores of .* are NaN or infinite, .* sample 0"
         ):
             ask()
     assert len(broken.predict(tiny.x, cluster=0)) == len(tiny.x)
