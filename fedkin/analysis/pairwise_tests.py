@@ -35,11 +35,13 @@ def pairs(
     columns are:
 
     * ``method``, ``against``, ``seeds``: the pair, and the number of seeds in which both have a
-    value. * ``difference``, ``low``, ``high``: mean difference and its 95% interval (Student's t).
-    * ``p``: two-sided paired t-test, Holm-adjusted over all pairs of the table. * ``verdict``:
-    "significant" if p is below 0.05, otherwise "not significant". A pair with fewer than three
-    seeds is not tested; its verdict is "no score" if seeds were left out because a score is
-    missing, otherwise "too few seeds". * ``why``: the reason why seeds are left out.
+      value.
+    * ``difference``, ``low``, ``high``: mean difference and its 95% interval (Student's t).
+    * ``p``: two-sided paired t-test, Holm-adjusted over all pairs of the table.
+    * ``verdict``: "significant" if p is below 0.05, otherwise "not significant". A pair with fewer
+      than three seeds is not tested; its verdict is "no score" if seeds were left out because a
+      score is missing, otherwise "too few seeds".
+    * ``why``: the reason why seeds are left out.
 
     Args:
         values: one value per seed for each method; NaN if missing.

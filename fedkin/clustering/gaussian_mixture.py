@@ -30,10 +30,10 @@ def split_two_gaussians(
 
     * component 0 starts empty: the result is empty;
     * component 1 starts empty, or all values are equal: the result is the initial mask;
-    * component 0 loses its last value: the result is the initial mask; * component 1 loses its last
-    value: the result is all values;
+    * component 0 loses its last value: the result is the initial mask;
+    * component 1 loses its last value: the result is all values;
     * a component without variance (a single value, or equal values): its deviation is
-    ``MIN_DEVIATION`` times the row's range;
+      ``MIN_DEVIATION`` times the row's range;
     * component 0 ends with the lower mean: the components are swapped;
     * no convergence after ``MAX_STEPS`` steps: the current split.
 

@@ -5,13 +5,14 @@ the meaning of its options (``About.meanings``). Two methods share an option if 
 same meaning. Some options have the same name and are not shared:
 
 * ``clusters`` of FedSim are parts of a cohort, which are averaged into one model. Hierarchical and
-ATHENA-FL use ``clusters`` only with ``algorithm = "kmeans"``, and FL+HC takes either ``clusters``
-or a distance. An option that conflicts with the method's other options is not inherited. *
-``alpha`` is the weight of a similarity in PANM, but the number of clients per cluster in FedGroup
-and FlexCFL. * ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize`` and
-``averaging`` would turn a method into another one (IFCA with migration is IFCA-MIG). The same holds
-for ``mu`` in FedGroup, and for ``eta_g`` if the paper has no such step. * ``stage_one`` of PENS
-counts the rounds of a different search than in PANM.
+  ATHENA-FL use ``clusters`` only with ``algorithm = "kmeans"``, and FL+HC takes either ``clusters``
+  or a distance. An option that conflicts with the method's other options is not inherited.
+* ``alpha`` is the weight of a similarity in PANM, but the number of clients per cluster in FedGroup
+  and FlexCFL.
+* ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize`` and ``averaging`` would
+  turn a method into another one (IFCA with migration is IFCA-MIG). The same holds for ``mu`` in
+  FedGroup, and for ``eta_g`` if the paper has no such step.
+* ``stage_one`` of PENS counts the rounds of a different search than in PANM.
 """
 
 from __future__ import annotations

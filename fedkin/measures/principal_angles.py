@@ -124,11 +124,13 @@ def subspace_angles(
 ) -> Float64[np.ndarray, "N N"]:
     """Angles between the subspaces of all pairs of clients.
 
-    * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j. *
-    ``sum``: the sum of all principal angles. Their number is the dimension of the smaller subspace.
+    * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j.
+    * ``sum``: the sum of all principal angles. Their number is the dimension of the smaller
+      subspace.
     * ``same_rank``: tr arccos(U_i^T U_j) (eq. 3), the sum of angles between vectors of the same
-    rank. * ``as_coded``: the smallest angle between any two vectors, as in the authors' code. It is
-    never below ``smallest``.
+      rank.
+    * ``as_coded``: the smallest angle between any two vectors, as in the authors' code. It is never
+      below ``smallest``.
 
     The last two depend on the signs of the vectors. Zero columns are ignored in all forms. A client
     without any direction, or without a reply (NaN), has NaN. A client's angle with itself is 0.

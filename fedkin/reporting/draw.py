@@ -25,10 +25,11 @@ def draw(
     """Write the figure of a result as PNG and SVG.
 
     * Run: accuracy, discrepancy and cluster sizes over the rounds (``figure``). For peers also the
-    trust graph (``topology``), for soft membership the shares (``membership``). Figures of the
-    compared methods are in ``against/``. * Several seeds: mean curves and gains. * Comparison: a
-    panel for each setting, and the tables as Markdown and LaTeX. * Eps study or advice: the
-    criteria on which it is based.
+      trust graph (``topology``), for soft membership the shares (``membership``). Figures of the
+      compared methods are in ``against/``.
+    * Several seeds: mean curves and gains.
+    * Comparison: a panel for each setting, and the tables as Markdown and LaTeX.
+    * Eps study or advice: the criteria on which it is based.
 
     Args:
         result: a result of ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise``, or

@@ -145,16 +145,17 @@ class Run(ModelAccess):
         A round is complete if every reachable client had a cluster and every client with a cluster
         was evaluated.
 
-        * ``best_accuracy``: the maximum over complete rounds, as in the papers. *
-        ``rounds_to_target``: the first complete round that reaches ``run.target``. *
-        ``accuracy_all_clients``: the final accuracy over all clients. Clients without a cluster are
-        evaluated on the model that they would get now (``run.metrics.final``). *
-        ``rounds_with_clients_away``: number of rounds in which a client with a cluster was not
-        evaluated. ``scored`` and ``scored_of`` are the numbers of evaluated clients and of clients
-        with a cluster in the last round, if it is such a round. * ``stopped``: round and reason of
-        an early stop. ``failed``: no reply was usable in the last rounds. *
-        ``discrepancy_sum_mean``, ``discrepancy_sum_variance``: over the rounds' discrepancy sums,
-        as in FedGroup's Table I.
+        * ``best_accuracy``: the maximum over complete rounds, as in the papers.
+        * ``rounds_to_target``: the first complete round that reaches ``run.target``.
+        * ``accuracy_all_clients``: the final accuracy over all clients. Clients without a cluster
+          are evaluated on the model that they would get now (``run.metrics.final``).
+        * ``rounds_with_clients_away``: number of rounds in which a client with a cluster was not
+          evaluated. ``scored`` and ``scored_of`` are the numbers of evaluated clients and of
+          clients with a cluster in the last round, if it is such a round.
+        * ``stopped``: round and reason of an early stop. ``failed``: no reply was usable in the
+          last rounds.
+        * ``discrepancy_sum_mean``, ``discrepancy_sum_variance``: over the rounds' discrepancy sums,
+          as in FedGroup's Table I.
 
         Bytes are the method's, without evaluation.
 
@@ -167,15 +168,18 @@ class Run(ModelAccess):
         Metrics of the clustering are over all rounds, and None if undefined.
         ``ClusterMetrics.record`` defines the counts.
 
-        * ``migrations``: number of migrations. * ``stability``: mean agreement (ARI) of clusters in
-        consecutive rounds. * ``shift_precision``: share of detections that followed a data shift. *
-        ``shift_recall``: share of data shifts that were detected. Several shifts of a client before
-        a detection count once. * ``shift_delay``: mean number of rounds from a shift to its
-        detection. * ``migration_precision``: share of migrations after which the client is matched
-        to its true cluster. * ``migration_recall``: share of changes of a true cluster after which
-        the client is matched again. ``migration_delay``: mean number of rounds until then. *
-        ``newcomer_delay``: mean number of rounds from a client's first cluster to the matched one,
-        over the clients that reached it.
+        * ``migrations``: number of migrations.
+        * ``stability``: mean agreement (ARI) of clusters in consecutive rounds.
+        * ``shift_precision``: share of detections that followed a data shift.
+        * ``shift_recall``: share of data shifts that were detected. Several shifts of a client
+          before a detection count once.
+        * ``shift_delay``: mean number of rounds from a shift to its detection.
+        * ``migration_precision``: share of migrations after which the client is matched to its true
+          cluster.
+        * ``migration_recall``: share of changes of a true cluster after which the client is matched
+          again. ``migration_delay``: mean number of rounds until then.
+        * ``newcomer_delay``: mean number of rounds from a client's first cluster to the matched
+          one, over the clients that reached it.
         """
         return dict(self._summary)
 

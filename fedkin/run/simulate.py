@@ -73,17 +73,18 @@ def simulate(
         options: options for all methods of the run:
 
             * a server optimiser, which uses the mean update of each cluster as a gradient:
-            ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
+              ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
             * a personal part of the model, which stays on each client: the last layer
-            (``PersonalHead(...)``), or a model in addition to the cluster's model
-            (``PersonalModel(...)``);
+              (``PersonalHead(...)``), or a model in addition to the cluster's model
+              (``PersonalModel(...)``);
             * ``ClientDP(...)``, client-level differential privacy: all released sums are clipped
-            and noised, with cohorts of ``fk.Cohort(n, selection="poisson")``;
+              and noised, with cohorts of ``fk.Cohort(n, selection="poisson")``;
             * ``RobustAggregation(...)``, a robust rule instead of the mean within each cluster,
               against clients that attack;
             * ``Byzantine(...)``, simulated attacks by clients;
-            * ``LateReplies(...)``, the use of late replies in later rounds; * ``SecretSums(...)``,
-            secure aggregation: a server that follows the protocol learns only sums of updates;
+            * ``LateReplies(...)``, the use of late replies in later rounds;
+            * ``SecretSums(...)``, secure aggregation: a server that follows the protocol learns
+              only sums of updates;
             * a user's option (``fk.Option``).
         seed: seed of all random numbers except those for ``data``, privacy noise and masks.
         scenario: clients that drop out, straggle, arrive late or leave. By default no client does.

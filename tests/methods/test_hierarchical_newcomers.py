@@ -148,17 +148,18 @@ def test_an_eps_that_tells_clients_apart_needs_no_remark(eps: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("eps", "what"), [(0.99, "all clients noise"), (29.0, "all clients into one cluster")]
+    ("eps", "what"),
+    [(0.99, "makes all clients noise"), (29.0, "puts all clients into one cluster")],
 )
 def test_another_eps_is_suggested_with_the_useful_range(eps: float, what: str) -> None:
     [messages] = remarks(eps=eps)
-    assert f"eps = {eps:g} makes {what}" in messages and "from 1 up to 29" in messages
+    assert f"eps = {eps:g} {what}" in messages and "from 1 to 29" in messages
 
 
 def test_a_gap_is_suggested_on_its_logarithmic_middle() -> None:
     """Without client 2 two clusters are there from 1 up to 9."""
     [messages] = remarks([POINTS[i] for i in (0, 1, 3, 4)], eps=100.0)
-    assert "from 1 up to 9" in messages and "3 is suggested" in messages
+    assert "from 1 to 9" in messages and "3 is suggested" in messages
 
 
 def test_where_no_eps_helps_that_is_said() -> None:

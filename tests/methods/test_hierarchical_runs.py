@@ -182,7 +182,7 @@ def test_what_is_remarked_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
         )
     [record] = caplog.records
     assert record.getMessage().startswith("mine: eps = 50 puts all clients into one cluster")
-    assert "from 1 up to 9" in record.getMessage()
+    assert "from 1 to 9" in record.getMessage()
 
 
 def test_nothing_to_remark_is_nothing_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -62,10 +62,11 @@ def run_pilots(
     as early as possible. Intervals are for this one federation: seeds differ in initial models,
     later cohorts and batches, but not in clients or data.
 
-    * ``accuracy``, ``bottom_decile``: final values over the clients with a cluster. * ``gain``,
-    ``low``, ``high``: gain in accuracy, paired by seeds, with its 95% interval (Student's t). *
-    ``bytes``: download and upload per round and client, in the last round. * ``bytes_once``: all
-    other traffic per client (cold start, cluster assignment).
+    * ``accuracy``, ``bottom_decile``: final values over the clients with a cluster.
+    * ``gain``, ``low``, ``high``: gain in accuracy, paired by seeds, with its 95% interval
+      (Student's t).
+    * ``bytes``: download and upload per round and client, in the last round.
+    * ``bytes_once``: all other traffic per client (cold start, cluster assignment).
 
     Args:
         data: the clients' data.

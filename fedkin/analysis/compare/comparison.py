@@ -185,10 +185,11 @@ class Comparison:
         interval below three seeds):
 
         * final accuracy, final accuracy over all clients, best accuracy, and accuracy of the bottom
-        10% of clients; * with a validation split, the best validation accuracy, which is used to
-        choose options; * with known true clusters, the final agreement with them (``ari``,
-        ``nmi``); * with attacks, accuracy and agreement of honest clients, and the share of
-        attackers in clusters without honest clients.
+          10% of clients;
+        * with a validation split, the best validation accuracy, which is used to choose options;
+        * with known true clusters, the final agreement with them (``ari``, ``nmi``);
+        * with attacks, accuracy and agreement of honest clients, and the share of attackers in
+          clusters without honest clients.
 
         Further columns are the number of finished seeds, the nonempty clusters at the end (mean),
         the configured clusters, the rounds to the target, bytes and seconds per run, and the

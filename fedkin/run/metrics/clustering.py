@@ -99,10 +99,11 @@ class ClusterMetrics:
                 clients of the other part have migrated.
             stability: adjusted Rand index between the former and the present clusters, over the
                 clients with a cluster in both; None without such clients, as in round 0. A single
-                cluster that splits scores 0. If clients test for shifts (otherwise None):
+                cluster that splits scores 0.
+        If clients test for shifts (otherwise None):
             shifts_detected: number of clients that detected a shift of their data in this round. A
-                client counts only once until it is placed again. If the clients with shifted data
-                are known (otherwise None):
+                client counts only once until it is placed again.
+        If the clients with shifted data are known (otherwise None):
             data_shifts: number of clients whose data shifted in this round.
             data_shifts_assigned: number of these clients with a cluster.
             data_shifts_new: number of clients with a cluster whose data shifted for the first time
@@ -110,8 +111,8 @@ class ClusterMetrics:
             shifts_detected_true: number of clients in ``shifts_detected`` whose data did shift
                 since they were placed or last detected a shift.
             detection_delay_sum: rounds from a client's first undetected shift to its detection,
-                summed over the clients in ``shifts_detected_true``. If true clusters are known
-                (otherwise None):
+                summed over the clients in ``shifts_detected_true``.
+        If true clusters are known (otherwise None):
             matched_share: share of the clients with a cluster that are matched.
             mismatched: number of clients with a cluster that are not matched.
             migrations_correct: number of migrations after which the client is matched.

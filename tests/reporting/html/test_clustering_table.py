@@ -39,7 +39,7 @@ def test_means_over_the_seeds() -> None:
     # Of one seed only.
     assert row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
     assert row["ARI at the end"] == "0.50" and row["migrations"] == "1"
-    assert "right migrations" not in row  # nobody knows: no column
+    assert "correct migrations" not in row  # nobody knows: no column
     assert "ARI: " in " ".join(table["notes"]) and "right migration" not in " ".join(table["notes"])
 
 
