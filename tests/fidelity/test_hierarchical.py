@@ -66,5 +66,5 @@ def test_outside_its_range_the_authors_eps_is_remarked_on(oracle: Oracle, case: 
     if said:
         assert (
             "all clients into one cluster" in said[0]
-            and f"from {vector['min_dist']:.3g} up to" in said[0]
+            and f"from {vector['min_dist']:.3g} to" in said[0]
         )
