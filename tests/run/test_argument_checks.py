@@ -42,7 +42,11 @@ from fedkin.data.federated import FederatedData
             MethodError,
             r"PersonalHead is not a method .*options=\[fk.PersonalHead\(...\)\]",
         ),
-        ({"method": fk.LocalTraining()}, MethodError, r"no method .*local=fk.LocalTraining\(...\)"),
+        (
+            {"method": fk.LocalTraining()},
+            MethodError,
+            r"not a method .*local=fk.LocalTraining\(...\)",
+        ),
         (
             {"method": {"name": "fedavg"}},
             MethodError,

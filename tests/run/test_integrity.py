@@ -203,5 +203,8 @@ def test_results_that_are_written_anew_are_named(
     assert f"{folder / 'clients.parquet'} has changed since the run wrote it" in problems
     go(tiny, folder, resume=True)
     (line,) = [one.getMessage() for one in caplog.records]
-    assert line.startswith(f"{folder}: clients.parquet and summary.json are not") and "anew" in line
+    assert (
+        line.startswith(f"{folder}: clients.parquet and summary.json are damaged")
+        and "again" in line
+    )
     assert (folder / "clients.parquet").read_bytes() == whole

@@ -490,7 +490,7 @@ def test_a_loaded_run_makes_its_parts_again_or_asks(
     again = fk.Run.load(tmp_path / "python", model=model, data=tiny)
     assert (again.model_for(0).vector == run.model_for(0).vector).all()
     assert (again.fine_tune(0, 2).vector == run.fine_tune(0, 2).vector).all()
-    with pytest.raises(fk.CheckpointError, match="6 parameters, and 'mlp-2-4-2' has 22"):
+    with pytest.raises(fk.CheckpointError, match="6 parameters, but 'mlp-2-4-2' has 22"):
         fk.Run.load(tmp_path / "python", model=fk.models.mlp(tiny, hidden=4), data=tiny).model_for(
             0
         )

@@ -94,7 +94,7 @@ def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureF
     [record] = caplog.records
     assert (
         "client 0, 1, " in record.getMessage()
-        and ", 19 ... (train: update);" in record.getMessage()
+        and ", 19 ... is not finite (train: update);" in record.getMessage()
     )
     assert instrumented.observations.nonfinite == 30
 

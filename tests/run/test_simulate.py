@@ -318,7 +318,7 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
             r"^run\.against: fedgrouprox: FedGrouProx needs at least 13 clients \(clusters = "
             r"13\), .* set clusters=12$",
         ),
-        ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is named twice"),
+        ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is given twice"),
         (
             {"local": fk.LocalTraining(mu=0.1)},
             ConfigError,
@@ -340,7 +340,7 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
             r"compute\.clients_per_batch: .* greater than or equal to 1, got -3",
         ),
         ({"resume": True, "out": None}, ConfigError, r"resume=True needs out="),
-        ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "named twice"),
+        ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "given twice"),
         ({"rounds": 0}, ConfigError, r"run\.rounds"),
         ({"devices": 10_000}, ConfigError, "devices must be between"),
         ({"scenario": fk.Population(dropout=1.0)}, MethodError, "cold start of 2 clusters: 0 of"),
