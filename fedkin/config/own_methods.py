@@ -36,7 +36,7 @@ def title(name: str) -> str:
 
 
 def of_this_process(name: str) -> bool:
-    """Whether an import path names a class of a script, a notebook or a function."""
+    """Whether the class of an import path is defined in a script, a notebook or a function."""
     return name.startswith("__main__:") or "<locals>" in name
 
 

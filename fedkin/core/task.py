@@ -357,7 +357,7 @@ def traffic(
 
 
 def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "n"]) -> int:
-    """Count of the numbers of one field that are sent, over all clients of a call."""
+    """How many numbers are sent for one field of a task, over all clients of a call."""
     index = getattr(task, how.by) if how.kind == "chosen" else None
     # Most calls have strictly ascending clients, so no search for duplicates is needed.
     distinct = bool((clients[1:] > clients[:-1]).all())

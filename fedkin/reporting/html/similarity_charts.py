@@ -37,7 +37,7 @@ _MISSING = "No client map, similarity matrix and labels"
 
 
 class Similarities(NamedTuple):
-    """Client similarities by key, and notes about missing ones."""
+    """Client similarities by key, and notes that say why others are missing."""
 
     by_key: dict[str, ClientSimilarity]
     notes: list[str]

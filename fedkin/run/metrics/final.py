@@ -52,8 +52,7 @@ _log = logging.getLogger("fedkin")
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
-    """The entries of a summary that are not in records of rounds, or may differ from the last
-    record.
+    """Entries of a summary that records of rounds lack, or that may differ from the last record.
 
     Args:
         summary: summary of a run.
