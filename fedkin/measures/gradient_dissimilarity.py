@@ -23,8 +23,9 @@ def gradient_dissimilarity(
     numbers); equal by default. Gradient noise of small clients increases the value, so compare with
     clients of the same sizes and IID data.
 
-    Raises: MethodError: there are no gradients, a gradient is not finite, all are zero, or the
-    weights are invalid.
+    Raises:
+        MethodError: there are no gradients, a gradient is not finite, all are zero, or the weights
+            are invalid.
     """
     n = len(gradients)
     shares = np.full(n, 1.0) if weights is None else weights.astype(np.float64)

@@ -202,8 +202,8 @@ def test_a_figure_that_cannot_be_written_takes_no_advice_away(
     [
         ("nowhere/a.png", ["nowhere: No such file or directory", "choose an existing folder"]),
         ("file/a.png", ["file: Not a directory"]),
-        ("folder", ["--out folder: that is a folder", "folder/advice.png"]),
-        (".", ["that is a folder"]),
+        ("folder", ["--out folder is a folder", "folder/advice.png"]),
+        (".", ["is a folder"]),
     ],
 )
 def test_the_path_of_the_figure_is_checked_first(

@@ -181,7 +181,7 @@ def test_a_missing_client_is_refused_by_row(folder: Path, name: str, blank: obje
         name,
         "column 'hospital'",
         "row 3",
-        "says no client",
+        "has no client",
         "--client NAME",
     )
     whole = fedkin("predict", folder / "export", folder / name, "--client", "1")

@@ -280,7 +280,7 @@ def test_a_folder_that_holds_a_run_is_refused(elsewhere: Path, run_folder: Path)
         "another configuration",
         "method.clusters is 3",
     )
-    refused(fedkin("run", "--resume", "a", "run.rounds=1"), "is at round 2 already")
+    refused(fedkin("run", "--resume", "a", "run.rounds=1"), "is already at round 2")
     refused(fedkin("run", "--resume", "a", "--out", "b"), "exclude each other")
     refused(fedkin("run", "--resume", "a", "other.toml"), "other.toml")
     refused(fedkin("run", "--resume", "nowhere"), "nowhere holds no run")
@@ -691,7 +691,7 @@ def test_many_seeds_in_one_run(elsewhere: Path) -> None:
         more.exit_code == 0 and "4 seeds (0 to 3)" in more.stdout and "a/figure.png" in more.stdout
     )
     shown = fedkin("run", "--resume", "a/seeds/3", "run.rounds=1")
-    refused(shown, "is at round 2 already")
+    refused(shown, "is already at round 2")
 
 
 def test_ctrl_c_between_seeds_says_how_to_go_on(

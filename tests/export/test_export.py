@@ -257,7 +257,7 @@ def test_what_cannot_be_exported_is_refused_by_name(
         run.export(tmp_path / "e", "onx")
     assert not (tmp_path / "e").exists()
     run.export(tmp_path / "e")
-    with pytest.raises(fk.ModelError, match=r"user's own.*load\(folder, model=\.\.\.\).*'onnx'"):
+    with pytest.raises(fk.ModelError, match=r"user's model.*load\(folder, model=\.\.\.\).*'onnx'"):
         export.load(tmp_path / "e").model()
     np.testing.assert_array_equal(
         export.load(tmp_path / "e", mine).model()(flat.x), run.model_for(0)(flat.x)

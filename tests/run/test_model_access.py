@@ -166,7 +166,7 @@ def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(
         other.model_for(0),
         export.load(tmp_path / "columns", model=fk.models.mclr(columns)).model(),
     ):
-        with pytest.raises(fk.DataError, match=r"uint8 samples: .* give floats"):
+        with pytest.raises(fk.DataError, match=r"uint8 samples: .* pass floats"):
             model(pixels)
 
 

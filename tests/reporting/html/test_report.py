@@ -547,7 +547,7 @@ def test_runs_without_similarity_are_noted(tiny: FederatedData) -> None:
         client_similarity(run, tiny, fk.models.mclr(tiny))
     with pytest.raises(ConfigError, match="belong together"):
         fk.report(run, "r.html", data=tiny)
-    with pytest.raises(ConfigError, match="give similarity=True"):
+    with pytest.raises(ConfigError, match="pass similarity=True"):
         fk.report(run, "r.html", data=tiny, model=fk.models.mclr(tiny))
 
 
