@@ -111,7 +111,7 @@ def test_one_criterion_decides_and_the_others_are_for_who_asks(
         "number of clusters: 2, by split-half stability: at least 80% of the clients of every "
         "cluster stay in it" in said
     )
-    assert "needed are 75%, and more than the 50% of IID splits" in said
+    assert "required are 75%, and more than the 50% of IID splits" in said
     assert "heterogeneity: PNI 8; in an IID split of the same data 2 (ratio 4.0)" in said
     assert "silhouette" not in said and "for other measures and criteria, use --verbose" in said
     assert (

@@ -72,7 +72,7 @@ def evaluated(folder: Path, table: pd.DataFrame, out: Path) -> Result:
 
 def test_numbers_are_no_positions_of_named_labels(folder: Path, tmp_path: Path) -> None:
     numbers = NEW.assign(outcome=(NEW["outcome"] == "ill").astype(int))
-    words = ("new.csv", "'outcome'", "row 0 is a number", "knows the labels ill, well")
+    words = ("new.csv", "'outcome'", "row 0 is a number", "labels are ill, well")
     refused(predicted(folder, numbers), *words)
     refused(evaluated(folder, numbers, tmp_path), *words)
     run = fk.Run.load(folder / "run")
