@@ -63,8 +63,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
     Args:
         method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
-        clusters: K, the number of clusters, for a named method with this option; at most N are
-            used.
+        clusters: K, the number of clusters (at most N), for a named method with this option.
         method_options: further options of a named method.
         model: a model's name, a PyTorch module, any other model for ``fk.simulate``, or a function
             of the data that makes one.
@@ -73,15 +72,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         epochs: E, the number of local epochs.
         batch_size: B, the number of samples in a mini-batch.
         lr: local learning rate.
-        random_state: seed of the run, or a generator that draws the seed. None: a new random seed
-            for each fit.
+        random_state: seed of the run, or a generator that draws it; None: a new one for each fit.
 
     Attributes:
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], a flat parameter vector for each cluster; [N, P] if each client has its own
-            model.
+        models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
         membership_: [N, K], each client's share of each model if clients mix all models (FedEM,
             FedRC); else None.
         n_features_in_: D, the number of features.
@@ -350,8 +347,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             return
         self.models_ = run.models
         self.membership_ = np.stack([p.shares for p in predictors if p.shares is not None])
-        # A client that was never selected still has the initial equal shares, so it is placed as a
-        # newcomer.
+        # A client that was never selected still has the initial equal shares.
         for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
             rows = clients == client
             placed = run.place(x[rows], self._run_labels(y[rows]), resamples=1)
@@ -394,8 +390,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
 
 def _samples(X: Any) -> Any:
-    """Samples as an array without masked entries. Tables are returned unchanged for scikit-learn's
-    checks, which need their columns."""
+    """Samples as an array without masked entries. Tables stay tables, for scikit-learn's checks."""
     is_table = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_table else user_array(X, "Clustered", "X")
 

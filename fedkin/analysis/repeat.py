@@ -150,7 +150,6 @@ def _execute_seeds(
             begun = resume and inner is not None and holds_run(inner)
             runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
     except Exception:
-        # A folder without any seed's run has nothing to resume, so it is removed.
         if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
         raise

@@ -38,9 +38,7 @@ def init_command(
     host: Annotated[
         str | None,
         typer.Option(
-            "--host",
-            metavar="HOST",
-            help="Host name or address of the server (default: 127.0.0.1).",
+            "--host", metavar="HOST", help="Name or address of the server (default: 127.0.0.1)."
         ),
     ] = None,
     port: Annotated[

@@ -307,17 +307,10 @@ PLACED = (
         kept="round",
     ),
     Measure(
-        "shifts_detected",
-        title="shifts that clients detected",
-        unit="count",
-        direction="neither",
-        kept="round",
+        "shifts_detected", title="detected shifts", unit="count", direction="neither", kept="round"
     ),
     Measure(
-        "shifts_detected_true",
-        title="detected shifts that followed a shift of data",
-        unit="count",
-        kept="round",
+        "shifts_detected_true", title="detected shifts that did happen", unit="count", kept="round"
     ),
     Measure(
         "detection_delay_sum",
@@ -346,12 +339,7 @@ PLACED = (
         direction="neither",
         kept="round",
     ),
-    Measure(
-        "changes_recovered",
-        title="changes after which the client is in its true cluster again",
-        unit="count",
-        kept="round",
-    ),
+    Measure("changes_recovered", title="changes that clients followed", unit="count", kept="round"),
     Measure(
         "recovery_delay_sum",
         title="sum of rounds until these clients were in their true cluster",
@@ -360,10 +348,7 @@ PLACED = (
         kept="round",
     ),
     Measure(
-        "newcomers_matched",
-        title="newcomers that reached their true cluster",
-        unit="count",
-        kept="round",
+        "newcomers_matched", title="newcomers in their true cluster", unit="count", kept="round"
     ),
     Measure(
         "newcomer_delay_sum",
@@ -377,12 +362,7 @@ PLACED = (
         "neighbour_precision", title="share of trusted peers in the true cluster", unit="share"
     ),
     Measure("neighbour_recall", title="share of its true cluster that a peer trusts", unit="share"),
-    Measure(
-        "messages",
-        title="replies between peers so far",
-        unit="count",
-        direction="lower",
-    ),
+    Measure("messages", title="replies between peers so far", unit="count", direction="lower"),
     Measure(
         "discrepancy_sum",
         title="sum of distances from client models to their cluster models (FedGroup)",
@@ -414,32 +394,12 @@ PLACED = (
         kept="run",
     ),
     Measure("missing", title="replies that did not arrive", unit="count", direction="lower"),
+    Measure("nonfinite", title="nonfinite or impossible replies", unit="count", direction="lower"),
+    Measure("outliers", title="replies with a far larger norm", unit="count", direction="lower"),
+    Measure("late_used", title="late replies used so far", unit="count", direction="neither"),
+    Measure("late_dropped", title="late replies dropped so far", unit="count", direction="lower"),
     Measure(
-        "nonfinite",
-        title="replies that were not finite or impossible",
-        unit="count",
-        direction="lower",
-    ),
-    Measure(
-        "outliers",
-        title="replies with a far larger norm than others",
-        unit="count",
-        direction="lower",
-    ),
-    Measure(
-        "late_used", title="late replies that were used so far", unit="count", direction="neither"
-    ),
-    Measure(
-        "late_dropped",
-        title="late replies that were dropped so far",
-        unit="count",
-        direction="lower",
-    ),
-    Measure(
-        "excluded",
-        title="clients that are permanently without a cluster",
-        unit="count",
-        direction="neither",
+        "excluded", title="clients permanently without a cluster", unit="count", direction="neither"
     ),
     Measure(
         "evaluated",
@@ -448,12 +408,7 @@ PLACED = (
         direction="neither",
         kept="round",
     ),
-    Measure(
-        "members",
-        title="number of clients that were ever accepted",
-        unit="count",
-        direction="neither",
-    ),
+    Measure("members", title="clients that were ever accepted", unit="count", direction="neither"),
     Measure("scored", title="number of scored clients, if some were away", unit="count"),
     Measure(
         "scored_of",

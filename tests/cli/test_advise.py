@@ -225,7 +225,7 @@ def test_the_path_of_the_figure_is_checked_first(
     [
         (["run.rouns=3"], ["unknown key 'rouns'", "did you mean 'rounds'"]),
         (["nothing.toml"], ["nothing.toml", "no such file"]),
-        (["data.clients=5"], ["at least 8 clients", "got 5 of 5"]),
+        (["data.clients=5"], ["at least 8 clients", "got 5 such clients of 5"]),
         (["data.size=32", "model.name=detector", "data.clients=10"], ["got a detector"]),
         (["data.clents=5"], ["unknown key 'clents'"]),
     ],
