@@ -52,9 +52,7 @@ def init_command(
     ] = False,
     compose: Annotated[
         bool,
-        typer.Option(
-            "--compose", help="Write compose.yaml, which runs server and sites as containers."
-        ),
+        typer.Option("--compose", help="Write compose.yaml to run all parts as containers."),
     ] = False,
 ) -> None:
     """Write the files of a federation with trial data, and print how to start it.
