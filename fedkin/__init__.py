@@ -1,8 +1,8 @@
 """fedkin: clustered federated learning. Group clients with similar data, and train one model per
 cluster.
 
-Names load when they are first used, so that ``import fedkin`` costs next to nothing. Methods and
-shifts have no line here: their lists are ``fedkin.methods`` and ``fedkin.scenarios.shifts``.
+Public names load when they are first used, so that ``import fedkin`` is fast. Methods and shifts
+are not listed here; their lists are ``fedkin.methods`` and ``fedkin.scenarios.shifts``.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ __version__ = "0.2.0"
 
 
 def _display(rounds: int) -> Any:
-    """What shows the progress of a run."""
+    """The progress display of a run."""
     from fedkin.reporting.progress import ProgressDisplay
 
     return ProgressDisplay(rounds)
@@ -194,24 +194,24 @@ _LISTS = {"fedkin.methods": "METHODS", "fedkin.scenarios.shifts": "SHIFTS"}
 
 
 def _listed(module: str) -> list[str]:
-    """The names of the classes in one of the lists, whose module this loads."""
+    """The names of the classes in a module's list. Loads the module."""
     entries = getattr(importlib.import_module(module), _LISTS[module])
     return [entry.__name__ for entry in entries.values()]
 
 
 def _home(name: str) -> str | None:
-    """The module that a public name is imported from; None where there is no such name."""
+    """The module that defines a public name; None if there is no such name."""
     if name in _HOME:
         return _HOME[name]
-    # Python looks for submodules by this way too: these must not load the lists, whose names are
-    # those of classes.
+    # Python also calls this for submodules, which begin with a small letter. They must not load the
+    # lists, which contain only class names.
     if not name[:1].isupper():
         return None
     return next((module for module in _LISTS if name in _listed(module)), None)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from where it lives; ``__all__``, which has them all."""
+    """Import a public name on first use. ``__all__`` is the list of all public names."""
     if name == "__all__":
         listed = [entry for module in _LISTS for entry in _listed(module)]
         return sorted([*_HOME, *_MODULES, *listed, "__version__"])
@@ -219,7 +219,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"fedkin.{name}")
     home = _home(name)
     if home is None:
-        # With its name and the module, Python adds the nearest public name to the traceback.
+        # Given the name and the module, Python suggests the most similar public name in the
+        # traceback.
         raise AttributeError(
             f"module 'fedkin' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
         )

@@ -1,4 +1,5 @@
-"""Means of models and updates, by cluster. Shapes: n rows, K clusters, P parameters."""
+"""Weighted means of models and updates in each cluster. Shapes: n rows, K clusters, P
+parameters."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from jaxtyping import Float, Int, Num
 
 
 class WeightedSum:
-    """Weighted sums of updates, by model, which may be added in portions.
+    """Weighted sum of the updates of each model, to which updates can be added in portions.
 
-    Rows are added one after another in float64, so the sum depends on their order and not on the
-    portions: a server that holds all updates and one that streams them get the same bits.
+    Rows are added one after another in float64. The sum therefore depends on the order of rows but
+    not on the portions, and a server that streams updates gets the same bits as one that holds all.
 
     Args:
-        clusters: K, how many models there are.
-        parameters: P, numbers of an update.
+        clusters: K, the number of models.
+        parameters: P, the length of an update.
     """
 
     def __init__(self, clusters: int, parameters: int) -> None:
@@ -27,7 +28,7 @@ class WeightedSum:
         weight: Num[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n"],
     ) -> None:
-        """Add rows; a row of weight zero is left out.
+        """Add rows to the sums of their models. A row of weight zero is skipped.
 
         Args:
             update: one row per client.
@@ -39,9 +40,9 @@ class WeightedSum:
             self._weight[model_index[row]] += weight[row]
 
     def merge(self, other: WeightedSum) -> None:
-        """Add the sums of other rows.
+        """Add the sums of another object, over other rows.
 
-        Rows that are added one after another give the same sum up to the last bits.
+        The result may differ in the last bits from adding the rows one after another.
         """
         self._sum += other._sum
         self._weight += other._weight
@@ -52,10 +53,10 @@ class WeightedSum:
         """The weighted mean of each model's rows.
 
         Args:
-            dtype: of the means.
+            dtype: NumPy type of the means.
 
         Returns:
-            The means (zero where no row was added), and the weight behind each.
+            The mean of each model (zero if no row was added), and the sum of weights of each model.
         """
         means = np.zeros(self._sum.shape, dtype)
         used = np.flatnonzero(self._weight > 0)
@@ -73,13 +74,13 @@ def mean_by_model(
 
     Args:
         update: one row per client.
-        weight: of each row, such as the client's number of training examples.
+        weight: weight of each row, such as the client's number of training examples.
         model_index: the model that each row updates.
-        clusters: how many models there are.
+        clusters: K, the number of models.
 
     Returns:
-        The mean update of each model, and the sum of the weights behind it: zeros for a model
-        without rows.
+        The mean update and the sum of weights of each model. Both are zero for a model without
+        rows.
     """
     total = WeightedSum(clusters, update.shape[1])
     total.add(update, weight, model_index)
@@ -89,12 +90,12 @@ def mean_by_model(
 def simple_mean_by_cluster(
     rows: Float[np.ndarray, "n P"], labels: Int[np.ndarray, "n"], clusters: int
 ) -> Float[np.ndarray, "K P"]:
-    """Plain mean of each cluster's rows; zero for a cluster without any.
+    """Unweighted mean of the rows of each cluster; zero for a cluster without rows.
 
     Args:
-        rows: to average.
+        rows: the vectors to average.
         labels: the cluster of each row.
-        clusters: how many there are.
+        clusters: K, the number of clusters.
     """
     return mean_by_model(rows, np.ones(len(rows)), labels, clusters)[0]
 
@@ -111,8 +112,8 @@ def inter_cluster_aggregation(
     Args:
         models: one per cluster.
         eta: weight of the other clusters' models.
-        normalize: whether to divide, as the authors' code does and the paper does not. Without the
-            divisor every |w_j| grows by up to eta (K - 1) a round.
+        normalize: whether to divide by the denominator. The authors' code divides; the paper does
+            not. Without the division, every |w_j| grows by up to eta (K - 1) per round.
     """
     wide = models.astype(np.float64)
     norms = np.linalg.norm(wide, axis=1)

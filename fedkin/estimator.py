@@ -41,11 +41,11 @@ from fedkin.run.simulate_arguments import check_method
 from fedkin.run.trained.placement import Placement, newcomer_policy
 
 _NO_GROUPS = (
-    "Clustered.fit was given no groups, so all samples are one client's and nothing is clustered; "
-    "give the client of each: fit(X, y, groups=clients), in a pipeline or a search by metadata "
-    "routing, set_fit_request(groups=True)"
+    "Clustered.fit was given no groups, so all samples belong to one client and there is one "
+    "cluster; give the client of each sample: fit(X, y, groups=clients). In a pipeline or a "
+    "search, use metadata routing: set_fit_request(groups=True)"
 )
-# These attributes hold compiled programs.
+# Attributes that hold compiled programs, which cannot be pickled.
 _NOT_PICKLED = ("run_", "_predictors")
 
 
@@ -63,25 +63,25 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
     Args:
         method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
-        clusters: K, for a named method with this option; at most N are used.
+        clusters: K, the number of clusters (at most N), for a named method with this option.
         method_options: further options of a named method.
         model: a model's name, a PyTorch module, any other model for ``fk.simulate``, or a function
             of the data that makes one.
-        rounds: T, communication rounds.
-        cohort: n, clients per round; at most N are used.
-        epochs: E, local epochs.
-        batch_size: B.
+        rounds: T, the number of communication rounds.
+        cohort: n, the number of clients per round; at most N are used.
+        epochs: E, the number of local epochs.
+        batch_size: B, the number of samples in a mini-batch.
         lr: local learning rate.
-        random_state: seed of the run; or a generator, or None for another seed each time.
+        random_state: seed of the run, or a generator that draws it; None: a new one for each fit.
 
     Attributes:
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], a flat vector for each cluster; [N, P] if each client has a model.
+        models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
         membership_: [N, K], each client's share of each model if clients mix all models (FedEM,
             FedRC); else None.
-        n_features_in_: D.
+        n_features_in_: D, the number of features.
         run_: the finished run. It is not pickled.
     """
 
@@ -155,7 +155,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             data,
             self._model(data),
             rounds=plain(self.rounds),
-            # Round robin, so that each client soon has a cluster.
+            # Round robin selects every client early, so that each client soon has a cluster.
             cohort=Cohort(min(plain(self.cohort), N), selection="round_robin"),
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
@@ -167,12 +167,12 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, groups: Any = None) -> np.ndarray:
-        """Labels of samples [M]; arguments and errors as ``predict_proba``."""
+        """Predicted labels of samples [M]; arguments and errors as for ``predict_proba``."""
         scores = self.predict_proba(X, groups)
         return self.classes_[scores.argmax(axis=1)]
 
     def predict_proba(self, X: Any, groups: Any = None) -> Float[np.ndarray, "M C"]:
-        """Probabilities of the classes, by the model of each sample's client.
+        """Class probabilities of each sample, from the model of its client.
 
         Args:
             X: features [M, D].
@@ -193,7 +193,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def _mean_probabilities(self, X: np.ndarray) -> Float[np.ndarray, "M C"]:
-        """The mean over all clients of the probabilities by each client's model."""
+        """Class probabilities averaged over all clients' models."""
         if self.membership_ is not None:
             mean = self.membership_.mean(axis=0)
             return self._mixture(mean).predict(X, proba=True)
@@ -205,7 +205,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return np.sum(parts, axis=0)
 
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy; arguments and errors as ``predict_proba``."""
+        """Accuracy of the predictions; arguments and errors as for ``predict_proba``."""
         predicted = self.predict(X, groups)
         return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
 
@@ -220,35 +220,37 @@ class Clustered(ClassifierMixin, BaseEstimator):
             group: name or number of the client.
 
         Raises:
-            ValueError: a known client, a name if other clients have numbers, or new labels.
-            MethodError: the method cannot place newcomers or trains a model for each client; the
+            ValueError: the client was in ``fit``, has a name although other clients have numbers,
+                or has labels that were not in ``fit``.
+            MethodError: the method cannot place newcomers, trains a model for each client, or the
                 estimator was pickled.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
         groups = _wide_enough(self.groups_, group)
         if np.isin(group, groups):
-            raise ValueError(f"client {group!r} is known already; its cluster is in labels_")
+            raise ValueError(f"client {group!r} was in fit already; its cluster is in labels_")
         if not hasattr(self, "run_"):
             raise MethodError(
-                "the run behind this estimator was not pickled, and placing needs it: fit it again"
+                "assign needs the run of this estimator, which was not pickled; fit the estimator "
+                "again"
             )
         if self.run_.trained.personal and self.membership_ is None:
             raise MethodError(
-                f"{self.run_.trained.method} gives each client a model of its own, and a client "
-                "that was not in fit has none; fit again with it"
+                f"{self.run_.trained.method} gives each client its own model, and a client "
+                "that was not in fit has no model; fit again with this client"
             )
         X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
         labels = column_or_1d(_labels(y))
         unseen = np.setdiff1d(labels, self.classes_)
         if len(unseen):
             raise ValueError(
-                f"label {_plain(unseen[0])!r} was not in fit, which saw "
+                f"label {_plain(unseen[0])!r} was not in fit; the labels of fit are "
                 f"{', '.join(map(str, self.classes_))}"
             )
         placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
         if placed.cluster == UNASSIGNED:
-            raise MethodError(f"client {group!r} resembles no cluster, so no model serves it")
+            raise MethodError(f"client {group!r} is not similar to any cluster, so it has no model")
         position = int(np.searchsorted(groups, group))
         self.groups_ = np.insert(groups, position, group)
         self.labels_ = np.insert(self.labels_, position, placed.cluster)
@@ -258,7 +260,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             shares = np.asarray(placed.model.shares)
             self.membership_ = np.insert(self.membership_, position, shares, axis=0)
             self._model_index = np.arange(len(self.groups_))
-            # Predictors are cached by row of membership_, and rows have moved.
+            # Predictors are cached by row of membership_, whose rows have changed positions.
             self._predictors = {}
         return placed
 
@@ -272,7 +274,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         check_method(method)
         if requirements_of(method).model.detectors:
             raise MethodError(
-                f"{type(method).__name__} trains detectors, not classifiers: run it with "
+                f"{type(method).__name__} trains detectors, not classifiers; run it with "
                 "fk.simulate"
             )
         return method
@@ -287,8 +289,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Raise MethodError if a run never selects some client and the method cannot place
-        newcomers."""
+        """Raise MethodError if the run is too short to select every client, and the method cannot
+        place newcomers."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -296,14 +298,14 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if places_newcomers or not integers or cohort * rounds >= clients:
             return
         raise MethodError(
-            f"{type(method).__name__} with newcomers = 'own' gives a client a cluster in its "
-            f"first round, and {rounds} rounds of {cohort} clients reach {cohort * rounds} of "
-            f"{clients}: take cohort={-(-clients // rounds)}, more rounds, or "
-            "method_options={'newcomers': 'loss'}"
+            f"{type(method).__name__} with newcomers = 'own' assigns a client to a cluster in the "
+            f"client's first round, but {rounds} rounds of {cohort} clients reach only "
+            f"{cohort * rounds} of {clients} clients; use cohort={-(-clients // rounds)}, more "
+            "rounds, or method_options={'newcomers': 'loss'}"
         )
 
     def _model(self, data: Any) -> Any:
-        """The model for these samples."""
+        """The model as an object, made for ``data`` if it was given by name or as a function."""
         if isinstance(self.model, str):
             return registry.resolve_model({"name": self.model}, str).make(data)
         return self.model(data) if isinstance(self.model, types.FunctionType) else self.model
@@ -311,8 +313,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """Store models and clusters of a run. Clients that were never selected are placed as
-        newcomers."""
+        """Store the models and clusters of a run in the estimator. Clients that were never selected
+        are placed as newcomers."""
         self._predictors = {}
         self.membership_: Any = None
         if run.trained.personal:
@@ -326,7 +328,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
                 f"the method leaves client {_plain(missing[0])!r} without a cluster "
-                f"({len(missing)} such clients)"
+                f"({len(missing)} such clients); train for more rounds"
             )
         self.models_ = run.models
         self.labels_ = assignment
@@ -354,12 +356,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The run's labels for positions in ``classes_``: names, if labels have names."""
+        """The labels that the run uses for positions in ``classes_``: the labels as text, or the
+        positions if two labels have the same text."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
-        """The model of a row of ``models_`` or ``membership_``, created on first use."""
+        """The predictor for row k of ``models_`` or ``membership_``, created on first use."""
         predictors = self.__dict__.setdefault("_predictors", {})
         if k not in predictors:
             if self.membership_ is None:
@@ -370,7 +373,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return predictors[k]
 
     def _mixture(self, shares: Float[np.ndarray, "K"]) -> Predictor:
-        """All models, with probabilities mixed by these shares."""
+        """A predictor that mixes the probabilities of all models with the given shares."""
         model = trainable(self._model(self._data))
         return Predictor("mixture", model, self.models_, self._data, shares=shares)
 
@@ -380,20 +383,20 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if len(unknown):
             raise ValueError(
                 f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such "
-                "clients); assign(X, y, group) finds its cluster from labelled samples, and "
-                "groups=None asks all models"
+                "clients); use assign(X, y, group) to find its cluster from labelled samples, or "
+                "groups=None to average all models"
             )
         return np.searchsorted(self.groups_, groups)
 
 
 def _samples(X: Any) -> Any:
-    """Samples without masked entries. scikit-learn checks tables, which keep their columns."""
+    """Samples as an array without masked entries. Tables stay tables, for scikit-learn's checks."""
     is_table = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_table else user_array(X, "Clustered", "X")
 
 
 def _labels(y: Any) -> Any:
-    """Labels without masked or missing entries, for scikit-learn's checks."""
+    """Check labels for masked and missing entries, before scikit-learn's checks."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -402,7 +405,7 @@ def _labels(y: Any) -> Any:
 
 
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample. Raises ValueError for a wrong length or a missing client."""
+    """Check the client of each sample. Raises ValueError for a wrong length or a missing client."""
     if np.ndim(groups) == 2:
         groups = column_or_1d(unmasked(groups, "Clustered", "groups"))
     clients = whole_ids(client_ids(groups, "Clustered", "groups"))
@@ -414,14 +417,14 @@ def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
 
 
 def _one_group(group: Any) -> Any:
-    """The name or number of a client. Raises ValueError if it is missing."""
+    """Check the name or number of one client. Raises ValueError if it is missing."""
     if len(missing_rows(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
     return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
-    """Values as text, for the run; None if two values have the same text."""
+    """Labels or clients as text, for the run; None if two of them have the same text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 
@@ -436,11 +439,12 @@ def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarr
     added = np.asarray(group).dtype
     if (groups.dtype.kind in "US") != (added.kind in "US"):
         raise ValueError(
-            f"client {group!r} is of another type than those of fit, such as {_plain(groups[0])!r}"
+            f"client {group!r} and the clients of fit, such as {_plain(groups[0])!r}, must be all "
+            "names or all numbers"
         )
     return groups.astype(np.result_type(groups, added))
 
 
 def _plain(value: Any) -> Any:
-    """A value of an array, for messages."""
+    """A NumPy scalar as a Python value, for messages."""
     return value.item() if isinstance(value, np.generic) else value

@@ -59,7 +59,7 @@ def test_each_client_is_served_by_its_clusters_model(
 
 
 def test_without_clients_it_says_that_nothing_is_clustered(samples: dict[str, np.ndarray]) -> None:
-    with pytest.warns(UserWarning, match=r"nothing is clustered; .*fit\(X, y, groups=clients\)"):
+    with pytest.warns(UserWarning, match=r"there is one cluster; .*fit\(X, y, groups=clients\)"):
         alone = fk.Clustered("ifca", clusters=2, rounds=1).fit(samples["X"], samples["y"])
     assert len(alone.models_) == 1
     with sklearn.config_context(enable_metadata_routing=True):
@@ -91,7 +91,7 @@ def test_a_new_client_is_assigned_and_remembered(samples: dict[str, np.ndarray])
     placed = fitted.assign(x, y, "hospital 11")
     assert placed.cluster == fitted.labels_[10] == fitted.labels_[11] and placed.confidence > 0.9
     assert np.mean(fitted.predict(x, groups=samples["groups"][~known]) == y) > 0.9
-    with pytest.raises(ValueError, match="is known already"):
+    with pytest.raises(ValueError, match="was in fit already"):
         fitted.assign(x, y, "hospital 11")
     with pytest.raises(ValueError, match="label 'dead' was not in fit"):
         fitted.assign(x, np.where(y == "ill", "dead", y), "hospital 12")
@@ -114,9 +114,7 @@ def test_names_next_to_numbers_are_refused(samples: dict[str, np.ndarray]) -> No
     numbers = np.repeat([9, 10, 11], 200)
     fitted = fk.Clustered("fedavg", rounds=1).fit(samples["X"], samples["y"], numbers)
     assert fitted.run_.clients["name"].tolist() == ["9", "10", "11"]
-    with pytest.raises(
-        ValueError, match="client 'new' is of another type than those of fit, such as 9"
-    ):
+    with pytest.raises(ValueError, match="client 'new' and the clients of fit, such as 9"):
         fitted.assign(samples["X"], samples["y"], "new")
 
 
@@ -125,7 +123,7 @@ def test_a_new_client_has_no_personal_model(method: str, samples: dict[str, np.n
     fitted = fk.Clustered(method, model="mlp", rounds=1, cohort=12).fit(**samples)
     with pytest.raises(
         MethodError,
-        match=f"{method} gives each client a model of its own, and .* not in fit has none",
+        match=f"{method} gives each client its own model, and .* not in fit has no model",
     ):
         fitted.assign(samples["X"], samples["y"], "new")
 
@@ -270,7 +268,8 @@ def test_a_method_that_cannot_place_clients_needs_rounds_for_all(
     samples: dict[str, np.ndarray],
 ) -> None:
     with pytest.raises(
-        MethodError, match=r"FeSEM .* 2 rounds of 4 clients reach 8 of 12: take cohort=6, .*'loss'"
+        MethodError,
+        match=r"FeSEM .* 2 rounds of 4 clients reach only 8 of 12 clients; use cohort=6, .*'loss'",
     ):
         fk.Clustered("fesem", clusters=2, rounds=2, cohort=4).fit(**samples)
     fk.Clustered("fesem", clusters=2, rounds=2, cohort=6).fit(**samples)

@@ -1,2 +1,2 @@
-"""Analyses of several runs: repeated seeds, comparisons, statistics, advice, eps studies, non-IID
+"""Analyses of runs and data: repeated seeds, comparisons, statistics, advice, eps studies, non-IID
 index."""

@@ -1,4 +1,4 @@
-"""Eps study: the clusters that DBSCAN finds at every eps, from one clustering round."""
+"""Eps study: the clusters that DBSCAN finds at every eps, from a single clustering round."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from fedkin.run.simulate import from_config
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 
-_ROWS = 12  # of the table
+_ROWS = 12  # largest number of rows in the table
 
 
 @dataclass(frozen=True)
 class EpsStudy:
-    """The last layers of the clients, and the clusters that DBSCAN finds in them at every eps.
+    """Results of an eps study: the clients' last layers, and the clusters that DBSCAN finds in
+    them.
 
     Attributes:
         clients: ids of the n clustered clients.
-        layers: their last layers, d parameters each.
-        min_samples: of DBSCAN.
-        ranges: ranges of eps that give the same clusters, ascending.
-        curve: k-distances, ascending: the smallest eps at which each client is a core point.
+        layers: last layer of each client, as a vector of d parameters.
+        min_samples: DBSCAN's min_samples.
+        ranges: ranges of eps with the same clusters, ascending.
+        curve: k-distances in ascending order. A client's k-distance is the smallest eps at which it
+            is a core point.
     """
 
     clients: Int[np.ndarray, "n"]
@@ -47,8 +49,8 @@ class EpsStudy:
 
     @property
     def suggested(self) -> float:
-        """The middle of the widest range with the least noise and several clusters (see
-        ``suggest_eps``)."""
+        """The suggested eps: the middle of the widest range with several clusters and the least
+        noise (see ``suggest_eps``)."""
         return suggest_eps(self.ranges)
 
     @property
@@ -57,7 +59,8 @@ class EpsStudy:
         return knee(self.curve)
 
     def widest(self) -> list[EpsRange]:
-        """The relatively widest eps range for each number of clusters, ascending by eps."""
+        """For each number of clusters, with and without noise, the range with the largest ratio of
+        high to low eps. Ascending by eps."""
         best: dict[tuple[int, bool], EpsRange] = {}
         for eps_range in self.ranges:
             key = (eps_range.clusters, eps_range.noise == 0)
@@ -66,8 +69,8 @@ class EpsStudy:
         return sorted(best.values(), key=lambda eps_range: eps_range.low)
 
     def table(self) -> pd.DataFrame:
-        """One row per number of clusters, with and without noise; only the relatively widest ranges
-        if there are many."""
+        """A table with a row for each number of clusters, with and without noise. If there are
+        many, only the ranges with the largest ratio of high to low eps are shown."""
         suggested = [eps_range for eps_range in self.ranges if self._is_suggested(eps_range)]
         not_suggested = [eps_range for eps_range in self.widest() if eps_range not in suggested]
         widest = sorted(not_suggested, key=_growth)[1 - _ROWS :]
@@ -81,7 +84,7 @@ class EpsStudy:
         return eps_range.low <= self.suggested < eps_range.high
 
     def _row(self, eps_range: EpsRange) -> list[str]:
-        """The cells of a range in the table."""
+        """The table row of a range, as text."""
         high = f"{eps_range.high:.4g}" if math.isfinite(eps_range.high) else "any"
         silhouette = "-" if eps_range.silhouette is None else f"{eps_range.silhouette:.2f}"
         return [
@@ -117,7 +120,8 @@ def study_eps(
     local: LocalTraining | None = None,
     seed: int = 0,
 ) -> EpsStudy:
-    """The clusters at every eps, from the first clustering round of ``simulate`` with this seed.
+    """Find the clusters of DBSCAN at every eps, in the first clustering round of ``simulate`` with
+    this seed.
 
     Args:
         method: ``Hierarchical`` or ``Athena``; its ``eps`` is ignored.
@@ -127,32 +131,33 @@ def study_eps(
         seed: the seed of the run.
 
     Raises:
-        ConfigError: a method that does not cluster last layers, or a model that it does not train.
+        ConfigError: the method does not cluster last layers by DBSCAN, or does not support the
+            model.
         MethodError, ModelError: method, model and data do not fit together.
     """
     return of_world(method, SimulatedWorld(data, model, local), seed)
 
 
 def of_config(config: RunConfig) -> EpsStudy:
-    """The eps study of a configuration."""
+    """Run the eps study of a configuration's method, data and model."""
     experiment, methods = from_config(config)
     return of_world(methods[0][1], experiment.worlds.make(), experiment.plan.seed)
 
 
 def of_world(method: Method, world: World, seed: int) -> EpsStudy:
-    """The eps study of the clients that a world has in round 0.
+    """Run the eps study on the clients that a world has in round 0.
 
     Args:
         method: ``Hierarchical`` or ``Athena``.
         world: the world of the clients.
         seed: the seed of the run.
 
-    Raises ConfigError for another method, or a model that it does not train.
+    Raises ConfigError for another method, or for a model that the method does not support.
     """
     if not isinstance(method, LastLayerClustering):
         raise ConfigError(
-            f"eps is for the methods hierarchical and athena, got {type(method).__name__}; see "
-            "method.name"
+            f"eps applies to the methods hierarchical and athena, got {type(method).__name__}; "
+            "change method.name"
         )
     check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))

@@ -1,5 +1,5 @@
-"""Runs in other processes. Each gets a configuration and writes a run folder; processes exchange
-nothing else."""
+"""Runs in other processes. Each process gets a configuration and writes a run folder; no other data
+are exchanged."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ _log = logging.getLogger("fedkin")
 
 
 def replay(run: Run, on_round: OnRound) -> None:
-    """Call a function with every record of a run that ended in another process; it cannot stop the
-    run.
+    """Call a listener with all records of a run that has ended in another process. The listener
+    cannot stop the run.
 
     Args:
         run: the finished run.
-        on_round: the caller's function.
+        on_round: the listener.
     """
     replies = [on_round(record) for record in run.records]
     if STOP in replies:
         _log.warning(
-            "%s: a callback returned STOP after round %d, and the run had ended: with several jobs "
-            "it is called at the end; use run.until or run.patience, or one job",
+            "%s: a callback returned STOP after round %d, but the run had already ended, because "
+            "with several jobs callbacks are called at the end; use run.until or run.patience, or "
+            "one job",
             run.config.method_name,
             replies.index(STOP),
         )
 
 
 class Earlier(NamedTuple):
-    """A finished run in the same setting, to check that data have not changed."""
+    """A finished run in the same setting, by which a process checks that the data have not
+    changed."""
 
     config: Description
     fingerprint: str
@@ -55,13 +57,13 @@ class Earlier(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A run from one seed.
+    """A run with one seed, to be executed in another process.
 
     Attributes:
         key: the caller's key for the job.
-        description: of its complete configuration (``RunConfig.description``).
-        seed: of the run.
-        out: its folder; an unfinished run there is resumed.
+        description: the complete configuration (``RunConfig.description``).
+        seed: the run's seed.
+        out: the run's folder; an unfinished run there is resumed.
         earlier: finished runs in the same setting.
     """
 
@@ -83,8 +85,8 @@ def several(jobs: int | None, engine: str | None) -> bool:
     """Whether runs are executed in other processes.
 
     Args:
-        jobs: number of parallel runs; None for one, or for one on each core of an engine.
-        engine: None, or a cluster.
+        jobs: number of parallel runs; None: one, or one on each core of an engine.
+        engine: the cluster; None: this machine.
     """
     return engine is not None or jobs not in (None, 1)
 
@@ -94,7 +96,7 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
 
     Args:
         jobs: the number of processes.
-        configs: of the runs.
+        configs: configurations of the runs.
         engine: the cluster that runs them; None: this machine.
     """
     if jobs is not None:
@@ -106,22 +108,22 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
     alone = "leave jobs at 1"
     if engine is not None:
         how = f"engine={engine}"
-        alone = "leave out the engine"
+        alone = "remove the engine"
     for config in configs:
         for entry in config.methods:
             if user_methods.only_here(entry.name):
                 raise ConfigError(
-                    f"{how}: no other process can import {entry.name!r}: put the class into a "
-                    f"module of its own, or {alone}"
+                    f"{how}: other processes cannot import {entry.name!r}; put the class into a "
+                    f"separate module, or {alone}"
                 )
         if (config.run.devices or 1) > 1:
-            raise ConfigError(f"{how}: a process has one core; leave out run.devices, or {alone}")
+            raise ConfigError(f"{how}: each process has one core; remove run.devices, or {alone}")
         if config.run.engine is not None:
-            raise ConfigError(f"{how}: a process has one core; leave out run.engine, or {alone}")
+            raise ConfigError(f"{how}: each process has one core; remove run.engine, or {alone}")
 
 
 class _Prepared(NamedTuple):
-    """What a process keeps between jobs: the setting, its data, model and compiled programs."""
+    """Cache of a process between jobs: a setting, with its data, model and compiled programs."""
 
     setting: str
     experiment: Experiment
@@ -132,14 +134,14 @@ _prepared: _Prepared | None = None
 
 
 def work(job: Job) -> None:
-    """Run or resume a job in this process."""
+    """Run or resume a job's run in this process."""
     config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
     for earlier in job.earlier:
         if fingerprint(earlier.config, *digests) != earlier.fingerprint:
             raise CheckpointError(
                 f"{earlier.folder} was run on other data, or with another model or version of JAX, "
-                "than its others would be now; start the comparison again in another folder"
+                "than the other runs would use; start the comparison again in another folder"
             )
     methods = named_methods(config.methods)
     seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)
@@ -148,13 +150,13 @@ def work(job: Job) -> None:
 
 
 def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
-    """The experiment of a setting and its digests; reused if the previous job had the same
-    setting."""
+    """The experiment of a setting, and the digests of its data. They are reused if the previous job
+    had the same setting."""
     global _prepared
     described = config.description().with_run(against=None)
     setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)
     if _prepared is None or _prepared.setting != setting:
-        # Release the previous setting's data first, because two data sets may not fit into memory.
+        # Free the previous setting's data first, because two data sets may not fit into memory.
         _prepared = None
         experiment, _ = from_config(config)
         _prepared = _Prepared(setting, experiment, experiment.worlds.digests())

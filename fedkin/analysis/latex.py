@@ -1,4 +1,4 @@
-"""Tables as LaTeX (booktabs)."""
+"""Formatting of tables as LaTeX, for the package booktabs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ def escaped(text: str) -> str:
     """Text with LaTeX's special characters escaped."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     special |= {character: "\\" + character for character in "&%$#_{}"}
-    special |= {"[": "{[}", "*": "{*}"}  # at the start of a line they belong to the \\ before it
+    special |= {"[": "{[}", "*": "{*}"}  # after a line break \\ they would be read as its arguments
     special["±"] = r"$\pm$"
     return "".join(special.get(character, character) for character in text)
 
 
 def latex_head(head: str) -> str:
-    """A column head as LaTeX, capitalised."""
+    """A column heading as LaTeX, with a capital first letter."""
     return escaped(head[:1].upper() + head[1:])
 
 
@@ -25,12 +25,12 @@ def tabular(
     notes: Iterable[str] = (),
     text_columns: int = 1,
 ) -> str:
-    """A LaTeX table; the first columns are text, the others numbers.
+    """A LaTeX table. The first columns are text (left-aligned), the others numbers.
 
     Args:
-        heads: of the columns, as LaTeX.
-        rows: cells, as LaTeX; an empty row is a rule.
-        notes: comment lines below the table, written unchanged.
+        heads: column headings, as LaTeX.
+        rows: cells of each row, as LaTeX; an empty row draws a rule.
+        notes: notes that are added as comments below the table.
         text_columns: number of text columns.
     """
     columns = "l" * text_columns + "r" * (len(heads) - text_columns)

@@ -1,4 +1,4 @@
-"""FedSim's non-IID index: a measure of client heterogeneity without access to the data."""
+"""FedSim's non-IID index (PNI): a measure of client heterogeneity without access to the data."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.label_errors import LabelErrors
 
 _PORTION = 64 * 2**20  # bytes of models in one request
-_AT_ONCE = 16  # models in one request: their predictions of all samples are held at once
+_AT_ONCE = 16  # models in one request, since their predictions are in memory at the same time
 
 
 @dataclass(frozen=True)
 class NonIIDIndex:
     """The non-IID index of a federation, and the errors it is computed from.
 
-    Row i is client i. Clients without a reply, or that have not joined yet, are NaN and excluded
-    from all other values.
+    Row i of an array is client i. Clients that did not reply or have not joined yet are NaN, and
+    are excluded from all other values.
     """
 
     pni: float  # mean of PNI_i over clients and models
     clients: Float64[np.ndarray, "N"]  # PNI_i, mean over models
-    rmse: Float64[np.ndarray, "N D"]  # of the class numbers that each of D random models predicts
-    models: int  # D
+    rmse: Float64[np.ndarray, "N D"]  # error of the class numbers that each random model predicts
+    models: int  # D, the number of random models
 
     @property
     def missing(self) -> int:
-        """Number of clients without a reply. The index grows as sqrt(N), so it is smaller without
-        them."""
+        """Number of clients that did not reply. Without them the index is smaller, since it grows
+        as sqrt(N)."""
         return int(np.isnan(self.clients).sum())
 
     @property
     def by_model(self) -> Float64[np.ndarray, "D"]:
-        """The index computed from each random model alone."""
+        """The index computed from each random model separately."""
         return _client_indices(self.rmse[~np.isnan(self.clients)]).mean(axis=0)
 
     def summary(self) -> dict[str, Any]:
-        """The index as plain JSON values, without single errors; None for a client without a
-        reply."""
+        """The index as plain JSON values, without the errors by model. A client that did not reply
+        is None."""
         clients = [None if np.isnan(index) else index for index in self.clients.tolist()]
         shown = {"pni": self.pni, "models": self.models, "missing": self.missing}
         return {**shown, "by_model": self.by_model.tolist(), "clients": clients}
@@ -69,36 +69,37 @@ def non_iid_index(
     else. PNI_i is the root of the sum over all other clients j of (RMSE_i - RMSE_j)^2 (eq. 17), PNI
     their mean (eq. 18).
 
-    The index has no unit and no upper bound. It grows with the number of clients as sqrt(N) and
-    depends on the numbering of the classes and on the random model. So compare only indices with
-    the same model, number of clients and numbering. The paper averages over 100 seeds but does not
-    say what they seed; a single random model may be far off.
+    The index has no unit and no upper bound. It grows with the number of clients as sqrt(N), and
+    depends on the numbering of the classes and on the random model. Compare only indices with the
+    same model, number of clients and numbering. A single random model may give a value far from the
+    mean. The paper averages over 100 seeds, but does not say which random numbers they seed.
 
     Args:
         data: the clients' data.
         model: the kind of the random models, such as ``fk.models.mclr(data)``.
-        models: D, random models to average over, drawn with ``seed``, ``seed + 1``, ...
-        seed: of the first random model.
+        models: D, number of random models to average over, drawn with ``seed``, ``seed + 1``, ...
+        seed: seed of the first random model.
 
     Raises:
-        ConfigError: ``models`` below 1, or an invalid seed.
-        ModelError: a model that does not fit the data.
+        ConfigError: ``models`` is below 1, or the seed is invalid.
+        ModelError: the model does not fit the data.
     """
     return index_of_world(SimulatedWorld(data, model), models=models, seed=seed)
 
 
 def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDIndex:
-    """As :func:`non_iid_index`, for the clients that a world has in round 0.
+    """Compute the non-IID index, as :func:`non_iid_index`, for the clients that a world has in
+    round 0.
 
     The traffic counts as evaluation (``scoring.label_errors`` on the ledger), not as the method's.
 
     Args:
-        world: where the clients are.
-        models: as above.
-        seed: as above.
+        world: the world of the clients.
+        models: D, number of random models to average over.
+        seed: seed of the first random model.
 
     Raises:
-        ConfigError: ``models`` below 1, or an invalid seed.
+        ConfigError: ``models`` is below 1, or the seed is invalid.
         MethodError: no client sent a reply.
     """
     check_integer("models", models, 1)
@@ -115,7 +116,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
 
 
 def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray, "k P"]]:
-    """The random models, in batches of bounded memory."""
+    """Yield the random models in batches of bounded memory."""
     portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
         seeds = range(first, min(first + portion, seed + models))
@@ -126,7 +127,7 @@ def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.
 def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
     replied: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
     if not len(replied):
-        raise MethodError(f"the index needs replies, and none of {len(rmse)} clients sent one")
+        raise MethodError(f"the index needs replies, but none of {len(rmse)} clients replied")
     clients = np.full(len(rmse), np.nan)
     clients[replied] = _client_indices(rmse[replied]).mean(axis=1)
     return NonIIDIndex(
@@ -140,7 +141,7 @@ def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n 
 
 
 def index_table(index: NonIIDIndex) -> pd.DataFrame:
-    """The index and its parts: one row per quantity (its index), one column."""
+    """A table with the index and its parts, one row for each quantity."""
     by_model = index.by_model
     errors = index.rmse[~np.isnan(index.clients)].mean(axis=1)
     deviation = f"{by_model.std(ddof=1):.4g}" if len(by_model) > 1 else "-"
@@ -164,8 +165,8 @@ def _spread(values: Float[np.ndarray, "_"]) -> str:
 
 
 def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
-    """The clients with the lowest, the median and the highest index, one row each."""
-    # NaN sorts last and is cut off.
+    """A table with a row for the clients with the lowest, the median and the highest index."""
+    # NaN sorts last, so clients that did not reply are cut off.
     order = np.argsort(index.clients, kind="stable")[: len(index.clients) - index.missing]
     places = {"lowest": 0, "median": (len(order) - 1) // 2, "highest": len(order) - 1}
     rows = [_row(label, int(order[place]), index, data) for label, place in places.items()]

@@ -17,7 +17,7 @@ SIGNIFICANT = "significant"
 NOT_SIGNIFICANT = "not significant"
 TOO_FEW = "too few seeds"
 NO_SCORE = "no score"
-Reasons = Mapping[str, str]  # by method: why some of its seeds have no value
+Reasons = Mapping[str, str]  # by method: the reason why some seeds have no value
 
 
 def pairs(
@@ -26,23 +26,28 @@ def pairs(
     reasons: Reasons | None = None,
     sign: int = 1,
 ) -> pd.DataFrame:
-    """Test every pair of methods, or one method against each of the others.
+    """Test the difference of every pair of methods, or of one method and each other method.
 
     In each pair, the method with the better mean comes first, and the largest difference is at the
     top. With ``main``, rows are in the order of the other methods.
 
-    Tests are paired by seed, because seed s of all methods has the same data and cohorts. Columns:
-    ``method``, ``against``, ``seeds``, ``difference`` (mean over the seeds in which both have a
-    value), ``low`` and ``high`` (its 95% interval, Student's t), ``p`` (two-sided paired t-test,
-    Holm-adjusted over all pairs of the table), ``verdict`` ("significant" if p is below 0.05), and
-    ``why`` some seeds are left out. A pair with fewer than three seeds is not tested: its verdict
-    is "no score" if seeds were left out for such a reason, else "too few seeds".
+    Tests are paired by seed, because seed s of all methods has the same data and cohorts. The
+    columns are:
+
+    * ``method``, ``against``, ``seeds``: the pair, and the number of seeds in which both have a
+      value.
+    * ``difference``, ``low``, ``high``: mean difference and its 95% interval (Student's t).
+    * ``p``: two-sided paired t-test, Holm-adjusted over all pairs of the table.
+    * ``verdict``: "significant" if p is below 0.05, otherwise "not significant". A pair with fewer
+      than three seeds is not tested; its verdict is "no score" if seeds were left out because a
+      score is missing, otherwise "too few seeds".
+    * ``why``: the reason why seeds are left out.
 
     Args:
         values: one value per seed for each method; NaN if missing.
-        main: method compared with each of the others; None: every pair.
-        reasons: why values are missing, by method.
-        sign: 1 if higher values are better, -1 if lower values are.
+        main: the method to compare with each other method; None: every pair.
+        reasons: reasons of missing values, by method.
+        sign: 1 if higher values are better, -1 if lower values are better.
     """
     reasons = reasons or {}
     if main is None:
@@ -68,7 +73,7 @@ def pairs(
 
 
 class _Pair(NamedTuple):
-    """A row of the table; columns as in ``pairs``."""
+    """A row of the table of ``pairs``, without verdict and reason."""
 
     method: str
     against: str
@@ -80,7 +85,7 @@ class _Pair(NamedTuple):
 
 
 def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign: int) -> _Pair:
-    """The pair, with the better mean first."""
+    """The row of a pair, with the method of the better mean first."""
     ours = values[a]
     theirs = values[b]
     both = np.isfinite(ours) & np.isfinite(theirs)
@@ -113,17 +118,17 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
 def not_worse_than_best(
     pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None], sign: int = 1
 ) -> set[str]:
-    """The method with the best mean and all that are not significantly worse.
+    """The method with the best mean, and all methods that are not significantly worse.
 
-    If nothing could be tested, only the best.
+    If no pair could be tested, the result is only the best method.
 
-    If seeds are missing, a mean may be the best because its seeds are easy. Then the other method
-    may come first in their pair, and may even be significantly better.
+    If seeds are missing, a mean may be the best only because its seeds are easy. The other method
+    may then come first in their pair, and may even be significantly better.
 
     Args:
-        pairs: rows of ``pairs``, of one setting.
-        means: of each method; None if missing.
-        sign: 1 if higher means are better, -1 if lower means are.
+        pairs: the rows of ``pairs`` for one setting.
+        means: mean of each method; None if missing.
+        sign: 1 if higher means are better, -1 if lower means are better.
     """
     scored = {name: mean for name, mean in means.items() if mean is not None}
     if not scored:

@@ -1,6 +1,7 @@
 """Parallel runs in processes of one core each, on this machine or on a cluster.
 
-Each process on this machine has a separate pool, so that a dying process affects only its run.
+Each process on this machine has a separate pool, so that the death of a process affects only its
+run.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ POLL = 0.2  # seconds between checks for a signal
 def run_side_by_side(
     jobs: Sequence[Job], workers: int | None, engine: str | None = None
 ) -> Generator[Outcome, None, None]:
-    """Run jobs in parallel, started in order; each is yielded when it ends.
+    """Run jobs in parallel, started in order. Each outcome is yielded when its job ends.
 
     If the caller stops, for example by Ctrl-C, the processes are ended at once. Their run folders
     can be resumed.
 
     Args:
-        jobs: what to run.
-        workers: number of processes; with an engine, None for one on each of its cores.
+        jobs: the jobs.
+        workers: number of processes; None: one, or with an engine one on each of its cores.
         engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a
             cluster.
     """
@@ -78,9 +79,10 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
 
 
 def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
-    """Submit a job to a process, which starts with its first job.
+    """Submit a job to a pool, which starts its process with the first job.
 
-    The process must not import the caller's script, which may lack ``if __name__ == "__main__"``.
+    The process must not import the caller's script, which may lack ``if __name__ == "__main__"``,
+    so ``__main__`` is replaced for a moment.
     """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -91,7 +93,7 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
 
 
 def _pool(place: int, workers: int) -> ProcessPoolExecutor:
-    """A pool of one process that ends with this one and ignores signals of the terminal."""
+    """A pool with one process, which ends with this process and ignores signals of the terminal."""
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
         1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),)
@@ -99,9 +101,10 @@ def _pool(place: int, workers: int) -> ProcessPoolExecutor:
 
 
 def _core(place: int, workers: int) -> int | None:
-    """The core to pin a process to, if there is a process for each core; None: the system chooses.
+    """The core to which a process is pinned. None: the system chooses.
 
-    With fewer processes than cores, only the system knows which cores other programs leave idle.
+    Processes are pinned only if there is one for each core. With fewer processes, the system knows
+    better which cores are idle.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return cores[place % len(cores)] if cores and workers >= len(cores) else None
@@ -111,7 +114,7 @@ def _prepare_process(core: int | None) -> None:
     if core is not None:
         os.sched_setaffinity(0, {core})
     for number in SIGNALS:
-        if number != signal.SIGTERM:  # the parent ends it with SIGTERM
+        if number != signal.SIGTERM:  # the parent ends this process with SIGTERM
             signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -119,7 +122,7 @@ def _prepare_process(core: int | None) -> None:
 def _end_with_parent() -> None:
     """End this process when its parent dies.
 
-    A killed parent releases the folder's lock, after which its children must not write there.
+    A killed parent releases the folder's lock, and its children must not write there afterwards.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -128,19 +131,19 @@ def _end_with_parent() -> None:
 
 
 def _exit_status(pool: ProcessPoolExecutor) -> str:
-    """How the process of a broken pool ended, if known."""
+    """Text about how the process of a broken pool ended; empty if unknown."""
     codes = [process.exitcode for process in (pool._processes or {}).values()]
     ends = [f"by signal {-code}" if code < 0 else f"with status {code}" for code in codes if code]
     if not ends:
         return ""
-    return f" ({', '.join(ends)}; of signal 9 too little memory is the usual cause)"
+    return f" ({', '.join(ends)}; the usual cause of signal 9 is too little memory)"
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End a process at once, and wait until it has ended.
+    """End the process of a pool at once, and wait until it has ended.
 
-    The pool's thread waits for the process as well, and the system reports the exit status to only
-    one of the two. To the other, the process seems alive until the thread has recorded its end.
+    The pool's thread also waits for the process, and the system reports the exit status to only one
+    of the two. To the other, the process seems alive until the thread has recorded its end.
     """
     processes = list((pool._processes or {}).values())
     for process in processes:
@@ -154,7 +157,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 @contextmanager
 def _one_core() -> Iterator[None]:
-    """Context in which started processes get one core each."""
+    """Context manager in which new processes use one core each."""
     before = {name: os.environ.get(name) for name in ONE_CORE}
     os.environ |= ONE_CORE | {
         "XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()

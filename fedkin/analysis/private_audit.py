@@ -1,4 +1,4 @@
-"""Audit of the noise that a configuration's run would add."""
+"""Audit of the privacy noise that a configuration's run would add."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _log = logging.getLogger("fedkin")
 
 
 def audit_of_config(config: RunConfig) -> Audit:
-    """Audit the mechanism of a configuration's run, with its number of clients.
+    """Audit the privacy mechanism of a configuration's run, with its number of clients.
 
     Raises:
-        ConfigError: the configuration has no privacy, is invalid, or has an infinite epsilon.
+        ConfigError: the configuration is invalid, has no privacy, or has an infinite epsilon.
     """
     options = config.options
     settings = options.get(ClientDP.section)
     if not isinstance(settings, ClientDP):
         raise ConfigError(
-            "privacy: there is nothing to audit: set privacy.name=client_dp privacy.epsilon=2"
+            "privacy: there is nothing to audit without [privacy]; set privacy.name=client_dp "
+            "privacy.epsilon=2"
         )
     data = config.data.make()
     method = config.method.made
@@ -38,7 +39,7 @@ def audit_of_config(config: RunConfig) -> Audit:
     if isinstance(secret, SecretSums):
         why = why or secret_sums.refusal(method, secret)
     if why:
-        raise ConfigError(f"privacy: there is no claim to audit: {why}")
+        raise ConfigError(f"privacy: there is no finite epsilon to audit: {why}")
     if isinstance(secret, SecretSums):
         secret.check([run])
     for warning in settings.warnings(data.clients):

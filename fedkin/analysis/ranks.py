@@ -1,7 +1,7 @@
-"""Ranks of methods over settings: average ranks, Friedman's test, and which methods differ.
+"""Ranks of methods over settings: average ranks, Friedman's test, and tests of pairs.
 
-J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006). Settings
-are the samples. So these tests generalise to other settings of this kind, whereas tests over seeds
+Source: J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006).
+Settings are the samples, so these tests generalise to other settings of this kind. Tests over seeds
 generalise to other seeds of one setting.
 """
 
@@ -20,7 +20,7 @@ from fedkin.analysis.latex import escaped, tabular
 from fedkin.analysis.statistics import LEVEL, holm
 from fedkin.analysis.tables import rows_of
 
-# Minimum numbers for the tests and the figure.
+# Minimum numbers of methods and settings for the tests and the figure.
 LEAST_METHODS = 3
 LEAST_SETTINGS = 5
 
@@ -30,17 +30,17 @@ class Ranks:
     """Average ranks of methods and tests of their differences.
 
     Attributes:
-        scores: one row per setting, a column per method: mean over the seeds. Settings with a
-            missing score are left out.
-        average: by method, in the order of ``scores``: mean rank over the settings (1 is best; ties
+        scores: mean scores over the seeds, with a row for each setting and a column for each
+            method. Settings with a missing score are left out.
+        average: mean rank over the settings by method, in the order of ``scores`` (1 is best; ties
             share a rank).
-        friedman: Friedman's chi-square, corrected for ties; NaN below three methods or two
-            settings, as are all attributes below.
+        friedman: Friedman's chi-square, corrected for ties. This and the following attributes are
+            NaN below three methods or two settings.
         p: p of Friedman's test of the hypothesis that all methods are equal.
-        critical_difference: the significant difference of two average ranks (Nemenyi, 5%).
-        pairs: every pair, the better rank first: difference of ranks, ``p_nemenyi``, and
-            ``p_wilcoxon`` (signed-rank test over settings, two-sided, Pratt's zeros, Holm-adjusted
-            over all pairs).
+        critical_difference: smallest significant difference of two average ranks (Nemenyi, 5%).
+        pairs: a row for each pair, with the better rank first: difference of ranks, ``p_nemenyi``,
+            and ``p_wilcoxon`` (two-sided signed-rank test over settings, with Pratt's treatment of
+            zeros, Holm-adjusted over all pairs).
     """
 
     scores: pd.DataFrame
@@ -57,13 +57,14 @@ class Ranks:
 
     @property
     def differ(self) -> bool:
-        """Whether Friedman's test says that not all methods are alike: without that, no pair is
-        said to differ."""
+        """Whether Friedman's test finds that the methods are not all equal. If False, no pair is
+        reported as different."""
         return self.tested and self.p < LEVEL
 
     def table(self) -> pd.DataFrame:
-        """One row per method, the best rank first: its average rank, and the methods that differ
-        from it by more than the critical difference, where Friedman's test says that some do."""
+        """A table with a row for each method, best rank first: the average rank, and the methods
+        that differ by more than the critical difference. If ``differ`` is False, no methods are
+        listed."""
         ordered = sorted(self.average.items(), key=lambda item: item[1])
         least = self.critical_difference if self.differ else math.inf
         rows = []
@@ -75,7 +76,7 @@ class Ranks:
         return pd.DataFrame(rows, columns=["method", "average_rank", "differs_from"])
 
     def summary(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The test results as plain JSON values."""
         numbers = {
             "friedman": self.friedman,
             "p": self.p,
@@ -85,7 +86,7 @@ class Ranks:
         return {"settings": len(self.scores), **plain, "pairs": rows_of(self.pairs)}
 
     def latex(self) -> str:
-        """The table, and below it how ranks were tested."""
+        """The table as LaTeX, with the tests as comments below it."""
         rows = [
             [escaped(row["method"]), f"{row['average_rank']:.2f}", escaped(row["differs_from"])]
             for row in rows_of(self.table())
@@ -93,25 +94,25 @@ class Ranks:
         return tabular(["Method", "Average rank", "Differs from"], rows, self.notes())
 
     def notes(self) -> list[str]:
-        """How to read them."""
+        """Sentences that explain the ranks and the tests."""
         lines = [
             f"Average ranks over {len(self.scores)} settings, from the mean over the seeds; 1 is "
             "best."
         ]
         if self.tested:
             lines.append(f"Friedman: chi-square {self.friedman:.2f}, p = {self.p:.2g}.")
-            nemenyi = "So no pair of methods is shown to differ."
+            nemenyi = "No pair of methods is significantly different."
             if self.differ:
                 nemenyi = (
-                    f"Nemenyi: ranks that differ by more than {self.critical_difference:.2f} "
-                    "differ significantly."
+                    f"Nemenyi: a difference of ranks above {self.critical_difference:.2f} "
+                    "is significant."
                 )
             lines.append(nemenyi)
         least = least_wilcoxon(len(self.average))
         if self.tested and len(self.scores) < least:
             lines.append(
-                f"Wilcoxon's test of all pairs of {len(self.average)} methods, Holm-adjusted, can "
-                f"find nothing in fewer than {least} settings."
+                f"Wilcoxon's test of all pairs of {len(self.average)} methods, Holm-adjusted, "
+                f"cannot be significant with fewer than {least} settings."
             )
         return lines
 
@@ -120,8 +121,8 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
     """Rank methods over settings.
 
     Args:
-        scores: a row per setting, a column per method. Rows with NaN are left out.
-        sign: 1 where more is better, -1 where less is.
+        scores: a row for each setting, a column for each method. Rows with NaN are left out.
+        sign: 1 if higher scores are better, -1 if lower scores are better.
     """
     whole = scores.dropna(axis=0)
     settings, methods = whole.shape
@@ -133,7 +134,7 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
     p = math.nan
     critical = math.nan
     if settings >= 2 and methods >= LEAST_METHODS:
-        # Where no method is ever better, the test is not defined: all methods are alike.
+        # If all scores are tied, the test is undefined, and the methods are equal.
         friedman = 0.0
         p = 1.0
         if (whole.nunique(axis=1) > 1).any():
@@ -151,20 +152,22 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
 
 
 def least_wilcoxon(methods: int) -> int:
-    """Settings from which on a pair can differ significantly: of n, the smallest p of a pair is 2 /
-    2^n, and Holm's adjustment multiplies it by the number of pairs."""
+    """Smallest number of settings with which Wilcoxon's test can be significant.
+
+    With n settings the smallest p of a pair is 2 / 2^n, and Holm's adjustment multiplies it by the
+    number of pairs."""
     pairs = max(1, methods * (methods - 1) // 2)
     return math.floor(math.log2(2 * pairs / LEVEL)) + 1
 
 
 def _error(settings: int, methods: int) -> float:
-    """The standard error of a difference of average ranks, divided by the root of two as the
-    studentized range asks."""
+    """The standard error of a difference of average ranks, divided by sqrt(2), as the studentized
+    range requires."""
     return math.sqrt(methods * (methods + 1) / (12 * settings))
 
 
 def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
-    """Every pair of methods, the largest difference of ranks first."""
+    """A table with a row for each pair of methods, the largest difference of ranks first."""
     settings, methods = whole.shape
     rows = []
     for a, b in itertools.combinations(sorted(average, key=lambda name: average[name]), 2):
@@ -185,7 +188,7 @@ def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
 
 
 def _wilcoxon(difference: np.ndarray) -> float:
-    # Rounded, so that equal differences are equal.
+    # Rounding makes differences equal that differ only by rounding errors.
     exact = np.round(difference, 12)
     if not exact.any():
         return 1.0

@@ -1,7 +1,7 @@
-"""Parallel runs on the cores of a Ray cluster (extra ``ray``), each in an actor with one core.
+"""Parallel runs on a Ray cluster (extra ``ray``), each in an actor with one core.
 
-Each actor writes its run folder, so all machines must see it under the same path. If an actor or
-its machine dies, it is replaced, and the run resumes from its last checkpoint.
+Each actor writes its run folder, so all machines must reach the folder under the same path. If an
+actor or its machine dies, the actor is replaced, and the run resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from fedkin.simulation.one_core import ONE_CORE
 from fedkin.simulation.ray.pool import Cluster, check_versions, versions
 
 _POLL = 0.2  # seconds between checks for a signal
-_TRIES = 3  # attempts for a run whose process dies
+_TRIES = 3  # number of attempts for a run if its process dies
 _log = logging.getLogger("fedkin")
 
 
 def run_on_cluster(
     jobs: Sequence[Job], workers: int | None, engine: str
 ) -> Generator[Outcome, None, None]:
-    """Run jobs in order; each is yielded when it ends. Actors end with the caller.
+    """Run jobs on a Ray cluster, started in order. Each outcome is yielded when its job ends. The
+    actors end with the caller.
 
     Args:
-        jobs: what to run.
-        workers: number of parallel jobs; None for one on each core of the cluster.
+        jobs: the jobs.
+        workers: number of parallel jobs; None: one on each core of the cluster.
         engine: ``ray``, or ``ray:`` and an address.
     """
     cluster = Cluster(engine, None)
@@ -67,7 +68,7 @@ def run_on_cluster(
                     deaths[job.out] += 1
                 idle.append(actor)
                 if 0 < deaths[job.out] < _TRIES and error is not None:
-                    _log.warning("%s: %s; it is dealt again", job.out, error)
+                    _log.warning("%s: %s; the run is started again", job.out, error)
                     left.insert(0, job)
                     continue
                 yield Outcome(originals[job.out], error)
@@ -85,23 +86,24 @@ def _death(error: Exception) -> ConfigError:
 
 
 class _Runner:
-    """The actor of a process of Ray: it runs one job after another."""
+    """Ray actor that runs one job after another."""
 
     def run(self, job: Job, folder: str, path: list[str], here: dict[str, str]) -> Exception | None:
-        """Run a job. Returns why it was not finished; None if it was.
+        """Run a job. Returns the error if it did not finish, otherwise None.
 
         Args:
-            job: the run.
-            folder: the caller's working directory, the base of relative paths in the configuration.
+            job: the job.
+            folder: the caller's working directory, at which relative paths in the configuration
+                start.
             path: the caller's module search path.
-            here: the caller's versions.
+            here: the caller's versions of Python and libraries.
         """
         try:
             check_versions(platform.node(), versions(), here)
             if not Path(folder).is_dir():
                 raise ConfigError(
-                    f"machine {platform.node()} of the cluster does not reach {folder}, where it "
-                    "is to write"
+                    f"machine {platform.node()} of the cluster cannot reach {folder}, to which it "
+                    "must write; use a folder that all machines share"
                 )
             os.chdir(folder)
             sys.path += [entry for entry in path if entry not in sys.path]

@@ -1,4 +1,5 @@
-"""Repeats an experiment with several seeds in one process, so that everything is compiled once."""
+"""Repetition of an experiment with several seeds in one process, so that programs are compiled
+once."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
     """Run an experiment with several seeds, one after another.
 
     Args:
-        run: seed -> finished run, such as ``lambda seed: fk.simulate(..., seed=seed)``. Make
-            objects that are the same for all seeds (data, model) outside of it.
+        run: function from a seed to a finished run, such as ``lambda seed: fk.simulate(...,
+            seed=seed)``. Make objects that all seeds share (data, model) outside of the function.
         seeds: number of seeds, starting at 0; or the seeds themselves.
 
     Raises:
-        ConfigError: no seeds, a duplicate or invalid seed, or runs of different experiments.
+        ConfigError: there are no seeds, a seed is repeated or invalid, or the runs belong to
+            different experiments.
     """
     seeds = plain(seeds)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
@@ -50,7 +52,7 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
     for seed in requested:
         check_integer("a seed", seed, 0)
     if not requested or len(set(requested)) < len(requested):
-        raise ConfigError(f"seeds must be different ones, at least one, got {requested}")
+        raise ConfigError(f"seeds must be different integers, at least one, got {requested}")
     return RepeatedRuns(tuple(run(int(seed)) for seed in requested))
 
 
@@ -71,17 +73,17 @@ def execute_seeds(
 
     Args:
         config: the configuration.
-        out: a new folder for all runs; None keeps nothing.
+        out: a new folder for all runs; None: runs are not saved.
         resume: whether to resume this experiment in ``out``.
         on_round: called with the record of every round.
-        on_seed: called before each run with its number (from 0) and its seed.
+        on_seed: called before each run with the number of the run (from 0) and its seed.
         track: trackers, by name or object.
-        jobs: number of parallel seeds, in processes of one core each. This needs a folder and no
-            tracker; ``on_seed`` and ``on_round`` are called when a seed is finished.
-        engine: where these processes run; default: this machine. ``ray``, or ``ray:`` and the
-            address of a cluster; by default one process on each of its cores.
+        jobs: number of parallel seeds, in processes of one core each. It needs a folder and does
+            not support trackers. ``on_seed`` and ``on_round`` are called when a seed is finished.
+        engine: where these processes run; default: this machine. ``ray``, or ``ray:`` and an
+            address, is a cluster; by default it runs one process on each of its cores.
 
-    Raises as ``execute`` does.
+    Raises the errors of ``execute``.
     """
     with folder_lock(out), interruptible():
         return _execute_seeds(
@@ -111,7 +113,8 @@ def _execute_seeds(
     if several(jobs, engine) and (out is None or track):
         how = f"jobs={jobs}" if engine is None else f"engine={engine}"
         raise ConfigError(
-            f"{how} needs a folder for the runs, and takes no trackers; or run one after another"
+            f"{how} needs a folder for the runs and does not support trackers; set the folder, or "
+            "run the seeds one after another"
         )
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
@@ -147,7 +150,6 @@ def _execute_seeds(
             begun = resume and inner is not None and holds_run(inner)
             runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
     except Exception:
-        # Without a seed's folder there is nothing to resume.
         if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
         raise
@@ -163,8 +165,8 @@ def _side_by_side(
 ) -> list[Run]:
     """Run seeds in separate processes.
 
-    A failing seed is logged and the others continue. Then the first error is raised, because
-    statistics need all seeds.
+    If a seed fails, it is logged and the other seeds continue. The first error is raised at the
+    end, because statistics need all seeds.
     """
     errors: list[Exception] = []
     finished: dict[int, Run] = {}
@@ -187,25 +189,25 @@ def _side_by_side(
 
 
 def _refuse_fewer_rounds(out: Path, seeds: Iterable[int], rounds: int) -> None:
-    """Raise an error if a seed is already past that round, before anything is written."""
+    """Raise CheckpointError if a seed already has more than ``rounds`` rounds."""
     for seed in seeds:
         for records in sorted((out / SEEDS / str(seed)).rglob(run_folder.METRICS)):
             last = len(complete_lines(records)) - 1
             if last > rounds:
                 raise CheckpointError(
-                    f"{records.parent} is at round {last} already; run.rounds must be at least "
-                    f"that, not {rounds}"
+                    f"{records.parent} is already at round {last}; run.rounds must be at least "
+                    f"that, got {rounds}"
                 )
 
 
 def _warn_of_other_seeds(out: Path, seeds: Iterable[int]) -> None:
-    """Warn that further seeds of an earlier run stay on disk and are not counted."""
+    """Warn if the folder has further seeds of an earlier run, which are not counted."""
     others = sorted(
         p.name for p in (out / SEEDS).iterdir() if p.name not in {str(seed) for seed in seeds}
     )
     if others:
         _log.warning(
-            "%s: seeds %s are kept there and not counted; run.seeds is smaller now",
+            "%s: the stored seeds %s are not counted, because run.seeds is smaller now",
             out,
             ", ".join(others),
         )

@@ -1,4 +1,4 @@
-"""Finished runs of an experiment with several seeds: mean curves, tables and comparisons."""
+"""The class ``RepeatedRuns``: finished runs with several seeds, with curves, tables and tests."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ COMPARISONS = "comparisons.csv"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatedRuns:
-    """Finished runs of one experiment with S seeds, in order; each may have other methods in
+    """Finished runs of one experiment with S seeds. Each run may have compared methods in
     ``against``.
 
-    Raises ConfigError if there is no run, a duplicate seed, or different methods or rounds.
+    Raises ConfigError if there is no run, a seed is repeated, or methods or rounds differ.
     """
 
     runs: tuple[Run, ...]
@@ -56,18 +56,17 @@ class RepeatedRuns:
         for run in self.runs:
             if not isinstance(run, Run):
                 raise ConfigError(
-                    f"expected finished runs, such as simulate returns, got {type(run).__name__}"
+                    f"expected finished runs, as fk.simulate returns, got {type(run).__name__}"
                 )
-        # A duplicate run would count as evidence.
+        # A repeated run would wrongly count as further evidence.
         if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(
-                f"runs must come from different seeds, theirs are {self.seeds}; run with the seed "
-                "given"
+                f"runs must have different seeds, got {self.seeds}; pass the given seed to each run"
             )
         for run in self.runs[1:]:
             if self._experiment(run) != self._experiment(self.runs[0]):
                 raise ConfigError(
-                    "runs of one experiment have the same methods and rounds; seed "
+                    "runs of one experiment must have the same methods and rounds; seed "
                     f"{self.seeds[0]} has {self._experiment(self.runs[0])}, seed {run.config.seed} "
                     f"{self._experiment(run)}"
                 )
@@ -88,37 +87,39 @@ class RepeatedRuns:
 
     @property
     def methods(self) -> list[str]:
-        """The main method and the methods it is compared with."""
+        """Names of the main method and the compared methods."""
         return [self.runs[0].config.method_name, *self.runs[0].against]
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Extra measures of every table, after those with a fixed column."""
+        """The user's measures, which every table shows after the built-in ones."""
         return self.runs[0].measures
 
     def of(self, method: str) -> list[Run]:
-        """The runs of one method, one per seed."""
+        """The runs of one method, one for each seed."""
         return [run if method == self.methods[0] else run.against[method] for run in self.runs]
 
     def curves(self, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
-        """A history column by method: one row per seed, one column per round 0 to T.
+        """A column of the runs' histories by method, with a row for each seed and a column for each
+        round 0 to T.
 
-        Values are NaN if they were not measured or a run had stopped, and for accuracies of rounds
-        in which some client had no cluster.
+        Values are NaN in rounds without evaluation, after an early stop, and for accuracies of
+        rounds in which some client had no cluster.
         """
         return curves_of({method: self.of(method) for method in self.methods}, column)
 
     def comparisons(self, measure: str = "final") -> pd.DataFrame:
-        """Test the main method against each of the others, one row each (``pairwise_tests.pairs``).
+        """Test the main method against each compared method (``pairwise_tests.pairs``).
 
-        Columns as in ``Comparison.differences``: mean difference over the seeds and its 95%
-        interval, p of the two-sided paired t-test (Holm-adjusted over the rows), verdict, and why
-        seeds are left out.
+        The table has a row for each compared method. The columns are the mean difference over the
+        seeds and its 95% interval, p of the two-sided paired t-test (Holm-adjusted over the rows),
+        the verdict, and the reason why seeds are left out.
 
         Args:
-            measure: ``final`` or ``best`` accuracy, or accuracy of the ``bottom`` 10% of clients.
+            measure: ``final`` or ``best`` accuracy, accuracy of the ``bottom`` 10% of clients, or
+                the name of a user's measure.
 
-        Raises ConfigError for another measure.
+        Raises ConfigError for an unknown measure.
         """
         compared = compared_by(measure, self.measures)
         values, reasons = scores_by_method(
@@ -129,11 +130,11 @@ class RepeatedRuns:
         return table.assign(measure=compared.by)
 
     def table(self) -> pd.DataFrame:
-        """Results with one row per method.
+        """The table of results, with a row for each method.
 
-        Means over the seeds with 95% intervals (Student's t; none with two seeds): last, best and
-        mean accuracy of a run, and accuracy of the bottom 10% of clients. Also the final and the
-        configured number of clusters, and bytes.
+        It has means over the seeds with 95% intervals (Student's t; no interval below three seeds):
+        final, best and mean accuracy of a run, and accuracy of the bottom 10% of clients. Further
+        columns are the final and the configured number of clusters, and bytes.
         """
         return pd.DataFrame([self._row(method) for method in self.methods])
 
@@ -171,13 +172,13 @@ class RepeatedRuns:
         return tabular(["Method", "Seeds", *heads], lines, self._latex_notes())
 
     def _latex_notes(self) -> list[str]:
-        """Notes on how to read the table, and the tests."""
+        """Notes for the LaTeX table: how to read it, and the tests."""
         final = MEASURES["final_accuracy"]
-        lines = ["Means over the seeds, from three on with their 95% intervals (Student's t)."]
+        lines = ["Means over the seeds, with 95% intervals (Student's t) from three seeds on."]
         if any(is_partial(run) for method in self.methods for run in self.of(method)):
             lines.append(
-                "All clients: with those that had no cluster in the last round; tests and bold "
-                "type use it."
+                "All clients: includes clients without a cluster in the last round; tests and bold "
+                "type use this accuracy."
             )
         for row in rows_of(self.comparisons()):
             pair = f"{method_title(row['method'])} over {method_title(row['against'])}"
@@ -222,7 +223,7 @@ class RepeatedRuns:
         return self.write(target)
 
     def write(self, target: Path) -> Path:
-        """As ``save``, into the folder of the single runs."""
+        """Write the files of ``save`` into the folder of the single runs."""
         run_folder.make_folder(target)
         write_atomic(target / CURVES, self._long_table().to_csv(index=False))
         write_atomic(target / COMPARISONS, self.comparisons().to_csv(index=False))
@@ -230,7 +231,7 @@ class RepeatedRuns:
         return target
 
     def _long_table(self) -> pd.DataFrame:
-        """All accuracies in long format: method, seed, round."""
+        """All accuracies in long format, with columns method, seed, round and accuracy."""
         parts = [
             pd.DataFrame(
                 {"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
@@ -244,33 +245,33 @@ class RepeatedRuns:
     def load(cls, path: str | Path) -> RepeatedRuns:
         """Read the finished runs of ``fedkin run run.seeds=...`` from their folder.
 
-        Raises CheckpointError if there are none or one is not finished.
+        Raises CheckpointError if the folder has no such runs, or if a run is not finished.
         """
         folder = user_path(path)
         config = run_folder.read_config(folder)
         seeds = config.seeds
         if seeds is None:
-            raise CheckpointError(f"{path} holds one run, not several seeds; Run.load reads it")
+            raise CheckpointError(f"{path} holds one run, not several seeds; use Run.load")
         return cls(
             tuple(Run.load(folder / SEEDS / str(seed)) for seed in seeds_of(config.seed, seeds))
         )
 
 
 def seeds_of(first: int, count: int) -> range:
-    """``count`` seeds, starting at ``first``."""
+    """The range of ``count`` seeds that starts at ``first``."""
     return range(first, first + count)
 
 
 def curves_of(
     runs: Mapping[str, Sequence[Run]], column: str, partial: bool = False
 ) -> dict[str, Float[np.ndarray, "S R"]]:
-    """A history column by method, one row per run.
+    """A column of the runs' histories by method, with a row for each run.
 
-    Rounds after a run stopped are NaN. Methods without runs are left out.
+    Rounds after an early stop are NaN. Methods without runs are left out.
 
     Args:
-        runs: by method.
-        column: of the histories.
+        runs: runs by method.
+        column: column of the histories.
         partial: as in ``curve_of``.
     """
     curves = {
@@ -293,10 +294,10 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
 
     Args:
         run: the run.
-        column: of its history.
-        partial: whether to include accuracies of partial rounds; else they are NaN.
+        column: column of the history.
+        partial: whether to include accuracies of partial rounds. If False, they are NaN.
 
-    Raises ConfigError if it does not have the column.
+    Raises ConfigError if the history does not have the column.
     """
     history = run.history
     if column not in history:

@@ -1,4 +1,4 @@
-"""The score by which a run is compared with others, or why it has none."""
+"""The score by which a run is compared with others, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ _log = logging.getLogger("fedkin")
 
 
 class Score(NamedTuple):
-    """A run's score; NaN with a reason if it has none."""
+    """The score of a run. A run without a score has NaN and a reason."""
 
     value: float
     reason: str = ""
 
 
 def score(run: Run, measure: Measure) -> Score:
-    """A run's score for a measure.
+    """The score of a run for a measure.
 
-    If some clients had no cluster or were absent in the last round, its accuracy covers only the
-    other clients. Comparing it with a method that served all would be unfair, so such a run is
-    compared by ``accuracy_all_clients``; if that is unknown, the run has no final score. Other
-    measures of the last round, such as the bottom 10%, have no value over all clients. The best
-    accuracy, also on validation samples, is taken over complete rounds only.
+    If some clients had no cluster or were absent in the last round, the final accuracy covers only
+    the other clients. A comparison with a method that covers all clients would be unfair, so such a
+    run is compared by ``accuracy_all_clients``. If that is unknown, the run has no final score.
+    Other measures of the last round, such as the bottom 10%, are not defined over all clients, so
+    the run has no score for them. The best accuracy, also on validation samples, is taken over
+    complete rounds only.
     """
     summary = run.summary()
     of_complete = measure.moment == "best"
     if measure.by == "validation" and measure.name not in summary:
-        return Score(
-            float("nan"), "no validation samples; data.validation=0.2 sets a part of the data aside"
-        )
+        return Score(float("nan"), "no validation samples; set data.validation=0.2")
     value = summary.get(measure.name)
     if not of_complete and is_partial(run):
         value = summary.get(measure.over_all)
@@ -46,13 +45,13 @@ def score(run: Run, measure: Measure) -> Score:
             return Score(float("nan"), _why_partial(run))
     if value is None:
         return Score(
-            float("nan"), "no complete round" if of_complete else "not scored in the last round"
+            float("nan"), "no complete round" if of_complete else "not evaluated in the last round"
         )
     return Score(float(value))
 
 
 def _why_partial(run: Run) -> str:
-    """Why the last round is partial."""
+    """The reason why the last round is partial, as text."""
     scored = scored_text(run.records[-1])
     return (
         f"clients away in the last round ({scored})"
@@ -62,9 +61,9 @@ def _why_partial(run: Run) -> str:
 
 
 def is_partial(run: Run) -> bool:
-    """Whether some clients had no cluster or were absent when the last round was scored.
+    """Whether some clients had no cluster or were absent in the evaluation of the last round.
 
-    This is read from its record, or from the summary if it was scored later.
+    This is read from the round's record, or from the summary if the round was evaluated later.
     """
     return bool(run.final.get("final_partial", run.records[-1]["partial"]))
 
@@ -72,10 +71,11 @@ def is_partial(run: Run) -> bool:
 def scores_by_method(
     runs: Mapping[str, Sequence[Run | None]], measure: Measure
 ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
-    """Scores by method, one per seed (NaN if missing), and the reasons of missing scores by method.
+    """Scores by method, one for each seed (NaN if missing), and the reasons of missing scores by
+    method.
 
     Args:
-        runs: by method, a run or None for each seed.
+        runs: for each method, a run or None for each seed.
         measure: the compared measure.
     """
     values = {}
@@ -98,7 +98,7 @@ def _seeds(seeds: Sequence[str]) -> str:
 
 
 def log_reasons(reasons: Iterable[str]) -> None:
-    """Log why pairs are compared over fewer seeds or not at all; each reason once per process."""
+    """Log the reasons why seeds are left out of tests, each reason once per process."""
     for reason in reasons:
         _log_once(reason)
 

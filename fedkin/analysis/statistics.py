@@ -1,8 +1,8 @@
 """Statistics over seeds: confidence intervals, the paired test and Holm's adjustment.
 
-Curves are accuracies of S seeds at R scored rounds (0..T), shares from 0 to 1. Seeds are pairs:
-seed s of two methods saw the same data and cohorts. Results cover what varies between seeds: for a
-fixed federation, these are initial models, cohorts and batches.
+Curves are accuracies (0 to 1) of S seeds in R evaluated rounds (0..T). Seeds form pairs: seed s of
+two methods has the same data and cohorts. Results cover only the variation between seeds: for a
+fixed federation, the initial models, cohorts and batches.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from scipy import stats
 
 from fedkin.core.errors import ConfigError
 
-LEAST_SEEDS = 3  # With two seeds, t has one degree of freedom, which is uninformative.
+LEAST_SEEDS = 3  # With two seeds, t has one degree of freedom, and intervals are uninformative.
 LEVEL = 0.05
-DECIMALS = 12  # Smaller differences are rounding: equal differences must be equal.
+DECIMALS = 12  # Differences are rounded, so that rounding errors do not make them unequal.
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +32,10 @@ class Band:
 
 
 def interval(curves: Float[np.ndarray, "S R"], confidence: float = 0.95) -> Band:
-    """Mean over seeds with Student's t interval, whose ends are NaN with one seed.
+    """Mean over seeds with Student's t interval. With one seed, the bounds are NaN.
 
     Raises:
-        ConfigError: no seed, or a confidence that is not between 0 and 1.
+        ConfigError: there is no seed, or the confidence is not between 0 and 1.
     """
     seeds = require_seed(curves)
     mean = curves.mean(axis=0, dtype=np.float64)
@@ -49,9 +49,9 @@ def interval(curves: Float[np.ndarray, "S R"], confidence: float = 0.95) -> Band
 def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> float:
     """p of the two-sided paired t-test over seeds, used for all comparisons of methods.
 
-    With fewer than LEAST_SEEDS seeds, p is NaN. If no seed differs, p is 1, because that is no
-    evidence. Differences are rounded to 12 decimals. If all are equal and nonzero, t is infinite,
-    and p is that of the two-sided sign test, 2 * 0.5**S.
+    With fewer than LEAST_SEEDS seeds, p is NaN. If all differences are 0, p is 1. Differences are
+    rounded to 12 decimals. If all are equal and nonzero, t is infinite, and p is taken from the
+    two-sided sign test: 2 * 0.5**S.
 
     Args:
         ours: values of one method, one per seed.
@@ -68,9 +68,9 @@ def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> fl
 
 
 def holm(p: Float[np.ndarray, "m ..."]) -> Float[np.ndarray, "m ..."]:
-    """Holm's step-down adjustment of p for m comparisons, axis 0 (Scand. J. Statist. 6, 1979).
+    """Holm's step-down adjustment of p for m comparisons along axis 0 (Scand. J. Statist. 6, 1979).
 
-    NaN stay NaN and do not count as comparisons.
+    NaN values stay NaN and do not count as comparisons.
     """
     order = np.argsort(p, axis=0)  # NaN sorts last
     rank = np.arange(len(p)).reshape(-1, *[1] * (p.ndim - 1))
@@ -89,7 +89,8 @@ def require_seed(curves: Float[np.ndarray, "S R"]) -> int:
 
 
 def tail(confidence: float) -> float:
-    """The probability below a two-sided interval. Raises ConfigError for an invalid confidence."""
+    """The probability on each side of a two-sided interval. Raises ConfigError for an invalid
+    confidence."""
     if not 0 < confidence < 1:
-        raise ConfigError(f"a confidence lies between 0 and 1 (0.95 is usual), got {confidence}")
+        raise ConfigError(f"the confidence must be between 0 and 1, such as 0.95, got {confidence}")
     return (1 - confidence) / 2

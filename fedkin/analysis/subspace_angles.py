@@ -1,4 +1,4 @@
-"""Angles between the subspaces of clients' samples: PACFL's similarity measure before training."""
+"""Angles between the subspaces of clients' samples, PACFL's similarity measure before training."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def subspace_angles(world: World, p: int = 3, form: str = "smallest") -> Float64
     """Angles in degrees between the sample subspaces of a world's clients in round 0 (Vahidian et
     al. 2023).
 
-    Each client sends the first p singular vectors of its samples, once; nothing is trained. Samples
-    are neither scaled nor centred, so compare only angles of the same features. The traffic counts
-    as evaluation (``scoring.subspace`` on the ledger), not as a method's.
+    Each client sends the first p singular vectors of its samples once, without training. Samples
+    are neither scaled nor centred, so compare only angles for the same features. The ledger counts
+    the traffic as evaluation (``scoring.subspace``), not as a method's.
 
     Args:
         world: the world of the clients, such as ``fk.SimulatedWorld(data, model)``; its model is
             not used.
-        p: vectors of each client; the paper has 3 to 5.
+        p: number of vectors of each client; the paper uses 3 to 5.
         form: ``smallest`` (eq. 2: the smallest principal angle), ``sum`` (of all principal angles),
             ``same_rank`` (eq. 3: the sum of angles between vectors of the same rank) or
             ``as_coded`` (the smallest angle between any two vectors, as in the authors' code).
@@ -31,7 +31,7 @@ def subspace_angles(world: World, p: int = 3, form: str = "smallest") -> Float64
         The angles of all pairs; NaN for a client that did not reply or has not joined yet.
 
     Raises:
-        MethodError: an unknown form, or ``p`` below 1.
+        MethodError: the form is unknown, or ``p`` is below 1.
     """
     check_choice("form", form, tuple(principal_angles.FORMS))
     clients = world.clients(0)

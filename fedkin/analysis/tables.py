@@ -1,4 +1,4 @@
-"""Tables over seeds, and tables as JSON values."""
+"""Columns and cells of tables over seeds, and tables as JSON values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fedkin.measures.table import MEASURES
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
-    """``name``, ``name_low``, ``name_high``: mean over the seeds and its 95% interval (Student's
-    t).
+    """The entries ``name``, ``name_low`` and ``name_high``: mean over the seeds and its 95%
+    interval (Student's t).
 
-    None if a seed has no value, because averaging only the remaining seeds would bias the mean.
-    There is no interval below three seeds; with two it would be uninformative.
+    They are None if a seed has no value, because a mean over the remaining seeds would be biased.
+    There is no interval below three seeds, since with two it would be uninformative.
     """
     known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
     if not len(known) or not np.isfinite(known).all():
@@ -30,9 +30,10 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
 
 
 def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
-    """``clusters``: nonempty clusters at the end, mean over seeds; and ``configured_clusters``.
+    """The entries ``clusters`` (nonempty clusters at the end, mean over seeds) and
+    ``configured_clusters``.
 
-    The latter is None if the method has no such option.
+    The configured number is None if the method has no such option.
     """
     several = list(summaries)
     at_end = [_used(summary) for summary in several]
@@ -49,8 +50,8 @@ def _used(summary: Mapping[str, Any]) -> int:
 
 
 def clusters_text(row: Mapping[str, Any]) -> str:
-    """The clusters of a row: ``5``, or ``3 of 5`` if the number of nonempty clusters differs from
-    the five configured."""
+    """The clusters of a row as text: ``5``, or ``3 of 5`` if only 3 of 5 configured clusters are
+    nonempty."""
     at_end = row["clusters"]
     configured = row["configured_clusters"]
     if at_end is None:
@@ -60,14 +61,14 @@ def clusters_text(row: Mapping[str, Any]) -> str:
 
 
 def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
-    """The mean of a measure in a row, with half its interval if there is one; the unit is in the
-    head."""
+    """The mean of a measure as text, with half of its interval if there is one. The unit is in the
+    column heading."""
     return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
 def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy of a row; if it differs, followed by the accuracy over all clients, which
-    is tested."""
+    """The final accuracy of a row as text. The accuracy over all clients, which is tested, follows
+    if it differs."""
     final = MEASURES["final_accuracy"]
     over_all = MEASURES[final.over_all]
     text = mean_text(row, final)
@@ -77,12 +78,12 @@ def final_text(row: Mapping[str, Any]) -> str:
 
 
 class Column(NamedTuple):
-    """A column of a table: its head, and its cell in a row.
+    """A column of a table: its heading, and a function that makes its cells.
 
     Attributes:
-        head: one line of plain text.
-        cell: the text of a row's cell.
-        measure: name of the shown measure; empty if the column shows something else.
+        head: the heading, one line of plain text.
+        cell: function from a row to the cell's text.
+        measure: name of the shown measure; empty for other columns.
     """
 
     head: str

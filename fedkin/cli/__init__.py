@@ -1,5 +1,5 @@
-"""The command line. Heavy imports are deferred to the commands, so that ``fedkin --help`` is
-fast."""
+"""The command-line program ``fedkin``. Heavy imports are deferred to the commands, so that ``fedkin
+--help`` is fast."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ app.command("predict")(predict_command)
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command-line program."""
     app()
 
 

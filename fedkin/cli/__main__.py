@@ -1,4 +1,4 @@
-"""``python -m fedkin.cli``."""
+"""Entry point of ``python -m fedkin.cli``."""
 
 from fedkin.cli import main
 

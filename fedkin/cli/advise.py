@@ -1,4 +1,4 @@
-"""``fedkin advise``."""
+"""The command ``fedkin advise``."""
 
 from __future__ import annotations
 
@@ -48,10 +48,9 @@ def advise_command(
         bool, typer.Option("--json", help="Print all numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Advise whether to cluster these clients, with how many clusters and which method, and what it
-    costs.
+    """Advise whether to cluster clients, the number of clusters, the method, its gain and its cost.
 
-    The file is that of `fedkin run`; its method, scenario and shift are ignored."""
+    The file is a configuration as for `fedkin run`; its method, scenario and shift are ignored."""
     with error_exit():
         from fedkin.analysis.advise import of_config
 
@@ -76,10 +75,10 @@ def advise_command(
 
 
 def _check_writable(out: Path) -> None:
-    """Raise an error before any computation if the figure cannot be written to a path."""
+    """Raise StorageError before any computation if the figure cannot be written to a path."""
     if os.path.isdir(out):
         raise StorageError(
-            f"--out {out}: that is a folder; name a file in it, such as {out / 'advice.png'}"
+            f"--out {out} is a folder; name a file in it, such as {out / 'advice.png'}"
         )
     from fedkin.reporting.style import check_figure
 
@@ -89,22 +88,22 @@ def _check_writable(out: Path) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(
-            f"--out {out}: no file can be made in {out.parent.absolute()}: {reason}; choose a "
-            "folder that is there and can be written"
+            f"--out {out}: no file can be created in {out.parent.absolute()}: {reason}; choose an "
+            "existing folder that can be written"
         ) from error
 
 
 def _limits(advice: Advice, private_labels: bool) -> list[str]:
-    """The limits of the advice, in sentences."""
+    """Lines of text about the limits of the advice."""
     lines = []
     if advice.pilots is not None:
         lines.append(
-            "pilots: cohorts round robin; 95% intervals over initial models, cohorts, batches; "
-            "for this federation only"
+            "pilots: cohorts are drawn round robin; 95% intervals cover initial models, cohorts "
+            "and batches, for this federation only"
         )
     if private_labels:
         lines.append(
-            "private labels: the advice itself comes from a simulation on local data, not over a "
+            "private labels: the advice is computed by a simulation on local data, not over a "
             "network"
         )
     return lines
@@ -124,10 +123,10 @@ def _print(advice: Advice, verbose: bool) -> None:
     if verbose:
         _print_measurements(advice)
     else:
-        typer.echo("other measures and criteria: --verbose")
+        typer.echo("for other measures and criteria, use --verbose")
     if advice.pilots is not None:
         title = (
-            f"gains over FedAvg with {advice.pilot_clusters} clusters, percentage points; bytes "
+            f"gains over FedAvg with {advice.pilot_clusters} clusters, in percentage points; bytes "
             "per client and round"
         )
         bytes_sent = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
@@ -136,18 +135,19 @@ def _print(advice: Advice, verbose: bool) -> None:
         typer.echo(str(advice.prior))
     typer.echo(f"\n{advice.toml()}")
     typer.echo(
-        "next: put these sections below [data] and [model] of a file, then: fedkin run FILE.toml"
+        "next: add these sections to a file with [data] and [model], then run it: fedkin run "
+        "FILE.toml"
     )
 
 
 def _heterogeneity(advice: Advice) -> str:
-    """A measure of heterogeneity, compared with an IID split."""
+    """A line about the clients' heterogeneity, compared with an IID split."""
     for measure in ("label divergence", "gradient dissimilarity", "PNI"):
         if measure in advice.heterogeneity.index:
             row = advice.heterogeneity.loc[measure]
-            # NaN (which differs from itself) if the measure is 0 in the IID split.
+            # The ratio is NaN, which differs from itself, if the measure is 0 in the IID split.
             has_ratio = row["ratio"] == row["ratio"]
-            times = f", {row['ratio']:.1f} times that" if has_ratio else ""
+            times = f" (ratio {row['ratio']:.1f})" if has_ratio else ""
             return (
                 f"heterogeneity: {measure} {row['value']:.3g}; in an IID split of the same data "
                 f"{row['iid']:.3g}{times}"
@@ -156,23 +156,23 @@ def _heterogeneity(advice: Advice) -> str:
 
 
 def _number_of_clusters(advice: Advice) -> str:
-    """The criterion that decides, in a sentence with its evidence."""
+    """A line about the number of clusters and its evidence, by split-half stability."""
     from fedkin.analysis.advise.split_half_stability import THRESHOLD
 
     count = advice.cluster_count
     where = f"of {len(count.clients):,} clients"
     meaning = (
-        "of the clients of every cluster stay in it when it is made from the other half of their "
-        f"data ({where})"
+        "of the clients of every cluster stay in it if clusters are formed from the other half of "
+        f"their data ({where})"
     )
     if count.clusters == 1:
-        return f"number of clusters: 1: {advice.instability}; that is the share {meaning}"
+        return f"number of clusters: 1: {advice.instability}; stability is the share {meaning}"
     share = count.stability[count.clusters - 1]
     largest = " (the largest number tried)" if count.clusters == count.max_clusters else ""
     return (
         f"number of clusters: {count.clusters}{largest}, by split-half stability: at least "
-        f"{share:.0%} {meaning}; needed are {THRESHOLD:.0%}, and more than the {count.chance:.0%} "
-        "of IID splits of the same data"
+        f"{share:.0%} {meaning}; required are {THRESHOLD:.0%}, and more than the "
+        f"{count.chance:.0%} of IID splits of the same data"
     )
 
 
@@ -186,11 +186,13 @@ def _print_measurements(advice: Advice) -> None:
     title = f"number of clusters, from {len(count.clients):,} of {advice.clients:,} clients"
     print_table(_formatted(advice.criteria, ".3g"), title)
     others = [f"{criterion} {number}" for criterion, number in count.estimates.items()][1:]
-    typer.echo(f"the other criteria, which do not decide, would say: {', '.join(others)}")
+    typer.echo(
+        f"number of clusters by the other criteria, which do not decide: {', '.join(others)}"
+    )
 
 
 def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
-    """Numbers as text, and a dash for NaN. Text does not change."""
+    """Format the numbers of a table as text, with a dash for NaN. Text stays unchanged."""
 
     def formatted(value: Any) -> str:
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""``fedkin audit``."""
+"""The command ``fedkin audit``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def audit_command(
         bool, typer.Option("--json", help="Print the numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Test a run's epsilon: canary clients, drawn in each round with the run's probability, go
-    through its own clip and noise, and guesses from the noisy sums who took part give a lower
-    bound.
+    """Test a run's privacy claim: compute a lower bound of epsilon by an attack with canary
+    clients.
 
-    Trains nothing. Status 1 where the claim is contradicted."""
+    Canaries are drawn in each round with the run's probability, and their updates are clipped and
+    noised as in the run. The attack guesses from the noisy sums which canaries took part. No model
+    is trained. The exit status is 1 if the bound contradicts the claimed epsilon."""
     with error_exit():
         from fedkin.analysis.private_audit import audit_of_config
 
@@ -38,13 +39,13 @@ def audit_command(
             print(json.dumps(dataclasses.asdict(result)))
         else:
             typer.echo(
-                f"claimed: epsilon {result.claim:.3g} after {result.rounds:,} rounds\n"
-                f"shown by {result.canaries:,} canaries: epsilon {result.lower_bound:.3g} or more "
+                f"claimed: epsilon {result.claim:.3g} after {result.rounds:,} rounds\nlower bound "
+                f"by {result.canaries:,} canaries: epsilon {result.lower_bound:.3g} or more "
                 f"({result.correct} of {result.guesses} guesses right, 95% confidence)\n"
                 + (
                     "the claim is not contradicted"
                     if result.holds
-                    else "THE CLAIM IS WRONG: more is given away"
+                    else "THE CLAIM IS WRONG: the true epsilon is higher"
                 )
             )
         if not result.holds:

@@ -1,4 +1,4 @@
-"""``fedkin check``."""
+"""The command ``fedkin check``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def check_command(
         bool, typer.Option("--json", help="Print the states as JSON instead.")
     ] = False,
 ) -> None:
-    """Check a run's folder: how far it came, and whether its files are what it wrote (status 1
-    where not)."""
+    """Check a run's folder: show its progress, and whether its files are unchanged. The exit status
+    is 1 if files are damaged."""
     with error_exit():
         from fedkin.run.folder.folder_state import states_of
 
@@ -47,7 +47,8 @@ def check_command(
 
 
 def _runs(folder: Path) -> list[Path]:
-    """The folders of the main runs in a folder."""
+    """The folders of the runs in a folder: of a comparison's cells, of seeds, or the folder
+    itself."""
     from fedkin.analysis.compare.comparison_folder import CELLS
     from fedkin.analysis.repeated_runs import SEEDS
     from fedkin.run.folder.run_folder import holds_run
@@ -59,7 +60,9 @@ def _runs(folder: Path) -> list[Path]:
     else:
         runs = [folder] if holds_run(folder) else []
     if not runs and not _holds_comparison(folder):
-        raise CheckpointError(f"{folder} holds no run, no seeds and no comparison")
+        raise CheckpointError(
+            f"{folder} holds no run, no seeds and no comparison; name the folder of a run"
+        )
     return runs
 
 
@@ -72,7 +75,7 @@ def _holds_comparison(folder: Path) -> bool:
 def _print(states: list[FolderState]) -> None:
     """A line for each run on standard output, and one for each problem on standard error."""
     for state in states:
-        end = "" if state.problems else "; files are as written"
+        end = "" if state.problems else "; files are unchanged"
         typer.echo(f"{state.path}: {state.method or 'a run'}, {state.words}{end}")
         for problem in state.problems:
             print_error(problem)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 FAILED = 3
-# A full device, or a closed reader or terminal.
+# Errors of standard output: a full device, or a closed reader or terminal.
 _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 _SHOW_CURSOR = b"\x1b[?25h"
-# Name of the error handler for characters that an encoding lacks.
+# Name of the codec error handler for characters that an encoding does not have.
 _ANY_TEXT = "fedkin-any-text"
-# Maximum characters of a first column that is not wrapped.
+# Largest width of a first column that is not wrapped, in characters.
 _WHOLE = 16
 
 Jobs = Annotated[
@@ -38,7 +38,7 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         min=1,
-        help="Number of runs (seeds, cells) at a time, on one core each.",
+        help="Number of parallel runs (seeds, cells), each on one core.",
     ),
 ]
 Engine = Annotated[
@@ -46,7 +46,7 @@ Engine = Annotated[
     typer.Option(
         "--engine",
         metavar="ray[:ADDRESS]",
-        help="Runs go to a Ray cluster: one on each core, or --jobs at a time.",
+        help="Run on a Ray cluster: one run on each core, or --jobs runs at a time.",
     ),
 ]
 
@@ -55,23 +55,24 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
     """Warn that a command accesses clients without noise, if a configuration has privacy.
 
     Args:
-        config: of the command.
-        to_stderr: do not mix with JSON on standard output.
+        config: the command's configuration.
+        to_stderr: whether to print to standard error, so that JSON on standard output stays valid.
     """
     if "privacy" in config.options:
         typer.echo(
-            "privacy: this looked at clients' data and updates without noise. That is not "
-            "charged: the epsilon of a run with [privacy] does not cover what is shown here, nor "
-            "settings that are chosen by it",
+            "privacy: this command read clients' data and updates without noise, at no privacy "
+            "cost. The epsilon of a run with [privacy] covers neither this output nor settings "
+            "that are chosen by it",
             err=to_stderr,
         )
 
 
 def escape_help(command: Any) -> None:
-    """Escape the help texts of a command and its subcommands: "[privacy]" would be markup for rich.
+    """Escape the help texts of a command and its subcommands, since rich would read "[privacy]" as
+    markup.
 
     Args:
-        command: of the parser.
+        command: the command of the parser.
     """
     from rich.markup import escape
 
@@ -84,9 +85,9 @@ def escape_help(command: Any) -> None:
 
 
 class OneLineErrors(TyperGroup):
-    """Commands whose usage errors are one line and status 2, like all other bad input.
+    """Command group that reports usage errors as one line with exit status 2, like other bad input.
 
-    Help texts are not read as markup.
+    It escapes help texts, so that rich does not read them as markup.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -107,7 +108,8 @@ class OneLineErrors(TyperGroup):
                 raise
             status = _output_lost(error)
         except Exception as error:
-            # Detect parser errors by this method, because their class differs between versions.
+            # Parser errors are recognised by this method, because their class differs between
+            # versions.
             format_message = getattr(error, "format_message", None)
             if format_message is None:
                 raise
@@ -120,9 +122,9 @@ class OneLineErrors(TyperGroup):
 
 
 def write_any_text() -> None:
-    """Let both output streams accept any text.
+    """Make standard output and standard error accept any text.
 
-    Characters that their encoding lacks are written as escapes, such as \\u03b1. Bytes of file
+    Characters that an encoding does not have are written as escapes, such as \\u03b1. Bytes of file
     names that are not UTF-8 are written unchanged.
     """
     codecs.register_error(_ANY_TEXT, _escaped)
@@ -132,18 +134,18 @@ def write_any_text() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The substitute for a character that an encoding lacks, and the position after it."""
+    """The replacement of a character that an encoding does not have, and the next position."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character = error.object[error.start]
-    # Python decodes a non-UTF-8 byte of a file name to one of these characters.
+    # Python decodes each non-UTF-8 byte of a file name to one of these characters.
     if "\udc80" <= character <= "\udcff":
         return bytes([ord(character) - 0xDC00]), error.start + 1
     return character.encode("ascii", "backslashreplace"), error.start + 1
 
 
 def print_text(text: str) -> None:
-    """Print the content of a file: in UTF-8 like the file, unless a terminal shows it."""
+    """Print the content of a file. It is written in UTF-8 unless standard output is a terminal."""
     if sys.stdout.isatty() or not isinstance(sys.stdout, io.TextIOWrapper):
         typer.echo(text, nl=False)
         return
@@ -153,7 +155,7 @@ def print_text(text: str) -> None:
 
 
 def home_expanded(argument: str) -> str:
-    """An argument with the home folder for ``~`` at its start, or at the start of a value.
+    """Replace ``~`` at the start of an argument or of its value by the home folder.
 
     A shell does not replace it in ``--out=~/run``.
     """
@@ -164,17 +166,18 @@ def home_expanded(argument: str) -> str:
 
 
 def _command(error: Exception) -> str:
-    """The command whose arguments are wrong."""
+    """The name of the command to which a usage error belongs."""
     path = getattr(getattr(error, "ctx", None), "command_path", "")
     return " ".join(["fedkin", *path.split()[1:]])
 
 
 def _output_lost(error: OSError) -> int:
-    """Report that standard output cannot be written, and keep Python from trying again at exit."""
+    """Report that standard output cannot be written, and prevent another attempt at exit. Returns
+    the exit status."""
     if error.errno == errno.ENOSPC:
         print_error(
-            "standard output cannot be written: No space left on device; what was run is in its "
-            "folder"
+            "standard output cannot be written: No space left on device; finished rounds are in "
+            "the run's folder"
         )
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BAD_INPUT
@@ -187,11 +190,12 @@ def print_error(message: str) -> None:
 
 @contextmanager
 def error_exit() -> Iterator[None]:
-    """Context in which fedkin errors and lack of memory exit with one line and status 2."""
+    """Context manager in which errors of fedkin and lack of memory end the command with one line
+    and status 2."""
     try:
         Path.cwd()
     except FileNotFoundError:
-        print_error("the present folder was deleted; change into another one")
+        print_error("the current folder was deleted; change into another one")
         raise typer.Exit(BAD_INPUT) from None
     try:
         yield
@@ -203,8 +207,8 @@ def error_exit() -> Iterator[None]:
             raise
         reason = next(iter(str(error).splitlines()), "no more memory")
         print_error(
-            f"the machine cannot do this: {reason}; try fewer or smaller clients, or "
-            "run.clients_per_batch=1"
+            f"the machine has too little memory, or a device failed: {reason}; try fewer or "
+            "smaller clients, or run.clients_per_batch=1"
         )
         raise typer.Exit(BAD_INPUT) from None
     except KeyboardInterrupt as error:
@@ -216,11 +220,11 @@ def error_exit() -> Iterator[None]:
 
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
-    """Context in which a first signal ends a run after its round, and a second one ends the
-    process.
+    """Context manager in which the first signal ends a run after its round, and a second signal
+    ends the process.
 
     Raises:
-        KeyboardInterrupt: of the first signal, after the round.
+        KeyboardInterrupt: after the round in which the first signal came.
     """
     from fedkin.run.interruption import interruptible
 
@@ -229,9 +233,10 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def _say_stopping(_: int) -> None:
+    """Print that the run stops after this round."""
     for descriptor, words in (
         (1, b""),
-        (2, b"\nstopping after this round; once more to stop at once\n"),
+        (2, b"\nstopping after this round; interrupt again to stop at once\n"),
     ):
         try:
             os.write(descriptor, words)
@@ -241,7 +246,7 @@ def _say_stopping(_: int) -> None:
 
 
 def _leave(number: int) -> None:
-    """End this process at once. The processes of ``--jobs`` end with it."""
+    """End this process at once. The parallel processes of ``--jobs`` also end."""
     from fedkin.run.interruption import SIGNALLED
 
     if os.isatty(2):
@@ -259,7 +264,7 @@ def _is_machine_error(error: Exception) -> bool:
 
 
 def command(*words: object) -> str:
-    """A command line of this program; uses its path if it is not on PATH.
+    """A command line of this program as text. It uses the program's path if it is not on PATH.
 
     Args:
         words: the command and its arguments.
@@ -270,21 +275,22 @@ def command(*words: object) -> str:
 
 
 def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
-    """The configuration file among the arguments, or None, and the changes to it."""
+    """Split arguments into the configuration file (or None) and the overrides
+    ``section.key=value``."""
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
     for text in files:
         if not text.endswith(".toml"):
             raise ConfigError(f"expected FILE.toml or section.key=value, got {text!r}")
     if len(files) > 1:
         raise ConfigError(
-            f"expected at most one file, got {' and '.join(files)}; changes look like "
+            f"expected at most one file, got {' and '.join(files)}; settings have the form "
             "section.key=value"
         )
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
 
 def load_config(settings: list[str], resume: Path | None) -> RunConfig:
-    """The configuration that the arguments name."""
+    """Load the configuration from the arguments, or from the folder of the run to resume."""
     from fedkin.config import run
     from fedkin.run.folder import run_folder
     from fedkin.run.folder.resuming import how_to_resume
@@ -301,14 +307,14 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
         )
     if config.from_python:
         raise ConfigError(
-            f"{resume} was started from Python; go on with simulate(..., out={str(resume)!r}, "
+            f"{resume} was started from Python; resume it with simulate(..., out={str(resume)!r}, "
             "resume=True)"
         )
     return run.load(resume / run_folder.CONFIG, overrides)
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse an output folder that is not empty, before data are loaded.
+    """Check before data are loaded that an output folder is empty or does not exist.
 
     An empty ``--out`` is the current folder.
 
@@ -322,7 +328,7 @@ def check_out(out: Path | None) -> None:
 
 
 def new_run_folder(prefix: str) -> Path:
-    """A new path: runs/<prefix>-<time>, with a number appended if it exists."""
+    """A path for a new run: runs/<prefix>-<time>, with a number appended if this path exists."""
     from datetime import datetime
 
     stem = f"{prefix}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -332,7 +338,7 @@ def new_run_folder(prefix: str) -> Path:
 
 
 def parse_option(text: str) -> tuple[str, Any]:
-    """``key=value`` as a key and a typed value."""
+    """Split a text ``key=value`` into the key and a typed value."""
     from fedkin.config.loader import parse_value
 
     key, equals, value = text.partition("=")
@@ -352,10 +358,10 @@ def print_rows(
     """Print a table.
 
     Args:
-        columns: headings.
-        rows: a value for each column; whole numbers are grouped by thousands.
-        title: above the table.
-        unbroken: columns whose lines are never broken, even on a narrow terminal.
+        columns: column headings.
+        rows: rows with a value for each column; digits of integers are grouped by thousands.
+        title: title above the table.
+        unbroken: columns that are never wrapped, even on a narrow terminal.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -366,7 +372,7 @@ def print_rows(
     cells = [[_cell(value) for value in row] for row in rows]
     longest = max((len(row[0]) for row in cells if row), default=0)
     for number, column in enumerate(columns):
-        # Do not wrap the first column, because broken names are hard to read.
+        # The first column is not wrapped, because broken names are hard to read.
         width = min(longest, _WHOLE) if number == 0 else None
         out.add_column(str(column), overflow="fold", min_width=width, no_wrap=column in unbroken)
     for row in cells:

@@ -1,4 +1,4 @@
-"""``fedkin compare``."""
+"""The command ``fedkin compare``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ByMeasure = Annotated[
         "--by",
         metavar="MEASURE",
         help="Compare by final, best, bottom (10% of clients) or validation accuracy, "
-        "or by a measure of the run.",
+        "or by one of the run's measures.",
     ),
 ]
 
@@ -66,7 +66,7 @@ def compare_command(
         list[str] | None,
         typer.Argument(
             metavar="[FILE.toml] [section.key=value]...",
-            help="A configuration, and settings that replace its own.",
+            help="A configuration, and settings that replace those of the file.",
         ),
     ] = None,
     methods: MethodNames = None,
@@ -98,7 +98,7 @@ def compare_command(
         from fedkin.analysis.jobs import check_jobs
 
         if resume and (settings or methods is not None or grid or out):
-            allowed = "only --seeds, --by, --jobs, --engine and --json go with it"
+            allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
             raise ConfigError(f"--resume takes its grid from {resume}; {allowed}")
         check_out(out)
         if resume:
@@ -155,7 +155,7 @@ def _exit_status(
 def _grid(
     settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None
 ) -> ComparisonGrid:
-    """The grid of the arguments."""
+    """The grid of settings, methods and seeds from the command's arguments."""
     from fedkin.config import comparison
 
     file, overrides = split_arguments(settings)
@@ -173,7 +173,8 @@ def _run(
     jobs: int | None,
     engine: str | None,
 ) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
-    """The comparison, the runs that were refused at its start, and an interruption or None."""
+    """Run the comparison. Returns it with the runs that were refused at its start, and the
+    interruption (or None)."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import ComparisonDisplay
@@ -206,8 +207,8 @@ def _run_cells(
     jobs: int | None,
     engine: str | None,
 ) -> Comparison:
-    """Run the comparison with a display. Runs that are refused at its start are added to
-    ``refused``."""
+    """Run all cells of the comparison with a progress display. Cells that are refused at the start
+    are added to ``refused``."""
     from fedkin.analysis.compare.runner import run
 
     def leave_out(cell: Cell) -> None:
@@ -243,10 +244,10 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
         *comparison_tables.table_notes(comparison),
     ):
         console.print(line, soft_wrap=True)
-    # A refused run would be refused again.
+    # Refused runs are left out, because they would be refused again.
     if set(comparison.failed) - refused:
         again = command("compare", "--resume", folder)
-        console.print(f"to try these again: {again}", soft_wrap=True)
+        console.print(f"to retry the failed runs: {again}", soft_wrap=True)
     console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)

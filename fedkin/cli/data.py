@@ -1,4 +1,5 @@
-"""``fedkin data``: data sets, their distribution over clients, and heterogeneity of clients."""
+"""The commands ``fedkin data``: data sets, their distribution over clients, and heterogeneity of
+clients."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _NAME_HELP = (
     "A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section."
 )
-_OPTIONS_HELP = "Options of the data set, or data.key=value, as of fedkin run."
+_OPTIONS_HELP = "Options of the data set: key=value, or data.key=value as for fedkin run."
 
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets, and how they are distributed over clients."
@@ -27,15 +28,15 @@ data_app = typer.Typer(
 
 @data_app.command("list")
 def list_command() -> None:
-    """List all named data sets, and where they are found."""
+    """List all data sets of the library, and where their files are."""
     with error_exit():
         from fedkin.data.catalogue import FoundEntry, found_entries
 
         entries = [entry._replace(where=_at_slashes(entry.where)) for entry in found_entries()]
         print_rows(FoundEntry._fields, entries, "data sets", unbroken=("where",))
         typer.echo(
-            "also: file (path=..., your own file or folder in LEAF's layout) and planted (a known "
-            "true cluster)"
+            "also: file (path=..., your own file or folder in LEAF's layout) and planted "
+            "(synthetic data with known true clusters)"
         )
 
 
@@ -101,13 +102,15 @@ def make_command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FOLDER", help="A new folder for it (default: data-NAME)."),
+        typer.Option(
+            "--out", metavar="FOLDER", help="A new folder for the data (default: data-NAME)."
+        ),
     ] = None,
 ) -> None:
-    """Write a data set into a folder of arrays that runs read where they lie: it may be larger than
-    memory.
+    """Write a data set into a folder of arrays, which runs read from disk. The data may be larger
+    than memory.
 
-    Synthetic data are written as they are drawn: fedkin data make synthetic clients=1000000
+    Synthetic data are written while they are drawn: fedkin data make synthetic clients=1000000
     samples=20"""
     with error_exit():
         from fedkin.data.packed import pack
@@ -115,7 +118,7 @@ def make_command(
         folder = out or Path(f"data-{Path(name).stem}")
         data = pack(lambda: _dataset(name, options or []), folder)
         typer.echo(
-            f"{data!r}\nin {folder}: run on it with "
+            f"{data!r}\nin {folder}; use it in a run with "
             f"{shell_command('data.name=file', f'data.path={folder}')}"
         )
 
@@ -147,9 +150,9 @@ def pni_command(
         bool, typer.Option("--json", help="Print the numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Measure how heterogeneous clients are: FedSim's privacy-preserving non-IID index (PNI).
+    """Measure the heterogeneity of clients by FedSim's privacy-preserving non-IID index (PNI).
 
-    Compare it only between the same model and number of clients."""
+    Indices are comparable only for the same model and number of clients."""
     with error_exit():
         from fedkin.analysis import non_iid_index
         from fedkin.config import registry
@@ -168,7 +171,8 @@ def pni_command(
 
 
 def _at_slashes(path: str, width: int = 24) -> str:
-    """A path in lines of this width, broken after slashes and spaces. Longer parts stay whole."""
+    """A path broken into lines of at most ``width`` characters, after slashes and spaces. Longer
+    parts stay whole."""
     lines = [""]
     for part in re.findall(r"[^/ ]*[/ ]|[^/ ]+", path):
         if lines[-1] and len(lines[-1] + part) > width:
@@ -178,7 +182,8 @@ def _at_slashes(path: str, width: int = 24) -> str:
 
 
 def _dataset(name: str, options: list[str]) -> FederatedData:
-    """A named data set, the user's file, or the [data] of a configuration.
+    """Load a data set of the library, a user's file, or the data of a configuration's section
+    [data].
 
     Options are ``key=value``, or ``data.key=value`` as for ``fedkin run``.
     """
@@ -198,11 +203,11 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
 
 
 def _is_path(name: str) -> bool:
-    """Whether an argument is a file or a folder, not the name of a data set."""
+    """Whether an argument is the path of a file or folder, not the name of a data set."""
     return "/" in name or (Path(name).suffix != "" and ":" not in name)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:
-    """An option of the data set, its value as it was written."""
+    """An option of the data set as key and text of the value."""
     key, _ = parse_option(text)
     return key.strip().removeprefix("data."), text.partition("=")[2]

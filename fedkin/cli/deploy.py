@@ -1,4 +1,4 @@
-"""``fedkin deploy``: write and check the files of a federation with a server, on Flower."""
+"""The commands ``fedkin deploy``: set up, start and watch a federation with a server, on Flower."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a 
 @deploy_app.command("init")
 def init_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder for the server's files and the sites'.")
+        Path, typer.Argument(metavar="DIR", help="A folder for the files of server and sites.")
     ],
     settings: Annotated[
         list[str] | None,
@@ -38,9 +38,7 @@ def init_command(
     host: Annotated[
         str | None,
         typer.Option(
-            "--host",
-            metavar="HOST",
-            help="Host name or address of the server (default: 127.0.0.1).",
+            "--host", metavar="HOST", help="Name or address of the server (default: 127.0.0.1)."
         ),
     ] = None,
     port: Annotated[
@@ -48,18 +46,18 @@ def init_command(
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", help="No TLS and no keys: only for a network that you trust."),
+        typer.Option(
+            "--insecure", help="Use no TLS and no keys; only for a network that you trust."
+        ),
     ] = False,
     compose: Annotated[
         bool,
-        typer.Option(
-            "--compose", help="Write compose.yaml, which runs server and sites as containers."
-        ),
+        typer.Option("--compose", help="Write compose.yaml to run all parts as containers."),
     ] = False,
 ) -> None:
     """Write the files of a federation with trial data, and print how to start it.
 
-    Run again with more clients, it adds sites and keeps existing files."""
+    If it is run again with more clients, it adds sites and keeps existing files."""
     with error_exit():
         from fedkin.server.deploy.compose import container_user
         from fedkin.server.deploy.init import init
@@ -73,18 +71,22 @@ def init_command(
             settings=settings or [],
             compose=compose,
         )
-        new = f"new: {', '.join(deployment.new)}" if deployment.new else "none is new"
+        new = f"new: {', '.join(deployment.new)}" if deployment.new else "none new"
         typer.echo(
-            f"# {len(deployment.sites)} sites in {folder} ({new}), the server at "
+            f"# {len(deployment.sites)} sites in {folder} ({new}); the server is at "
             f"{deployment.address}"
         )
         if compose:
             file = shlex.quote(str(folder / "compose.yaml"))
-            typer.echo(f"# all in one command: docker compose --file {file} up --build --detach")
+            typer.echo(
+                f"# start all with one command: docker compose --file {file} up --build --detach"
+            )
             user, _ = container_user()
-            typer.echo(f"# the containers run as user {user}, who owns the files in {folder}")
+            typer.echo(f"# the containers run as user {user}, the owner of the files in {folder}")
             return
-        typer.echo(f"# all in one command: fedkin deploy up {folder}; or one by one:\n")
+        typer.echo(
+            f"# start all with one command: fedkin deploy up {folder}; or start each part:\n"
+        )
         typer.echo(deployment.commands(), nl=False)
 
 
@@ -93,7 +95,8 @@ def check_command(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="The folder that `fedkin deploy init` wrote, or that of a site."
+            metavar="DIR",
+            help="The folder that `fedkin deploy init` wrote, or the folder of a site.",
         ),
     ],
     server: Annotated[bool, typer.Option("--server", help="Check the server only.")] = False,
@@ -114,9 +117,9 @@ def check_command(
             raise typer.Exit(_FAILED)
 
 
-_DIR = "The folder of a deployment, or that of a site."
-_SERVER = "The server only."
-_SITE = "This site only."
+_DIR = "The folder of a deployment, or the folder of a site."
+_SERVER = "Only the server."
+_SITE = "Only this site."
 
 
 @deploy_app.command("up")
@@ -126,12 +129,11 @@ def up_command(
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the run has ended.")] = False,
 ) -> None:
-    """Start what a folder holds, in the background: the server with its run, sites, or all of a
-    trial.
+    """Start the server with its run, and the sites in a folder, in the background.
 
-    What runs already is left alone. The parts go on after the terminal is closed. Nothing is
-    started where fedkin deploy check fails. The exit status is 1 if the server refuses a site, or
-    its run has ended by an error."""
+    Parts that already run are left alone, and parts continue after the terminal is closed. If
+    fedkin deploy check fails, no part is started. The exit status is 1 if the server refuses a
+    site, or its run has ended with an error."""
     with error_exit():
         from fedkin.server.deploy.status import log_size, wait_for_run
         from fedkin.server.deploy.up import up
@@ -144,7 +146,8 @@ def up_command(
                 raise typer.Exit(_FAILED)
         where = shlex.quote(str(folder))
         typer.echo(
-            f"follow it: fedkin deploy logs {where} --follow; end it: fedkin deploy down {where}"
+            f"follow the logs: fedkin deploy logs {where} --follow; stop: fedkin deploy down "
+            f"{where}"
         )
         if not all_take_part:
             raise typer.Exit(_FAILED)
@@ -156,13 +159,13 @@ def down_command(
     server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
 ) -> None:
-    """End what `fedkin deploy up` has started, and all that it has started itself."""
+    """Stop the processes that `fedkin deploy up` has started, and their child processes."""
     with error_exit():
         from fedkin.server.deploy.up import down
 
         ended = down(folder, server=server, site=site)
         typer.echo(
-            f"ended: {', '.join(part.name for part in ended)}" if ended else "nothing was up"
+            f"ended: {', '.join(part.name for part in ended)}" if ended else "no part was running"
         )
 
 
@@ -172,19 +175,19 @@ def status_command(
     server: Annotated[bool, typer.Option("--server", help=_SERVER)] = False,
     site: Annotated[str | None, typer.Option("--site", metavar="NAME", help=_SITE)] = None,
     web: Annotated[
-        bool, typer.Option("--web", help="Serve it as a live page, with the run's report.")
+        bool, typer.Option("--web", help="Serve the status as a live page, with the run's report.")
     ] = False,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Of the page; 0 for any that is free.")
+        int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0 for any free port.")
     ] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the parts as JSON instead.")
     ] = False,
 ) -> None:
-    """Show which parts run on this machine, which sites are refused and why, and how far the run
-    is.
+    """Show the parts that run on this machine, refused sites with reasons, and the progress of the
+    run.
 
-    The exit status is 1 if a part does not run, a site is refused, or the run has ended by an
+    The exit status is 1 if a part does not run, a site is refused, or the run has ended with an
     error."""
     with error_exit():
         from fedkin.server.deploy.status import DOWN, RUN, status
@@ -204,14 +207,19 @@ def status_command(
 def logs_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help=_DIR)],
     parts: Annotated[
-        list[str] | None, typer.Argument(metavar="[PART]...", help="Such as superlink, site-0.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[PART]...", help="Parts to show, such as superlink or site-0 (default: all)."
+        ),
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Of each part.")] = 20,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Number of last lines of each part.")
+    ] = 20,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until interrupted.")
+        bool, typer.Option("--follow", "-f", help="Continue until interrupted.")
     ] = False,
 ) -> None:
-    """Show what the parts have written."""
+    """Show the logs of the server and the sites."""
     with error_exit():
         from fedkin.server.deploy.status import log_lines
 
@@ -227,7 +235,7 @@ def node_command(
 ) -> None:
     """Run a site in the foreground: its worker, and its connection to the server.
 
-    For systemd and containers; `fedkin deploy up` starts it in the background."""
+    This is for systemd and containers. `fedkin deploy up` starts a site in the background."""
     with error_exit():
         from fedkin.server.deploy.site_node import run_site
 
@@ -240,7 +248,7 @@ def leave_command(
         Path, typer.Argument(metavar="CLIENT.TOML", help="The client.toml of the site.")
     ],
 ) -> None:
-    """Remove a site for good: delete the state and the models that its clients keep, of all runs.
+    """Remove a site for good: delete the state and models of its clients, from all runs.
 
     Stop the site first."""
     with error_exit():
@@ -251,14 +259,15 @@ def leave_command(
         files = NodeDisk(Path(site.folder)).forget()
         names = "".join(f"\n  {path}" for path in files)
         typer.echo(
-            f"{site.name}: nothing is kept"
+            f"{site.name}: there are no files to delete"
             if not files
             else f"{site.name}: deleted {len(files)} files{names}"
         )
 
 
 def _print_status(lines: Sequence[PartStatus]) -> None:
-    """Print the parts as a table, and each refusal as a line that no table breaks."""
+    """Print the parts as a table. Refusals are printed below it, so that the table does not wrap
+    them."""
     from fedkin.cli.common import print_rows
     from fedkin.server.deploy.status import reason_line
 

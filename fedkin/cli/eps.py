@@ -1,4 +1,4 @@
-"""``fedkin eps``."""
+"""The command ``fedkin eps``."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def eps_command(
         bool, typer.Option("--json", help="Print the numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Suggest an eps of DBSCAN for the methods hierarchical and athena: clusters and noise by eps.
+    """Suggest an eps of DBSCAN for the methods hierarchical and athena, from the clusters and noise
+    at each eps.
 
-    Runs one clustering round, and trains nothing after it."""
+    The command runs a single clustering round."""
     with error_exit():
         from fedkin.analysis import eps_study
         from fedkin.reporting import eps_figure

@@ -1,4 +1,4 @@
-"""``fedkin evaluate``."""
+"""The command ``fedkin evaluate``."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ _SHOWN = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 Columns = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[key=value]...", help="Columns of the other data: label=, client=, features=."
+        metavar="[key=value]...", help="Columns of the external data: label=, client=, features=."
     ),
 ]
 Split = Annotated[
     str | None,
-    typer.Option("--split", help="test (the default), train or validation; of --data all samples."),
+    typer.Option(
+        "--split", help="test, train or validation (default: test; with --data all samples)."
+    ),
 ]
 FineTune = Annotated[
     int | None,
     typer.Option(
         "--fine-tune",
         metavar="E",
-        help="Also after up to E epochs of each client's own training.",
+        help="Also evaluate after up to E epochs of local fine-tuning.",
     ),
 ]
 OtherData = Annotated[
@@ -41,12 +43,14 @@ OtherData = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="Other data: .csv, .parquet or .npz; clients are found by name.",
+        help="External data: .csv, .parquet or .npz; clients are matched by name.",
     ),
 ]
 Cluster = Annotated[
     int | None,
-    typer.Option("--cluster", metavar="K", help="Predict all of --data by this cluster's model."),
+    typer.Option(
+        "--cluster", metavar="K", help="Predict all samples of --data with this cluster's model."
+    ),
 ]
 
 
@@ -56,25 +60,26 @@ def evaluate_command(
     split: Split = None,
     fine_tune: FineTune = None,
     target: Annotated[
-        float | None, typer.Option("--target", help="Accuracy; by default that of the run.")
+        float | None, typer.Option("--target", help="Target accuracy (default: the run's target).")
     ] = None,
     data: OtherData = None,
     cluster: Cluster = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Folder of the files; RUN itself.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for the files (default: RUN)."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the summary as JSON instead.")
     ] = False,
 ) -> None:
-    """Evaluate a finished run: F1, AUROC and calibration, per client and cluster, and fairness
-    across clients."""
+    """Evaluate a finished run: F1, AUROC and calibration by client and cluster, and fairness across
+    clients."""
     with error_exit():
         from fedkin.config.registry import method_title
         from fedkin.run.run import Run
 
         loaded = Run.load(run)
-        # A cluster exists in one run only.
+        # With --cluster only the main run is evaluated, since other runs have other clusters.
         evaluated = [loaded] if cluster is not None else [loaded, *loaded.against.values()]
         other = _other(loaded, data, options or [], cluster is not None)
         scores = {}
@@ -103,13 +108,14 @@ def evaluate_command(
 
 
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
-    """The data of ``--data``, with its options; None for the run's data."""
+    """Load the data of ``--data``; None without ``--data``."""
     from fedkin.run.trained.external_evaluation import load_other
 
     if path is None and options:
         option = f"--data FILE {options[0]}" if "=" in options[0] else f"--data {options[0]}"
         raise ConfigError(
-            f"{options[0]!r} belongs to other data: {option} (see: fedkin evaluate --help)"
+            f"{options[0]!r} applies to external data only; use {option} (see: fedkin evaluate "
+            "--help)"
         )
     chosen = dict(parse_option(text) for text in options)
     if path is None:
@@ -119,7 +125,7 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:
-    """A row for each measure, with the value of each method."""
+    """Table rows: one for each measure, with the value of each method."""
     names = [name for name in summaries[0] if name not in ("method", "split", "data_digest")]
     rows = []
     for name in names:

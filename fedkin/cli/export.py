@@ -1,4 +1,4 @@
-"""``fedkin export``."""
+"""The command ``fedkin export``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def export_command(
     last_checkpoint: Annotated[
         bool,
         typer.Option(
-            "--checkpoint", help="Of a run that is not finished: the models of its last checkpoint."
+            "--checkpoint", help="Export the models of the last checkpoint of an unfinished run."
         ),
     ] = False,
 ) -> None:
     """Write trained models as files that work without fedkin: one for each cluster, and a card that
-    says whose."""
+    lists the clients of each."""
     with error_exit():
         if run.suffix == ".toml":
             from fedkin.config.server import load_client

@@ -1,4 +1,4 @@
-"""Live pages, which ``fedkin watch`` and ``fedkin deploy status --web`` serve."""
+"""Live pages for ``fedkin watch`` and ``fedkin deploy status --web``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def deployment_page(folder: Path) -> LivePage:
     """The live page of a deployment.
 
     Args:
-        folder: of the deployment, with its server.toml.
+        folder: the folder of the deployment, with its server.toml.
     """
     from fedkin.config.server import load_server
     from fedkin.reporting.html.live import DeploymentLines, LivePage
@@ -38,16 +38,16 @@ def serve(page: LivePage, host: str, port: int) -> None:
     """Serve a live page until Ctrl-C.
 
     Args:
-        page: what is shown.
-        host: where to listen.
-        port: where to listen; 0 for any that is free.
+        page: the live page.
+        host: address on which to listen.
+        port: port on which to listen; 0 for any free port.
     """
     from fedkin.reporting.html.live_server import LiveServer
 
     with LiveServer(page, host, port) as server:
         typer.echo(
-            f"live page: {server.address}  (only who has this address sees it; Ctrl-C ends the "
-            "page)"
+            f"live page: {server.address}  (keep this address secret, since it gives access; "
+            "Ctrl-C ends the page)"
         )
         try:
             server.serve_forever()

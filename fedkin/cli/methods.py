@@ -1,4 +1,4 @@
-"""``fedkin methods``: the named methods."""
+"""The command ``fedkin methods``: a list of the library's methods."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from fedkin.cli.common import error_exit, print_rows
 
 
 def methods_command() -> None:
-    """List all named methods: what each does, and its paper."""
+    """List all methods of the library with a summary and the paper."""
     with error_exit():
         from fedkin.config.registry import method_rows
 
         print_rows(
-            ("name", "class", "what it does", "paper"),
+            ("name", "class", "summary", "paper"),
             method_rows(),
             "methods",
             unbroken=("class",),
         )
         typer.echo(
-            "options of each, with defaults: its class, as in python -c 'import fedkin; "
+            "for a method's options and defaults see its class: python -c 'import fedkin; "
             "help(fedkin.IFCA)'"
         )

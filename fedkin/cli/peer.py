@@ -1,4 +1,5 @@
-"""``fedkin peer``: one real peer as a process, and the files of a federation of them."""
+"""The commands ``fedkin peer``: run a real peer as a process, and write the files of a federation
+of peers."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _PRINT_EVERY = 5.0  # seconds
 
 
 class _RunByDefault(TyperGroup):
-    """``fedkin peer --config peer.toml`` is ``fedkin peer run --config peer.toml``."""
+    """Command group in which ``run`` is the default: ``fedkin peer --config peer.toml``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help"):
@@ -32,14 +33,14 @@ class _RunByDefault(TyperGroup):
 peer_app = typer.Typer(
     cls=_RunByDefault,
     no_args_is_help=True,
-    help="Deploy a federation without a server: peers of similar data, over Zenoh.",
+    help="Deploy a federation without a server: peers that communicate over Zenoh.",
 )
 
 
 @peer_app.command("run")
 def run_command(
     config: Annotated[
-        Path, typer.Option("--config", metavar="FILE", help="The peer's own peer.toml.")
+        Path, typer.Option("--config", metavar="FILE", help="The peer's file peer.toml.")
     ],
     settings: Annotated[
         list[str] | None,
@@ -48,9 +49,9 @@ def run_command(
         ),
     ] = None,
 ) -> None:
-    """Run one peer until its rounds are done or it is stopped (Ctrl-C).
+    """Run one peer until its rounds are finished or it is stopped (Ctrl-C).
 
-    `run` may be left out."""
+    The word `run` may be left out."""
     with error_exit():
         from fedkin.config import peer as peer_config
         from fedkin.p2p.launch import build_peer
@@ -80,7 +81,7 @@ def init_command(
     ] = None,
     peers: Annotated[int, typer.Option("--peers", metavar="N", help="Number of peers.")] = 8,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Mutual TLS: only peers with a certificate take part.")
+        bool, typer.Option("--tls", help="Use mutual TLS: only peers with a certificate take part.")
     ] = False,
     federation: Annotated[
         str, typer.Option("--federation", metavar="NAME", help="Name of the federation.")
@@ -89,7 +90,10 @@ def init_command(
         str, typer.Option("--host", metavar="ADDRESS", help="Address on which peers listen.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", help="Port of the first peer; the others have the next ones.")
+        int,
+        typer.Option(
+            "--port", help="Port of the first peer; the other peers have the following ports."
+        ),
     ] = 7450,
 ) -> None:
     """Write a peer.toml for each peer of a federation; with --tls also keys, certificates and
@@ -106,13 +110,13 @@ def init_command(
             port=port,
             settings=settings or [],
         )
-        typer.echo(f"{len(paths)} peers in {folder}; start each of them, in any order:")
+        typer.echo(f"{len(paths)} peers in {folder}; start each peer, in any order:")
         for path in paths:
             typer.echo(f"  {shell_command('fedkin', 'peer', '--config', path)}")
 
 
 def _stop_on_signals(peer: Peer) -> None:
-    """End after the round at the first Ctrl-C, at once at the second."""
+    """Make the first Ctrl-C end the peer after its round, and the second one at once."""
 
     def stop(number: int, frame: object) -> None:
         if peer.client.stopped.is_set():
@@ -124,7 +128,7 @@ def _stop_on_signals(peer: Peer) -> None:
 
 
 class _RoundPrinter:
-    """A line every few seconds."""
+    """Prints a line about the current round every few seconds."""
 
     def __init__(self) -> None:
         self._next = 0.0

@@ -1,4 +1,4 @@
-"""``fedkin predict``."""
+"""The command ``fedkin predict``."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ def predict_command(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="Use this model, as card.json names it."),
+        typer.Option("--model", metavar="NAME", help="Use this model, by its name in card.json."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE.csv", help="File of the predictions; else they are printed."
+            "--out",
+            metavar="FILE.csv",
+            help="Write the predictions to this file (default: print them).",
         ),
     ] = None,
 ) -> None:
-    """Predict the class of each row of a table, with probabilities. Rows that say whose they are
-    use the model of that client, unless told otherwise."""
+    """Predict the class of each row of a table, with probabilities. If the table has a column of
+    clients, each row is predicted with its client's model, unless an option selects one model."""
     with error_exit():
         from fedkin.export import load
         from fedkin.export.predict_table import BEGINS, predict_file
@@ -60,9 +62,9 @@ def predict_command(
 
 
 def _accuracy(predictions: Predictions, data: Path) -> str:
-    """The accuracy as a sentence, with the number of labelled rows if some have no label."""
+    """A line with the accuracy, and with the number of labelled rows if some rows have no label."""
     rows = len(predictions.table)
     scored = str(data)
     if predictions.scored != rows:
-        scored = f"{predictions.scored:,} of {rows:,} rows that have one in {data}"
+        scored = f"{predictions.scored:,} of {rows:,} rows, those with a label, in {data}"
     return f"accuracy on the labels of {scored}: {predictions.accuracy:.3f}"

@@ -1,4 +1,4 @@
-"""``fedkin report``."""
+"""The command ``fedkin report``."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def report_command(
     ] = False,
     portrait: Annotated[bool | None, typer.Option("--portrait/--no-portrait", hidden=True)] = None,
 ) -> None:
-    """Write an HTML report on a run, on several seeds or on a comparison, finished or not; it needs
-    no network."""
+    """Write an HTML report on a run, on several seeds or on a comparison, finished or not. The page
+    needs no network."""
     with error_exit():
         if portrait is not None:
             was = "--portrait" if portrait else "--no-portrait"
             raise ConfigError(
-                f"{was} was replaced: a report trains no clients any more, unless --similarity is "
+                f"{was} was replaced: a report no longer trains clients, unless --similarity is "
                 "given"
             )
 

@@ -1,4 +1,5 @@
-"""``fedkin reproduce``: the papers' tables, from the folder papers/ of a checkout."""
+"""The command ``fedkin reproduce``: reproduces the papers' tables, from the folder papers/ of a
+checkout."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def reproduce_command(
         ),
     ] = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Run nothing: the numbers of the stored runs.")
+        bool, typer.Option("--stored", help="Show only stored runs, without running any.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers as JSON instead.")
@@ -57,15 +58,16 @@ def reproduce_command(
 ) -> None:
     """Reproduce a table or a figure of the papers, next to the published numbers.
 
-    Stored runs are not repeated; --out with a new folder runs all, --stored none. Without
-    arguments: the list of tables, and how long each takes."""
+    Stored runs are not repeated; use --out with a new folder to repeat all. Without arguments, the
+    command lists all tables and the time that each takes."""
     with error_exit():
         _find_papers()
         if out is not None and out.exists() and not out.is_dir():
-            raise ConfigError(f"--out: expected a folder, {out} is a file")
+            raise ConfigError(f"--out must be a folder, but {out} is a file")
         if stored and out is not None and not out.is_dir():
             raise ConfigError(
-                f"--out: {out} is no folder, and --stored shows the runs that are in one"
+                f"--out: there is no folder {out}, and --stored shows only the runs stored in a "
+                "folder"
             )
         if table is None:
             if rows or columns or seeds is not None or stored:
@@ -79,10 +81,11 @@ def reproduce_command(
 
 
 def _find_papers() -> None:
-    """Make papers/ importable: from the root of a checkout, or from the working directory.
+    """Make the folder papers/ importable from the root of a checkout, or from the working
+    directory.
 
     Raises:
-        ConfigError: it is in neither.
+        ConfigError: the folder is in neither place.
     """
     for root in (_ROOT, Path.cwd()):
         if (root / "papers" / "catalogue.py").is_file():
@@ -90,13 +93,13 @@ def _find_papers() -> None:
                 sys.path.append(str(root))
             return
     raise ConfigError(
-        "the papers' tables are reproduced from a checkout of the repository: clone it, run `make "
+        "reproducing the papers' tables needs a checkout of the repository: clone it, run `make "
         "demo` there (it installs into .venv), then `.venv/bin/fedkin reproduce`"
     )
 
 
 def _list_tables(out: Path | None, as_json: bool) -> None:
-    """Print all tables."""
+    """Print the list of all tables."""
     from rich.console import Console
 
     from papers import table_request, terminal_tables
@@ -109,7 +112,7 @@ def _list_tables(out: Path | None, as_json: bool) -> None:
 
 
 def _run_missing(request: TableRequest) -> int:
-    """Execute the runs missing in the store. Returns their number."""
+    """Execute the runs that are missing in the store. Returns the number of these runs."""
     from fedkin.run.interruption import exit_status, raise_if_interrupted
     from papers.result_store import carry_out
     from papers.terminal_tables import Progress
@@ -129,14 +132,14 @@ def _run_missing(request: TableRequest) -> int:
                 if done < len(missing):
                     progress.start_run(*missing[done])
     except KeyboardInterrupt as error:
-        stored = f"{done} of {len(missing)} runs are kept in {request.store}"
-        print(f"interrupted; {stored}, and the same command goes on", file=sys.stderr)
+        stored = f"{done} of {len(missing)} runs are stored in {request.store}"
+        print(f"interrupted; {stored}, and the same command continues", file=sys.stderr)
         raise typer.Exit(exit_status(error)) from None
     return done
 
 
 def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
-    """Print our numbers next to the paper's."""
+    """Print our numbers next to the paper's numbers, and the findings."""
     from rich.console import Console
 
     from papers import terminal_tables

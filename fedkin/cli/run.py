@@ -1,4 +1,4 @@
-"""``fedkin run``."""
+"""The command ``fedkin run``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run_command(
         list[str] | None,
         typer.Argument(
             metavar="[FILE.toml] [section.key=value]...",
-            help="A configuration, and settings that replace its own.",
+            help="A configuration, and settings that replace those of the file.",
         ),
     ] = None,
     out: Annotated[
@@ -69,20 +69,21 @@ def run_command(
         bool, typer.Option("--json", help="Print the summary as JSON, in the last line of stdout.")
     ] = False,
 ) -> None:
-    """Run a method, and others to compare it with (run.against).
+    """Run a method, and the methods to compare it with (run.against).
 
     Without arguments: FedGroup and FedAvg on handwritten digits."""
     with error_exit():
         if out and resume:
             raise ConfigError(
-                "--out and --resume exclude each other: a resumed run stays in its folder"
+                "--out and --resume exclude each other, because a resumed run stays in its folder"
             )
         check_out(out)
         config = load_config(settings or [], resume)
         if (jobs not in (None, 1) or engine) and not config.run.seeds:
             raise ConfigError(
-                "--jobs and --engine run several seeds at a time: set run.seeds=4, say, or leave "
-                "them out; a cluster computes the clients of one run by run.engine=ray"
+                "--jobs and --engine run several seeds in parallel; set the number of seeds, such "
+                "as run.seeds=4, or leave them out (run.engine=ray computes the clients of one "
+                "run on a cluster)"
             )
         method = config.method.name.rpartition(":")[2]
         folder = resume or out or new_run_folder(f"{config.data.name}-{method}")
@@ -135,7 +136,8 @@ def _execute_seeds(
 
 
 def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
-    """The tables over all seeds, the figure, and the summary as JSON."""
+    """Print the tables over all seeds, draw the figure, and print the summary as JSON if
+    requested."""
     from fedkin.reporting.seeds_tables import compared, seeds_table
     from fedkin.reporting.terminal import plain_console
 
@@ -154,7 +156,8 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
 
 
 def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
-    """The table of methods, the figure, the next commands to try, and the summary as JSON."""
+    """Print the table of methods and the next commands, draw the figure, and print the summary as
+    JSON if requested."""
     from fedkin.reporting.narrow_tables import fit
     from fedkin.reporting.progress import LESS_NEEDED, table
     from fedkin.reporting.terminal import plain_console
@@ -178,22 +181,22 @@ def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
     failed = [summary for summary in summaries if "failed" in summary]
     for summary in failed:
         print_error(
-            f"{summary['method']}: {summary['failed']}; a smaller local.lr, or clip_norm, keeps "
-            "models finite"
+            f"{summary['method']}: {summary['failed']}; use a smaller local.lr or local.clip_norm "
+            "to keep models finite"
         )
     if failed:
         raise typer.Exit(FAILED)
 
 
 def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
-    """Draw the figures, after the table."""
+    """Draw the figures of a run or of several seeds, and print their paths."""
     from fedkin.reporting.draw import draw
 
     console.print(f"figure: {draw(result, folder)}", soft_wrap=True)
 
 
 def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
-    """The next command to try."""
+    """Print the next command to try."""
     console.print(f"next: {command('report', folder)}", soft_wrap=True)
     if demo:
         comparison = command("compare", "--methods", "fedavg,ifca,flexcfl")
@@ -202,7 +205,7 @@ def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Say after a signal how to resume the run."""
+    """Context manager that prints after a signal how to resume the run."""
     from fedkin.run.interruption import exit_status
 
     try:
@@ -211,7 +214,7 @@ def _resumable(folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         from fedkin.run.folder.run_folder import holds_run
 
-        what_next = "nothing was written yet"
+        what_next = "no file was written yet"
         if holds_run(folder):
             what_next = f"go on with: {command('run', '--resume', folder)}"
         print(f"interrupted; {what_next}", file=sys.stderr)

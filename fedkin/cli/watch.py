@@ -1,4 +1,4 @@
-"""``fedkin watch``, and the page of ``fedkin deploy status --web``."""
+"""The command ``fedkin watch``, and options for the page of ``fedkin deploy status --web``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from fedkin.cli.common import error_exit
 from fedkin.cli.live_pages import deployment_page, serve
 
 HOST = "The address at which the page is served."
-PORT = "The port at which the page is served; 0 for any that is free."
+PORT = "The port at which the page is served; 0 for any free port."
 
 
 def watch_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a run; it may not have begun.")
+        Path, typer.Argument(metavar="DIR", help="The folder of a run; the run may start later.")
     ],
     host: Annotated[str, typer.Option("--host", metavar="HOST", help=HOST)] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help=PORT)] = 0,
 ) -> None:
     """Serve a live page of a run or a deployment: rounds, accuracy, clusters, refused sites, and
-    the run's report. Read only; for this machine only, unless --host serves it to others.
+    the run's report.
 
-    Ctrl-C ends the page, not the run."""
+    The page is read-only, and available on this machine only, unless --host is given. Ctrl-C ends
+    the page, not the run."""
     with error_exit():
         from fedkin.core.errors import ConfigError
         from fedkin.reporting.html.live import LivePage
@@ -39,7 +40,7 @@ def watch_command(
             and (not folder.is_dir() or any(folder.iterdir()))
         ):
             raise ConfigError(
-                f"{folder} is not the folder of a run; a live page is of one run, as fedkin run "
-                "writes it"
+                f"{folder} is not the folder of a run; a live page shows a single run, so name a "
+                "folder that fedkin run wrote"
             )
         serve(LivePage(folder), host, port)

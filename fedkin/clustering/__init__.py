@@ -1,1 +1,1 @@
-"""Clustering algorithms, and the choice of their parameters."""
+"""Clustering algorithms, and functions that choose their parameters."""

@@ -1,5 +1,5 @@
-"""Agglomerative clustering: every row starts as a cluster; the nearest two merge until a stop
-criterion."""
+"""Agglomerative clustering: every row starts as a cluster, and the nearest two clusters are merged
+until a criterion stops."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import MethodError, unknown
 
 LINKAGES = ("complete", "average", "single", "ward")
-MERGING = ("complete", "average", "single", "weighted")  # of ``merge_up_to``
-
-_SILHOUETTE = 0.25  # at or below this, there are no clusters
+MERGING = ("complete", "average", "single", "weighted")  # linkages of ``merge_up_to``
+_SILHOUETTE = 0.25  # at or below this silhouette, there are no clusters
 # Rounding may make eigenvalues of Euclidean distances negative, by up to this share of the largest.
 _ROUNDING = 1e-6
 
@@ -28,25 +27,26 @@ def agglomerative(
     """Cluster labels from the distances of all pairs of rows, numbered by first appearance, from 0.
 
     Args:
-        distances: symmetric; may be negative (Sattler et al. 2020 use the negative similarity),
-            except for ward.
-        clusters: number of clusters at which to stop; give this or ``threshold``.
+        distances: symmetric distances. They may be negative (Sattler et al. 2020 use the negative
+            similarity), except for ward.
+        clusters: number of clusters at which to stop. Give either this or ``threshold``.
         threshold: clusters at this distance or more are not merged.
-        linkage: the distance between two clusters: maximum (``complete``), minimum (``single``) or
-            mean (``average``) distance of their rows; or ``ward`` (Euclidean distances only): the
-            square root of twice the increase in the sum of squared distances from the centres by a
-            merge.
+        linkage: the distance between two clusters: the maximum (``complete``), minimum (``single``)
+            or mean (``average``) distance of their rows. ``ward`` (only for Euclidean distances) is
+            the square root of twice the increase in the sum of squared distances from the centres
+            by a merge.
 
     Raises:
-        MethodError: both or none of clusters and threshold; fewer rows than clusters; an unknown
-            linkage; nonfinite distances or threshold; for ward, distances that are not Euclidean.
+        MethodError: both or neither of clusters and threshold are given; there are fewer rows than
+            clusters; the linkage is unknown; distances or threshold are not finite; or ward is used
+            with distances that are not Euclidean.
     """
     from sklearn.cluster import AgglomerativeClustering
 
     _check(distances, clusters, threshold, linkage)
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
-    # scikit-learn accepts no negative threshold, so all distances are shifted.
+    # All distances are shifted, because scikit-learn does not accept a negative threshold.
     lowest = min(float(distances.min()), 0)
     cut = None if threshold is None else max(threshold - lowest, 0)
     is_ward = linkage == "ward"
@@ -63,19 +63,20 @@ def agglomerative(
 def merge_up_to(
     distances: Float[np.ndarray, "n n"], threshold: float | int, linkage: str = "weighted"
 ) -> Int[np.ndarray, "n"]:
-    """Merge the nearest two clusters while they are at most ``threshold`` apart.
+    """Cluster labels from merging the nearest two clusters while they are at most ``threshold``
+    apart.
 
-    Returns cluster labels, numbered by first appearance.
+    Labels are numbered by first appearance.
 
     Args:
-        distances: symmetric, finite and not negative; the diagonal is not read.
+        distances: symmetric distances, finite and not negative. The diagonal is ignored.
         threshold: maximum distance for a merge (inclusive).
-        linkage: ``complete``, ``average`` or ``single``, as above; or ``weighted``: a merged
-            cluster's distance to another is the unweighted mean of its two parts' distances
-            (WPGMA).
+        linkage: ``complete``, ``average`` or ``single``, as for ``agglomerative``; or ``weighted``
+            (WPGMA): the distance of a merged cluster to another one is the unweighted mean of the
+            distances of its two parts.
 
     Raises:
-        MethodError: an unknown linkage, or a distance that is nonfinite or negative.
+        MethodError: the linkage is unknown, or a distance is not finite or negative.
     """
     from scipy.cluster.hierarchy import fcluster
     from scipy.cluster.hierarchy import linkage as tree
@@ -87,7 +88,7 @@ def merge_up_to(
     upper = distances[np.triu_indices(len(distances), 1)].astype(np.float64)
     if not (np.isfinite(upper) & (upper >= 0)).all():
         raise MethodError(
-            "distances must be finite and not negative; leave out the rows that have others"
+            "distances must be finite and not negative; leave out rows with other distances"
         )
     labels = fcluster(tree(upper, linkage), threshold, "distance")
     return _by_first_appearance(labels.astype(np.int64))
@@ -96,16 +97,17 @@ def merge_up_to(
 def best_silhouette(
     distances: Float[np.ndarray, "n n"], linkage: str = "average", most: int | None = None
 ) -> Int[np.ndarray, "n"]:
-    """Cut the merge tree at the highest mean silhouette (Rousseeuw 1987).
+    """Cluster labels from the cut of the merge tree with the highest mean silhouette (Rousseeuw
+    1987).
 
-    Returns cluster labels, numbered by first appearance. There is one cluster if the silhouette is
-    at most 0.25: no substantial structure (Kaufman & Rousseeuw 1990).
+    Labels are numbered by first appearance. If the silhouette is at most 0.25, the data have no
+    substantial structure (Kaufman & Rousseeuw 1990), and there is one cluster.
 
     Args:
-        distances: symmetric, finite; values above 1 count as 1, so that cosine distances treat
-            orthogonal and opposite directions equally.
+        distances: symmetric, finite distances. Values above 1 count as 1, so that cosine distances
+            treat orthogonal and opposite directions equally.
         linkage: ``complete``, ``average`` or ``single``.
-        most: maximum number of clusters; None: half of the rows.
+        most: maximum number of clusters; None: half of the number of rows.
     """
     from scipy.cluster.hierarchy import cut_tree
     from scipy.cluster.hierarchy import linkage as tree
@@ -139,34 +141,33 @@ def _check(
         )
     if threshold is not None and not math.isfinite(threshold):
         raise MethodError(
-            f"the threshold must be a finite distance, got {threshold}; for one cluster say "
+            f"the threshold must be a finite distance, got {threshold}; for one cluster use "
             "clusters=1"
         )
     if clusters is not None and not 1 <= clusters <= len(distances):
         raise MethodError(
-            f"clusters must be at least 1 and at most the rows, {len(distances)}; got {clusters}"
+            f"clusters must be from 1 to the number of rows, {len(distances)}; got {clusters}"
         )
     if not np.isfinite(distances).all():
         invalid = np.flatnonzero(~np.isfinite(distances).all(axis=1))
         raise MethodError(
-            f"distances must be finite, got others in row {invalid[0]}; leave out the rows that "
-            "have them"
+            f"distances must be finite, but row {invalid[0]} has others; leave out such rows"
         )
 
 
 def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
-    """Points in d = n - 1 dimensions with these Euclidean distances (classical scaling, Torgerson
-    1952).
+    """Points in d = n - 1 dimensions with the given Euclidean distances (classical scaling,
+    Torgerson 1952).
 
-    They are a square root of the inner products of the centred points, -1/2 J D^2 J with
-    J = I - 1/n.
+    The inner products of the centred points are -1/2 J D^2 J with J = I - 1/n. The points are a
+    square root of this matrix.
     """
     squared = np.square(distances, dtype=np.float64)
     inner = -(squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()) / 2
     values, vectors = np.linalg.eigh(inner)
     if distances.min() < 0 or values[0] < -_ROUNDING * values[-1]:
         raise MethodError(
-            "linkage 'ward' needs Euclidean distances (l2), got others; take another linkage"
+            "linkage 'ward' needs Euclidean distances (l2), got others; use another linkage"
         )
     # n points span no more than n - 1 dimensions.
     lengths = np.sqrt(np.clip(values[1:], 0, None))

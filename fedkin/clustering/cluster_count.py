@@ -1,8 +1,8 @@
-"""Five estimates of the number of clusters. Shapes: n points of d numbers, K clusters, at most
+"""Five criteria for the number of clusters. Shapes: n points of d numbers, K clusters, at most
 ``max_clusters``.
 
-Four of them use one set of points, and have different failure modes. ``split_half_stability`` uses
-two independent sets of points of the same clients and needs no noise model.
+Four criteria use one set of points, and have different failure modes. ``split_half_stability`` uses
+two independent sets of points of the same clients, and needs no model of the noise.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are float32 rounding
-_RESTARTS = 10  # of K-means; half as many in the gap statistic, which runs it for every reference
+_NOISE = 1e-12  # relative to the first squared singular value; weaker directions are rounding
+_RESTARTS = 10  # restarts of K-means; the gap statistic uses half, as it has many references
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Gap:
     """The gap statistic of K = 1 .. max_clusters: entry K - 1 belongs to K clusters."""
 
     gap: Float64[np.ndarray, "max_clusters"]
-    # s_K, the deviation over references times sqrt(1 + 1 / references)
+    # s_K: standard deviation over references, times sqrt(1 + 1 / references).
     error: Float64[np.ndarray, "max_clusters"]
 
     @property
     def clusters(self) -> int:
-        """The smallest K with gap(K) >= gap(K + 1) - s(K + 1); ``max_clusters`` if there is
-        none."""
+        """The estimate: the smallest K with gap(K) >= gap(K + 1) - s(K + 1); ``max_clusters`` if
+        there is none."""
         enough = self.gap[:-1] >= self.gap[1:] - self.error[1:]
         return int(enough.argmax()) + 1 if enough.any() else len(self.gap)
 
@@ -43,28 +43,28 @@ def gap_statistic(
 ) -> Gap:
     """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001).
 
-    It measures how much closer points are to their cluster's centre than uniform noise is, on a log
-    scale.
+    It measures on a log scale how much closer points are to their cluster's centre than uniform
+    noise.
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
     squared distances from the centres that K-means finds. References are uniform in the bounding
     box of the points along their principal axes (choice b of the paper).
 
     Args:
-        points: one per row, finite.
+        points: finite points, one per row.
         max_clusters: the largest K, at most the number of distinct points.
-        rng: draws the references and the starts of K-means.
-        references: how many.
+        rng: random generator of the references and the starts of K-means.
+        references: number of references.
 
     Raises:
-        MethodError: too few distinct points for ``max_clusters``, or one below 1.
+        MethodError: there are too few distinct points for ``max_clusters``, or it is below 1.
     """
     _check(points, max_clusters)
     centred = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     rotated = centred @ axes.T
 
-    # Spreads of uniform noise in the box of the points
+    # The spreads of uniform noise in the bounding box of the points.
     low = rotated.min(axis=0)
     high = rotated.max(axis=0)
     noise = [
@@ -88,12 +88,12 @@ def _spreads(
         _within(points, kmeans_small(points, clusters, rng, _RESTARTS // 2))
         for clusters in range(1, max_clusters + 1)
     ]
-    # With as many clusters as points the sum is 0.
+    # With as many clusters as points the sum is 0, which has no logarithm.
     return np.log(np.maximum(within, np.finfo(float).tiny))
 
 
 def _within(points: Float64[np.ndarray, "n d"], labels: Int[np.ndarray, "n"]) -> float:
-    """W_K: the sum of squared distances from the centres."""
+    """W_K: the sum of squared distances of points from their clusters' centres."""
     total = 0
     for k in np.unique(labels):
         members = points[labels == k]
@@ -106,17 +106,17 @@ def silhouettes(
 ) -> Float64[np.ndarray, "max_clusters"]:
     """Mean silhouette (Rousseeuw 1987) of K-means with K = 1 .. max_clusters.
 
-    It measures how much nearer a point is to its cluster than to the next one, from -1 to 1; NaN
-    for K = 1.
+    The silhouette measures how much nearer a point is to its cluster than to the next cluster, from
+    -1 to 1. It is NaN for K = 1.
 
     Args:
-        points: one per row, finite.
+        points: finite points, one per row.
         max_clusters: the largest K, below the number of points and at most the number of distinct
-            ones.
-        rng: draws the starts of K-means.
+            points.
+        rng: random generator of the starts of K-means.
 
     Raises:
-        MethodError: too few points for ``max_clusters``, or one below 1.
+        MethodError: there are too few points for ``max_clusters``, or it is below 1.
     """
     from sklearn.metrics import silhouette_score
 
@@ -138,19 +138,21 @@ def laplacian_spectrum(
 ) -> Float64[np.ndarray, "values"]:
     """The smallest eigenvalues, ascending, of the normalised Laplacian I - D^(-1/2) A D^(-1/2).
 
-    (Ng, Jordan & Weiss 2002; von Luxburg 2007.) The number of zeros is the number of connected
-    components. A point without any affinity is a component.
+    The number of zeros is the number of connected components. A point without any affinity is a
+    component. Source: Ng, Jordan & Weiss 2002; von Luxburg 2007.
 
     Raises:
-        MethodError: affinities that are negative or not symmetric, or more values than points.
+        MethodError: affinities are negative or not symmetric, or ``values`` exceeds the number of
+            points.
     """
-    # The tolerance is for cosines in float32.
+    # The tolerance allows for rounding of cosines in float32.
     is_symmetric = np.allclose(affinity, affinity.T, atol=1e-6)
     if affinity.min(initial=0) < 0 or not is_symmetric:
         raise MethodError("affinities must be symmetric and none negative; clip cosines at zero")
     if not 1 <= values <= len(affinity):
         raise MethodError(
-            f"{values} eigenvalues: it must be at least 1 and at most the points, {len(affinity)}"
+            f"the number of eigenvalues must be from 1 to the number of points, {len(affinity)}; "
+            f"got {values}"
         )
     degree = affinity.sum(axis=1, dtype=np.float64)
     scale = np.divide(1, np.sqrt(degree), out=np.zeros(len(degree)), where=degree > 0)
@@ -159,19 +161,19 @@ def laplacian_spectrum(
 
 
 def largest_eigengap(spectrum: Float[np.ndarray, "values"]) -> int:
-    """The K with the largest gap to the next eigenvalue, the smallest for ties (von Luxburg 2007,
-    section 8.3)."""
+    """Estimate by the eigengap: the K with the largest gap to the next eigenvalue, the smallest of
+    ties (von Luxburg 2007, section 8.3)."""
     return int(np.diff(spectrum).argmax()) + 1
 
 
 def merge_heights(
     points: Float[np.ndarray, "n d"], max_clusters: int
 ) -> Float64[np.ndarray, "max_clusters"]:
-    """Entry K - 1 is the height at which Ward's dendrogram goes from K + 1 clusters to K (zero
-    where K = n).
+    """The heights of merges in Ward's dendrogram. Entry K - 1 is the height of the merge from K + 1
+    clusters to K (zero for K = n).
 
     Raises:
-        MethodError: fewer points than ``max_clusters``, or a ``max_clusters`` below 1.
+        MethodError: there are fewer points than ``max_clusters``, or it is below 1.
     """
     from scipy.cluster.hierarchy import linkage
 
@@ -181,10 +183,10 @@ def merge_heights(
 
 
 def largest_jump(heights: Float[np.ndarray, "max_clusters"]) -> int:
-    """The K of 2 .. max_clusters that persists longest in a dendrogram.
+    """Estimate by the dendrogram: the K from 2 to max_clusters that persists longest.
 
-    It has the largest step in height from the merge that forms K clusters to the next merge. It is
-    never 1.
+    This K has the largest step in height from the merge that forms K clusters to the next merge.
+    The estimate is never 1.
     """
     return int((heights[:-1] - heights[1:]).argmax()) + 2
 
@@ -195,35 +197,39 @@ def split_half_stability(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "2 max_clusters"]:
-    """Minimum over clusters of the share of clients that are assigned to their cluster again.
+    """Split-half stability: the share of clients that are assigned to their cluster again, as the
+    minimum over clusters.
 
     Clusters are formed from one set of points. Then the other points of the same clients are
     assigned to the nearest centre.
 
     The two points of a client must be independent given its distribution, such as updates from two
-    halves of its data. Then the clients of a true cluster are assigned to it again. In a split of
-    noise, the assignment is random: the smaller part gets back at most half of its clients, on
-    average. This is the prediction strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14,
-    2005), for single clients instead of pairs, because each client has two points here. K clusters
-    are formed in the first K - 1 principal directions of the clustered points, in which K centres
-    can differ.
+    halves of its data. Then the clients of a true cluster are assigned to it again. If noise is
+    split, the assignment is random, and at most half of the smaller part is assigned to it again,
+    on average. K clusters are formed in the first K - 1 principal directions of the clustered
+    points, in which K centres can differ.
+
+    This is the prediction strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005),
+    for single clients instead of pairs, because each client has two points here.
 
     Args:
-        first: one point per client.
-        second: a second point per client, in the same order.
+        first: one point for each client.
+        second: a second point for each client, in the same order.
         max_clusters: the largest K, at most the number of distinct points.
-        rng: draws the starts of K-means.
+        rng: random generator of the starts of K-means.
 
     Returns:
-        Row 0 clusters ``first``, row 1 ``second``; column K - 1 is K clusters (1 for K = 1: all
-        clients return).
+        In row 0 ``first`` is clustered, in row 1 ``second``. Column K - 1 is for K clusters; for K
+        = 1 the share is 1.
 
     Raises:
-        MethodError: points of different shape, too few for ``max_clusters``, or one below 1.
+        MethodError: the points have different shapes, there are too few for ``max_clusters``, or it
+            is below 1.
     """
     if first.shape != second.shape:
         raise MethodError(
-            f"both sets of points must be of the same clients, got {first.shape} and {second.shape}"
+            f"both sets of points must belong to the same clients, got shapes {first.shape} and "
+            f"{second.shape}"
         )
     _check_max(first, max_clusters)
     by_first = _shares(first, second, max_clusters, rng)
@@ -237,7 +243,7 @@ def _shares(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """The minimum share of returning clients for K = 1 .. max_clusters."""
+    """The minimum over clusters of the share of returning clients, for K = 1 .. max_clusters."""
     shares = [1.0]
     if max_clusters < 2:
         return shares
@@ -267,15 +273,15 @@ def _least_share(
 def principal_projections(
     points: Float[np.ndarray, "n P"], others: Float[np.ndarray, "m P"], directions: int
 ) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "m d"]]:
-    """Two point sets, each centred, projected on the first principal directions of the first set.
+    """Project two centred sets of points on the first principal directions of the first set.
 
-    No P x P matrix is made: with G a = lambda a for the Gram matrix G of the n rows x, the
+    No P x P matrix is formed. With G a = lambda a for the Gram matrix G of the n rows x, the
     direction is sum_i a_i x_i / sqrt(lambda).
 
     Args:
         points: points that define the directions.
-        others: points projected on the same directions.
-        directions: how many.
+        others: points that are projected on the same directions.
+        directions: number of directions.
     """
     centred = _centred(points)
     values, vectors = np.linalg.eigh(centred @ centred.T)
@@ -296,13 +302,13 @@ def _check(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
     """Raise MethodError for an impossible number of clusters or nonfinite points."""
     _check_max(points, max_clusters)
     if not np.isfinite(points).all():
-        raise MethodError("points must be finite; leave out the rows that are not")
+        raise MethodError("points must be finite; leave out rows that are not finite")
 
 
 def _check_max(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
     """Raise MethodError for a number of clusters below 1 or above the number of points."""
     if not 1 <= max_clusters <= len(points):
         raise MethodError(
-            f"the number of clusters must be at least 1 and at most the points, {len(points)}; "
+            f"the number of clusters must be from 1 to the number of points, {len(points)}; "
             f"got {max_clusters}"
         )

@@ -1,6 +1,6 @@
-"""Choice of DBSCAN's eps: where its result changes, and the wide ranges where it does not.
+"""Choice of DBSCAN's eps, from the ranges of eps in which the result does not change.
 
-Shapes: n points of d numbers. Distances are computed as in ``density.dbscan``, so the ends of the
+Shapes: n points of d numbers. Distances are computed as in ``density.dbscan``, so the bounds of the
 ranges are exact.
 """
 
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_MIN_BEND = 1e-9  # relative to the height of a curve: a smaller bend is rounding
+_MIN_BEND = 1e-9  # relative to the height of a curve; a smaller bend is rounding
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,9 @@ class EpsRange:
 
     Attributes:
         low, high: the range, low <= eps < high, in the unit of the points.
-        clusters, noise: number of clusters, and of noise points.
-        silhouette: mean silhouette (Rousseeuw 1987) over the points that have a cluster; None if it
-            is undefined (fewer than 2 clusters, or as many clusters as points) or was not
-            requested.
+        clusters, noise: numbers of clusters and of noise points.
+        silhouette: mean silhouette (Rousseeuw 1987) over the points with a cluster. None if it is
+            undefined (fewer than 2 clusters, or as many clusters as points) or was not requested.
         points: number of points.
     """
 
@@ -41,54 +40,52 @@ class EpsRange:
 
 
 def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[np.ndarray, "n"]:
-    """The smallest eps at which each point is a core point, ascending.
+    """The smallest eps at which each point is a core point, in ascending order.
 
-    This is the sorted k-distance graph of the DBSCAN paper.
-
-    It is the distance to the (min_samples - 1)-th nearest other point, because a point counts
-    itself; infinite if there are too few points.
+    This is the sorted k-distance graph of the DBSCAN paper. A point counts itself, so its value is
+    the distance to the (min_samples - 1)-th nearest other point. Values are infinite if there are
+    too few points.
 
     Raises:
-        MethodError: min_samples below 1, or a point that is not finite.
+        MethodError: min_samples is below 1, or a point is not finite.
     """
     check_min_samples(min_samples, least=1)
     return np.sort(_core_distances(euclidean(points), min_samples))
 
 
 def knee(curve: Float[np.ndarray, "n"]) -> float:
-    """The value where a curve bends: the first point with the largest distance from the chord of
-    its ends.
+    """The value at which a curve bends: the first point with the largest distance from the straight
+    line between the curve's ends.
 
     This is the idea of Kneedle (Satopaa et al., ICDCS workshops 2011), without smoothing. A
-    straight curve (also a flat one, or one or two values) does not bend. Then the last value is
-    returned, at which all points of a k-distance graph are core points.
+    straight curve has no bend (this includes a flat curve, and one or two values). The result is
+    then the last value, at which all points of a k-distance graph are core points.
 
     Raises:
-        MethodError: no value, or one that is not finite.
+        MethodError: the curve has no values, or a value is not finite.
     """
     if not len(curve) or not np.isfinite(curve).all():
         invalid = np.count_nonzero(~np.isfinite(curve))
         raise MethodError(
-            f"a knee needs a curve of finite values, at least 1; got {len(curve)}, {invalid} not "
-            "finite"
+            f"a knee needs a curve of at least 1 finite value; got {len(curve)} values, {invalid} "
+            "of them not finite"
         )
     curve = curve.astype(np.float64)
     chord = np.linspace(curve[0], curve[-1], len(curve))
-    # In proportion to the distance from the chord
+    # The vertical distance is proportional to the distance from the straight line.
     away = np.abs(curve - chord)
     is_bent = away.max() > _MIN_BEND * np.abs(curve).max()
     return float(curve[away.argmax() if is_bent else -1])
 
 
 def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
-    """Position of the first knee of an ascending curve, searched from its upper end; None if there
-    is none.
+    """Position of the first knee of an ascending curve, searched from its upper end. None if there
+    is no knee.
 
     This is Kneedle (Satopaa et al., ICDCS workshops 2011) without smoothing and with sensitivity 1.
-
     The curve is scaled to the unit square and flipped along both axes, so that its bend is a bulge.
-    A local maximum of the distance from the diagonal is a knee if the distance falls by more than
-    the step between two values before it rises again. (A fall of exactly one step, as with two
+    A local maximum of the distance from the diagonal is a knee if the distance then falls by more
+    than the step between two values before it rises again. (A fall of exactly one step, as with two
     equal values, is not a knee; in the package ``kneed`` this depends on rounding.)
     """
     size = len(curve)
@@ -100,7 +97,7 @@ def kneedle(curve: Float[np.ndarray, "n"]) -> int | None:
     away = 1 - (curve[::-1] - curve[0]) / rise - np.linspace(0, 1, size)
     step = (1 + _MIN_BEND) / (size - 1)
 
-    # Local maxima and minima of the distance from the diagonal
+    # Local maxima and minima of the distance from the diagonal.
     left = np.append(away[:1], away[:-1])
     right = np.append(away[1:], away[-1:])
     peaks = np.flatnonzero((away >= left) & (away >= right))
@@ -121,19 +118,21 @@ def eps_ranges(
 ) -> list[EpsRange]:
     """All partitions that DBSCAN can find, with their eps ranges [low, high), ascending.
 
-    The first range starts at 0 (all noise, unless points are equal). The last ends at infinity (one
-    cluster, unless there are fewer points than min_samples). Exact for any n, because few of the n
-    x n distances matter (see ``_partitions``): at most n min_samples partitions are tried, each in
-    time n min_samples, and memory is a few times n x n. A silhouette costs n x n more.
+    The first range starts at 0 (all points are noise, unless points are equal). The last range ends
+    at infinity (one cluster, unless there are fewer points than min_samples).
+
+    The result is exact for any n, because only few of the n x n distances matter (see
+    ``_partitions``). At most n * min_samples partitions are tried, each in time n * min_samples.
+    Memory is a few times n x n. Each silhouette takes additional time n x n.
 
     Args:
-        points: one per row.
-        min_samples: of DBSCAN.
-        scored: number of ranges with at least 2 clusters that get a silhouette: the widest (high /
-            low).
+        points: points, one per row.
+        min_samples: DBSCAN's min_samples.
+        scored: number of ranges with at least 2 clusters for which a silhouette is computed. These
+            are the widest ranges (by high / low).
 
     Raises:
-        MethodError: min_samples below 1, or a point that is not finite.
+        MethodError: min_samples is below 1, or a point is not finite.
     """
     check_min_samples(min_samples, least=1)
     distances = euclidean(points)
@@ -163,34 +162,38 @@ def eps_ranges(
 def suggest_eps(
     ranges: Sequence[EpsRange], gap: float | int = 2, noise: float | int = 0.5
 ) -> float:
-    """One eps, in the unit of the points, from the ranges of ``eps_ranges``.
+    """Suggest an eps, in the unit of the points, from the ranges of ``eps_ranges``.
 
-    A range has a gap if it has at least 2 clusters, eps can grow ``gap``-fold in it (high / low),
-    at most a share ``noise`` of the points is noise, and clusters have at least two points on
-    average. Among these ranges, take those with the least noise, and of these the widest (high /
-    low). The result is its middle on a logarithmic scale, sqrt(low high), or high / 2 if it starts
-    at 0. If no range has a gap, all points are treated as one cluster: the result is sqrt(gap)
-    times the smallest eps at which they are. If that is 0, all points are equal, any eps works, and
-    the result is 1.
+    A range is a candidate if it has at least 2 clusters, high / low is at least ``gap``, at most a
+    share ``noise`` of the points is noise, and clusters have at least two points on average. The
+    candidate with the least noise is chosen, and among several the widest (by high / low). The
+    result is its middle on a logarithmic scale, sqrt(low high), or high / 2 if the range starts at
+    0.
 
-    A few points in one or two dimensions have gaps by chance, so inspect the ranges in that case.
+    Without candidates, all points are treated as one cluster. The result is then sqrt(gap) times
+    the smallest eps at which they form one. If this eps is 0, all points are equal, any eps works,
+    and the result is 1.
+
+    A few points in one or two dimensions may have wide ranges by chance, so inspect the ranges in
+    that case.
 
     Args:
-        ranges: of ``eps_ranges``.
+        ranges: result of ``eps_ranges``.
         gap: factor by which eps must be able to grow in a range, at least 1.
         noise: maximum share of noise points.
 
     Raises:
-        MethodError: no ranges, a gap below 1, or fewer points than min_samples, which are noise for
-            every eps.
+        MethodError: there are no ranges, ``gap`` is below 1, or there are fewer points than
+            min_samples, so that all are noise for every eps.
     """
     if not gap >= 1:
         raise MethodError(
-            f"gap is how many times eps can grow in a range: it must be at least 1, got {gap}"
+            f"gap, the factor by which eps can grow in a range, must be at least 1, got {gap}"
         )
     if not ranges or ranges[-1].clusters == 0:
         raise MethodError(
-            "no eps makes a cluster: there are fewer points than min_samples; take a smaller one"
+            "no eps gives a cluster, because there are fewer points than min_samples; use a "
+            "smaller min_samples"
         )
     candidates = [r for r in ranges if _has_gap(r, gap, noise)]
     if not candidates:
@@ -200,8 +203,8 @@ def suggest_eps(
 
 
 def _has_gap(eps_range: EpsRange, gap: float | int, noise: float | int) -> bool:
-    """Whether a range has at least 2 clusters, at least 2 points per cluster on average, little
-    noise, and a gap."""
+    """Whether a range is a candidate of ``suggest_eps``: at least 2 clusters with 2 points on
+    average, little noise, and a large ratio of high to low."""
     clustered = eps_range.points - eps_range.noise
     return (
         1 < eps_range.clusters <= clustered / 2
@@ -211,13 +214,14 @@ def _has_gap(eps_range: EpsRange, gap: float | int, noise: float | int) -> bool:
 
 
 def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[float, float]:
-    """(low, high): below low all points are noise; from high on they are one cluster.
+    """The range (low, high) of useful eps: below low all points are noise, from high on they are
+    one cluster.
 
-    An eps in [low, high) separates points. The range is empty (low = high) for two points or if all
-    are equal. Both ends are infinite if there are fewer points than min_samples.
+    An eps in [low, high) separates points. The range is empty (low = high) for two points, or if
+    all points are equal. Both bounds are infinite if there are fewer points than min_samples.
 
     Raises:
-        MethodError: min_samples below 1, or a point that is not finite.
+        MethodError: min_samples is below 1, or a point is not finite.
     """
     check_min_samples(min_samples, least=1)
     lows, partitions = _partitions(euclidean(points), min_samples)
@@ -230,29 +234,27 @@ def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[fl
 
 
 def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
-    """A message with the useful range if an eps separates no points; None otherwise.
+    """Advice with the useful range if an eps does not separate points; otherwise None.
 
     Args:
-        points: one per row.
-        eps: of DBSCAN, in the unit of the points.
-        min_samples: of DBSCAN.
+        points: points, one per row.
+        eps: DBSCAN's eps, in the unit of the points.
+        min_samples: DBSCAN's min_samples.
 
     Raises:
-        MethodError: as ``useful_range``.
+        MethodError: as for ``useful_range``.
     """
     low, high = useful_range(points, min_samples)
     if low <= eps < high:
         return None
-    result = "one cluster of all clients" if eps >= high else "noise of all clients"
+    result = "puts all clients into one cluster" if eps >= high else "makes all clients noise"
     if not low < high < math.inf:
-        return f"eps = {eps:g} makes {result}, and no other would separate them"
+        return f"eps = {eps:g} {result}, and no other eps would separate them"
     suggested = suggest_eps(eps_ranges(points, min_samples))
-    hint = "no gap is clear, so that one cluster may be right"
+    hint = "there is no clear gap, so one cluster may be right"
     if suggested < high:
         hint = f"{suggested:.3g} is suggested"
-    return (
-        f"eps = {eps:g} makes {result}; they are separated from {low:.3g} up to {high:.3g}; {hint}"
-    )
+    return f"eps = {eps:g} {result}; values from {low:.3g} to {high:.3g} separate them; {hint}"
 
 
 def _width(low: float, high: float) -> float:
@@ -263,8 +265,8 @@ def _width(low: float, high: float) -> float:
 def _core_distances(
     distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> Float64[np.ndarray, "n"]:
-    """The smallest eps at which each point is a core point; infinite if there are too few
-    points."""
+    """The smallest eps at which each point is a core point; infinite if there are fewer points than
+    min_samples."""
     if len(distances) < min_samples:
         return np.full(len(distances), np.inf)
     return np.sort(distances, axis=1)[:, min_samples - 1]
@@ -273,13 +275,14 @@ def _core_distances(
 def _partitions(
     distances: Float64[np.ndarray, "n n"], min_samples: int
 ) -> tuple[list[float], list[Int[np.ndarray, "n"]]]:
-    """The eps values at which the partition changes, ascending from 0, and the labels from each on.
+    """The eps values at which the partition changes, ascending from 0, and the labels from each
+    value on.
 
-    Two points are core points and neighbours from eps = max(d_pq, core_p, core_q) on. By these
-    distances, clusters of core points are the components of a single-linkage tree cut at eps
-    (Campello et al., PAKDD 2013). So a partition can change only at a height of that tree, or where
-    a non-core point (with fewer than min_samples neighbours) becomes a neighbour of another core
-    point. All of these values are tried.
+    Two points are core points and neighbours from eps = max(d_pq, core_p, core_q) on. With these
+    distances, the clusters of core points are the components of a single-linkage tree cut at eps
+    (Campello et al., PAKDD 2013). A partition can therefore change only at a height of this tree,
+    or where a non-core point (with fewer than min_samples neighbours) becomes a neighbour of
+    another core point. All of these values are tried.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -288,12 +291,12 @@ def _partitions(
     if n < max(min_samples, 2):
         return [0.0], [np.full(n, NOISE if n < min_samples else 0)]
     cores = _core_distances(distances, min_samples)
-    # [p, q]: the eps from which q is a core point and p its neighbour
+    # Entry [p, q]: the smallest eps at which q is a core point and p its neighbour.
     reach = np.maximum(distances, cores)
     both_core = np.maximum(reach, cores[:, None])
     tree = linkage(squareform(both_core, checks=False), "single")
 
-    # eps at which a partition may change
+    # The eps values at which a partition may change.
     near = np.argsort(distances, axis=1)[:, : min_samples - 1]
     steps = np.take_along_axis(reach, near, axis=1)
     into_reach = steps[steps < cores[:, None]]
@@ -319,8 +322,8 @@ def _labels(
     """DBSCAN's labels: a core point has the label of its component, any other point the label of
     the first component that has a core point near it.
 
-    Components are identified by their first core point, because DBSCAN goes through the points in
-    their order.
+    Components are identified by their first core point, because DBSCAN visits the points in their
+    order.
     """
     n = len(components)
     first_core = np.full(n + 1, n)

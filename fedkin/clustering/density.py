@@ -1,6 +1,6 @@
 """Density-based clustering: clusters are dense regions; points outside them are noise.
 
-Thin wrappers of scikit-learn. Distances are Euclidean, in float64, and all n x n are kept in
+The functions wrap scikit-learn. Distances are Euclidean, in float64, and all n x n distances are in
 memory. Shapes: n points of d numbers, m known points.
 """
 
@@ -28,13 +28,13 @@ def dbscan(
     core point joins the first such cluster. Labels are numbered by first appearance, from 0.
 
     Args:
-        points: one per row.
+        points: points, one per row.
         eps: the maximum distance of neighbours, in the unit of the points.
         min_samples: minimum number of neighbours of a core point, including itself.
 
     Raises:
-        MethodError: eps that is not a finite number above 0, min_samples below 1, or a point that
-            is not finite.
+        MethodError: eps is not a finite number above 0, min_samples is below 1, or a point is not
+            finite.
     """
     from sklearn.cluster import DBSCAN
 
@@ -54,11 +54,12 @@ def dbscan(
 def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray, "n"]:
     """Cluster labels by OPTICS (Ankerst et al., SIGMOD 1999) with xi extraction; -1 is noise.
 
-    It needs no eps; xi = 0.05, scikit-learn's default. ``min_samples`` counts the point itself; if
-    there are fewer points, all are noise. Labels are numbered by first appearance, from 0.
+    It needs no eps, and xi is 0.05, scikit-learn's default. ``min_samples`` counts the point
+    itself; if there are fewer points, all are noise. Labels are numbered by first appearance, from
+    0.
 
     Raises:
-        MethodError: min_samples below 2, or a point that is not finite.
+        MethodError: min_samples is below 2, or a point is not finite.
     """
     from sklearn.cluster import OPTICS
 
@@ -67,7 +68,7 @@ def optics(points: Float[np.ndarray, "n d"], min_samples: int) -> Int[np.ndarray
     if len(points) < min_samples:
         return np.full(len(points), NOISE)
     fit = OPTICS(min_samples=min_samples, metric="precomputed")
-    # Equal points have a gradient of x / 0.
+    # Equal points cause divisions by zero in OPTICS.
     with np.errstate(divide="ignore", invalid="ignore"):
         return by_first_appearance(fit.fit_predict(distances))
 
@@ -78,14 +79,14 @@ def assign_noise(
     """The labels with noise points assigned to clusters.
 
     Args:
-        points: one per row.
-        labels: their clusters, or NOISE.
-        policy: ``own``: every noise point becomes a cluster, numbered after the others in the order
-            of points; ``nearest``: it joins the cluster of the nearest clustered point (as ``own``
-            if all points are noise).
+        points: points, one per row.
+        labels: cluster of each point, or NOISE.
+        policy: ``own``: every noise point becomes a cluster. These clusters are numbered after the
+            others, in the order of points. ``nearest``: every noise point joins the cluster of the
+            nearest clustered point (as ``own`` if all points are noise).
 
     Raises:
-        MethodError: an unknown policy, or a point that is not finite.
+        MethodError: the policy is unknown, or a point is not finite.
     """
     if policy not in NOISE_POLICIES:
         raise MethodError(unknown("noise policy", policy, NOISE_POLICIES))
@@ -101,15 +102,15 @@ def assign_noise(
 def nearest_label(
     points: Float[np.ndarray, "n d"], known: Float[np.ndarray, "m d"], labels: Int[np.ndarray, "m"]
 ) -> tuple[Int[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
-    """Label of each point's nearest known point (the first for ties), and its distance.
+    """The label of each point's nearest known point (the first of ties), and its distance.
 
     Args:
-        points: one per row.
-        known: points with labels. Leave out noise points; otherwise points next to them get -1.
-        labels: of the known points.
+        points: points, one per row.
+        known: points with labels. Leave out noise points, because points near them would get -1.
+        labels: labels of the known points.
 
     Raises:
-        MethodError: no known point, or a point that is not finite.
+        MethodError: there are no known points, or a point is not finite.
     """
     from scipy.spatial.distance import cdist
 
@@ -125,10 +126,10 @@ def nearest_label(
 def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n"]:
     """Distance of each point to its nearest other point; infinite for a single point.
 
-    A client far from all others has no client with similar data, which is suspicious.
+    A client with a large distance has no client with similar data, which is suspicious.
 
     Raises:
-        MethodError: a point that is not finite.
+        MethodError: a point is not finite.
     """
     distances = euclidean(points)
     np.fill_diagonal(distances, np.inf)
@@ -136,11 +137,11 @@ def nearest_neighbour_distance(points: Float[np.ndarray, "n d"]) -> Float64[np.n
 
 
 def euclidean(points: Float[np.ndarray, "n d"]) -> Float64[np.ndarray, "n n"]:
-    """Euclidean distances of all pairs, from differences, so that equal points have distance
-    exactly 0.
+    """Euclidean distances of all pairs of points. They are computed from differences, so that equal
+    points have distance exactly 0.
 
     Raises:
-        MethodError: a point that is not finite.
+        MethodError: a point is not finite.
     """
     from scipy.spatial.distance import pdist, squareform
 
@@ -166,7 +167,7 @@ def same_partition(a: Int[np.ndarray, "n"], b: Int[np.ndarray, "n"]) -> bool:
 
 
 def check_min_samples(min_samples: int, least: int) -> None:
-    """Refuse fewer than ``least`` points as a dense neighbourhood (MethodError)."""
+    """Raise MethodError if min_samples is below ``least``."""
     if min_samples < least:
         raise MethodError(
             f"min_samples must be at least {least} (a point counts itself), got {min_samples}"
@@ -178,6 +179,5 @@ def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
         raise MethodError(
-            f"points must be finite, got others in row {invalid[0]}; leave out the rows that have "
-            "them"
+            f"points must be finite, but row {invalid[0]} has other numbers; leave out such rows"
         )

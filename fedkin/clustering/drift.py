@@ -1,4 +1,5 @@
-"""Clustering by drift: which clients switch to a new model, and which models are merged.
+"""Clustering under concept drift (FedDrift): clients switch to new models, and similar models
+merge.
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
 2206.00799, as in the authors' code. Shapes: M models, N clients, k models that may be merged, S
@@ -14,15 +15,15 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.clustering.agglomerative import agglomerative
 
-_APART = 2.0  # more than any difference of accuracies
+_APART = 2.0  # larger than any difference of accuracies
 
 
 class Choice(NamedTuple):
-    """The clients' choices in a step."""
+    """The clients' choices of models in a step."""
 
-    models: Float[np.ndarray, "M P"]  # with new ones
+    models: Float[np.ndarray, "M P"]  # including new models
     owner: Int[np.ndarray, "N S"]  # -1 also if the owner's slot was reused
-    model: Int[np.ndarray, "N"]  # of each client
+    model: Int[np.ndarray, "N"]  # model of each client
     accuracy: Float[np.ndarray, "N"]  # a_c(t), on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model
 
@@ -37,21 +38,21 @@ def choose_models(
     delta: float,
     eager: bool = False,
 ) -> Choice:
-    """Assign every client to its most accurate model (the first for ties).
+    """Assign every client to its most accurate model (the first of ties).
 
-    If a client's accuracy falls by more than delta, it gets a new model, initialised from that
-    model. If no slot is free, it does not drift.
+    If a client's accuracy falls by more than delta, the client drifts: it gets a new model,
+    initialised from its most accurate model. If no slot is free, the client does not drift.
 
     Args:
-        models: before the step.
+        models: models before the step.
         owner: model of each (client, step), -1 for none.
-        model: of each client before, -1 for none.
-        accuracy: of each model on each client's new samples; -inf for unused models, and for
-            clients without new samples, which keep their model.
-        before: a_c(t-1); NaN if undefined.
-        alone: clients that keep their model.
+        model: model of each client before the step, -1 for none.
+        accuracy: accuracy of each model on each client's new samples. It is -inf for unused models,
+            and for clients without new samples, which keep their model.
+        before: a_c(t-1), the accuracy in the previous step; NaN if undefined.
+        alone: mask of the clients that keep their model.
         delta: drift threshold.
-        eager: one new model for all clients that drift.
+        eager: whether all clients that drift share one new model.
     """
     has_samples = np.isfinite(accuracy).any(axis=1)
     kept = (alone | ~has_samples) & (model >= 0)
@@ -68,7 +69,7 @@ def choose_models(
     shared: int | None = None
     for client in np.flatnonzero(drifts):
         place = recycled(owner, taken) if shared is None else shared
-        # If no slot is free, the client stays with its best model.
+        # Without a free slot, the client keeps its most accurate model.
         if place is None:
             taken[best[client]] = True
             continue
@@ -83,15 +84,15 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The slot for a new model: one that owns nothing, else the least recently used (first for
-    ties).
+    """The slot for a new model: a slot without owned (client, step) pairs, otherwise the least
+    recently used one (the first of ties).
 
     Args:
         owner: model of each (client, step), -1 for none.
         taken: models that clients use in the current step.
 
     Returns:
-        The slot; None if all are in use.
+        The slot; None if all slots are in use.
     """
     if taken.all():
         return None
@@ -102,11 +103,11 @@ def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int
 
 
 def drift_distances(accuracy: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
-    """Distance of two models: max(A_ii - A_ij, A_jj - A_ji, 0), the accuracy lost on each other's
-    samples.
+    """Distances of all pairs of models, max(A_ii - A_ij, A_jj - A_ji, 0): the accuracy that is lost
+    on each other's samples.
 
     Args:
-        accuracy: of model i on the samples of model j; NaN if there are none.
+        accuracy: accuracy of model i on the samples of model j; NaN if there are no samples.
     """
     lost = np.diag(accuracy)[:, None] - accuracy
     larger = np.maximum(lost, lost.T)
@@ -122,22 +123,23 @@ def merge_models(
     threshold: float,
     linkage: str = "complete",
 ) -> tuple[Float[np.ndarray, "M P"], Int[np.ndarray, "M"]]:
-    """Merge similar models.
+    """Merge groups of similar models.
 
-    The first model of a group becomes their mean, weighted by (client, step) pairs. The others are
-    reset to initial models.
+    The first model of a group becomes the group's mean, weighted by the numbers of (client, step)
+    pairs. The other models are reset to initial models.
 
     Args:
-        models: before merging.
+        models: models before merging.
         fresh: initial models.
         owner: model of each (client, step), -1 for none.
         candidates: models that may be merged, ascending.
-        accuracy: of candidate i on the samples of candidate j.
+        accuracy: accuracy of candidate i on the samples of candidate j.
         threshold: groups at this distance or more are not merged.
         linkage: ``complete`` or ``average``.
 
     Returns:
-        The models, and for each former model the number of its merged model.
+        The models after merging, and for each former model the number of the model into which it
+        was merged.
     """
     after = models.copy()
     into = np.arange(len(models))

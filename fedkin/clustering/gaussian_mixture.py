@@ -1,7 +1,6 @@
-"""Mixtures of two Gaussians in one dimension, by hard expectation maximisation.
+"""Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation.
 
-Shapes: n rows, each a separate problem; m values in a row, of which a mask selects those that
-count.
+Shapes: n rows, each a separate problem, with m values each. A mask selects the values that count.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 MAX_STEPS = 100  # a row usually needs two or three
-MIN_DEVIATION = 0.05  # of a row's range: standard deviation of a component without variance
+MIN_DEVIATION = 0.05  # deviation of a component without variance, relative to the row's range
 
 
 def split_two_gaussians(
@@ -20,29 +19,28 @@ def split_two_gaussians(
 ) -> Bool[np.ndarray, "n m"]:
     """Mask of the values of each row that belong to the component with the higher mean.
 
-    Initial values start in component 0, all others in component 1. Then, until nothing changes,
-    alternate
+    Initial values start in component 0, all others in component 1. Then two steps alternate until
+    the split no longer changes:
 
-        mu_r, sigma_r^2 = mean and variance of component r's values
-        beta_r          = its share of the values
-        y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1, sigma_1),
-        else to 1
+        mu_r, sigma_r^2 = mean and variance of component r's values beta_r    = component r's share
+        of the values y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j;
+        mu_1, sigma_1), else to 1
 
-    Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. The paper leaves these cases open:
+    Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. The paper does not define these cases:
 
     * component 0 starts empty: the result is empty;
     * component 1 starts empty, or all values are equal: the result is the initial mask;
-    * component 0 loses its last value: the result is the initial mask; component 1 does: all
-      values;
-    * a component without variance (a single value, equal values) has ``MIN_DEVIATION`` times the
-      row's range instead;
+    * component 0 loses its last value: the result is the initial mask;
+    * component 1 loses its last value: the result is all values;
+    * a component without variance (a single value, or equal values): its deviation is
+      ``MIN_DEVIATION`` times the row's range;
     * component 0 ends with the lower mean: the components are swapped;
     * no convergence after ``MAX_STEPS`` steps: the current split.
 
     Args:
         values: the rows to split.
-        initial: which values start in component 0.
-        mask: which values count; all others are ignored.
+        initial: mask of the values that start in component 0.
+        mask: mask of the values that count; all others are ignored.
     """
     y, differ = _to_unit(np.where(mask, values, 0.0).astype(np.float64), mask)
     start = initial & mask
@@ -67,7 +65,8 @@ def split_two_gaussians(
 def _to_unit(
     y: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
-    """Each row's values scaled to [0, 1], and whether they are not all equal."""
+    """Scale the values of each row to [0, 1]. Also returns a mask of the rows whose values
+    differ."""
     low = np.min(np.where(mask, y, np.inf), axis=1)
     high = np.max(np.where(mask, y, -np.inf), axis=1)
     value_range = np.where(mask.any(axis=1), high - low, 0)
@@ -81,7 +80,7 @@ def _to_unit(
 def _step(
     y: Float[np.ndarray, "r m"], high: Bool[np.ndarray, "r m"], mask: Bool[np.ndarray, "r m"]
 ) -> Bool[np.ndarray, "r m"]:
-    """Estimate both components from the split, and split again."""
+    """One step of hard EM: estimate both components from the split, and split the values again."""
     total = mask.sum(axis=1, keepdims=True)
     log_density = []
     for part in (high, mask & ~high):
@@ -95,7 +94,7 @@ def _step(
 
 
 def _mean(y: Float[np.ndarray, "r m"], part: Bool[np.ndarray, "r m"]) -> Float[np.ndarray, "r"]:
-    """Mean of each row's values in a part; NaN if it is empty."""
+    """Mean of each row's values in ``part``; NaN if the part is empty."""
     count = part.sum(axis=1)
     total = np.where(part, y, 0).sum(axis=1)
     return np.divide(total, count, out=np.full(len(y), np.nan), where=count > 0)

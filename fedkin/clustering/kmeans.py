@@ -1,4 +1,4 @@
-"""K-means++ with the settings that the clustered-FL literature relied on."""
+"""K-means with k-means++ starts, with the settings that the clustered-FL papers used."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from threadpoolctl import ThreadpoolController
 
 from fedkin.core.errors import MethodError
 
-_MAX_SMALL = 100  # points
+_MAX_SMALL = 100  # largest number of points for the vectorised version
 
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadpoolController:
-    """Cached controller of scikit-learn's thread pools; creating one takes longer than a small
-    fit."""
+    """The controller of scikit-learn's thread pools. It is cached, because creating it takes longer
+    than a small fit."""
     return ThreadpoolController()
 
 
@@ -31,16 +31,16 @@ def kmeans(
     """Cluster labels by K-means with k-means++ starts (Arthur & Vassilvitskii 2007).
 
     Args:
-        points: one per row.
-        clusters: how many.
-        seed: of the starts.
-        restarts: number of restarts; the best is used. Ten was scikit-learn's default when the
+        points: points, one per row.
+        clusters: number of clusters.
+        seed: seed of the starts.
+        restarts: number of restarts; the best one is used. Ten was scikit-learn's default when the
             papers were written.
-        max_iter: steps of each restart.
-        weights: of the points; equal by default.
+        max_iter: maximum number of steps of each restart.
+        weights: weights of the points; default: equal.
 
     Raises:
-        MethodError: fewer distinct points than clusters.
+        MethodError: there are fewer distinct points than clusters.
     """
     from sklearn.cluster import KMeans
 
@@ -55,7 +55,7 @@ def kmeans(
         max_iter=max_iter,
         random_state=seed,
     )
-    # Use one thread, because sums over threads have no fixed order.
+    # One thread is used, because sums over several threads have no fixed order.
     with _threads().limit(limits=1):
         return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
 
@@ -69,23 +69,23 @@ def kmeans_small(
 ) -> Int[np.ndarray, "n"]:
     """Cluster labels by K-means for few points: all restarts at once, vectorised.
 
-    scikit-learn runs restarts sequentially, half a millisecond each regardless of size; for twenty
-    clients that was a fifth of a communication round. Twenty plain k-means++ starts are within 1%,
-    on average, of its ten starts, each of which tries several candidates per centre. More than a
-    hundred points are passed to ``kmeans``.
+    scikit-learn runs restarts one after another, each in half a millisecond regardless of size. For
+    twenty clients this was a fifth of a communication round. The result of twenty plain k-means++
+    starts is on average within 1% of scikit-learn's ten starts, each of which tries several
+    candidates for each centre. More than a hundred points are passed to ``kmeans``.
 
     Args:
-        points: one per row.
-        clusters: how many.
-        rng: draws the starts.
-        restarts: number of restarts; the best is used.
-        max_iter: maximum steps.
+        points: points, one per row.
+        clusters: number of clusters.
+        rng: random generator of the starts.
+        restarts: number of restarts; the best one is used.
+        max_iter: maximum number of steps.
 
     Raises:
-        MethodError: fewer distinct points than clusters.
+        MethodError: there are fewer distinct points than clusters.
     """
     points = points.astype(np.float64)
-    # The arrays below would have restarts x points x clusters x dimensions numbers.
+    # For more points, the arrays below (restarts x points x clusters x dimensions) would be large.
     if len(points) > _MAX_SMALL:
         return kmeans(points, clusters, int(rng.integers(2**31)), max_iter=max_iter)
     distinct = len(np.unique(points, axis=0))
@@ -119,8 +119,8 @@ def _starts(
     rng: np.random.Generator,
     restarts: int,
 ) -> Int[np.ndarray, "restarts K"]:
-    """k-means++: draw each next centre with probability proportional to the squared distance from
-    the nearest centre."""
+    """Starts of k-means++ for all restarts: each next centre is drawn with probability proportional
+    to the squared distance from the nearest centre."""
     indices = [rng.integers(len(squared_distances), size=restarts)]
     nearest = squared_distances[indices[0]]  # [restarts, n]
     for _ in range(clusters - 1):

@@ -1,4 +1,4 @@
-"""Keeps cluster numbers stable from one clustering to the next.
+"""Matching of cluster numbers, so that they stay stable from one clustering to the next.
 
 Shapes: n clients of a clustering.
 """
@@ -14,15 +14,15 @@ def match_labels(
 ) -> Int[np.ndarray, "n"]:
     """Renumber a partition so that as many clients as possible keep their cluster number.
 
-    This is a linear assignment of new to former clusters, by common clients.
+    This is a linear assignment of new to former clusters, by the number of common clients.
 
     Args:
-        labels: of the new partition, from 0.
-        before: the former cluster of each client, from 0; negative: none.
+        labels: labels of the new partition, from 0.
+        before: former cluster of each client, from 0; negative: none.
         clusters: number of former clusters.
-        new: whether a cluster gets a new number if it shares no client with the former cluster of
-            that number. New numbers start at ``clusters``, in the order of the new labels. If no
-            former number is left, a cluster always gets a new one.
+        new: whether a cluster gets a new number if it has no client in common with the former
+            cluster of its number. New numbers start at ``clusters``, in the order of the new
+            labels. If no former number is left, a cluster always gets a new number.
     """
     from scipy.optimize import linear_sum_assignment
 

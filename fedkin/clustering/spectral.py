@@ -1,9 +1,9 @@
 """Spectral clustering of long rows, such as clients' gradients (CFL-GP). Shapes: n rows of P
 numbers, K directions.
 
-Let G be the P x n matrix whose columns are the rows, and U_K its first K left singular vectors. The
-projection of a row is its column of U_K^T G. No P x P matrix is formed: from the Gram matrix G^T G
-= V S^2 V^T follows U_K^T G = S V^T, first K rows.
+Let G be the P x n matrix with the given rows as columns, and U_K its first K left singular vectors.
+The projection of a row is its column in U_K^T G. No P x P matrix is formed: with the Gram matrix
+G^T G = V S^2 V^T, the projections U_K^T G are the first K rows of S V^T.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # relative to the first squared singular value: weaker directions are rounding
-_LEAST = 3  # minimum dimensions in which the number of clusters is estimated
+_NOISE = 1e-12  # relative to the first squared singular value; weaker directions are rounding
+_LEAST = 3  # minimum number of dimensions for the estimate of the number of clusters
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Singular values, largest first, and all right singular vectors."""
+    """A singular value decomposition: the singular values, largest first, and all right singular
+    vectors."""
 
     values: Float64[np.ndarray, "n"]
     vectors: Float64[np.ndarray, "n n"]
 
     def projected(self, directions: int) -> Float64[np.ndarray, "n K"]:
-        """Projections of the rows on the first K directions, one column of U_K^T G per row."""
+        """Projections of the rows on the first K directions: for each row its column of U_K^T G."""
         return self.vectors[:, :directions] * self.values[:directions]
 
     def project(
         self, products: Float[np.ndarray, "m n"], directions: int
     ) -> Float64[np.ndarray, "m K"]:
-        """Projections of other rows, from their inner products with the rows of this spectrum."""
+        """Projections of other rows on the first K directions, from their inner products with the
+        rows of this decomposition."""
         values = self.values[:directions]
         is_direction = values**2 > _NOISE * self.values[0] ** 2
         scale = np.divide(1, values, out=np.zeros_like(values), where=is_direction)
@@ -48,33 +50,34 @@ def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
 
 
 def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
-    """The number of clusters (at least 2) with the highest K-means silhouette, the smallest for
+    """The number of clusters (at least 2) with the highest silhouette of K-means, the smallest of
     ties.
 
-    Rows are projected on the directions before the largest gap between singular values, at least 3.
+    Rows are projected on the directions before the largest gap between singular values, but on at
+    least 3 directions.
 
     Args:
-        decomposition: of the rows.
-        most: maximum number of clusters; always at most one fewer than the rows.
-        seed: of K-means.
+        decomposition: decomposition of the rows.
+        most: maximum number of clusters. It is limited to the number of rows minus one.
+        seed: seed of K-means.
 
     Raises:
-        MethodError: fewer than three rows, or rows that are all equal.
+        MethodError: there are fewer than three rows, or all rows are equal.
     """
     from sklearn.metrics import silhouette_score
 
     clients = len(decomposition.values)
     if clients < 3:
         raise MethodError(
-            f"{clients} rows are too few to look for clusters, it takes 3; give the number of "
-            "clusters"
+            f"{clients} rows are too few to estimate the number of clusters, which needs 3; set "
+            "the number of clusters"
         )
     gaps = decomposition.values[:-1] - decomposition.values[1:]
     directions = max(_LEAST, int(np.argmax(gaps)) + 1)
     points = decomposition.projected(directions)
     most = min(most, clients - 1, len(np.unique(points, axis=0)))
     if most < 2:
-        raise MethodError(f"all {clients} rows are the same: they have no clusters")
+        raise MethodError(f"all {clients} rows are equal, so they have no clusters")
     scores = [
         silhouette_score(points, kmeans(points, k, seed, max_iter=300)) for k in range(2, most + 1)
     ]
@@ -82,11 +85,11 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
 
 
 def spectral_clusters(decomposition: Spectrum, clusters: int, seed: int) -> Int[np.ndarray, "n"]:
-    """Labels of the rows by K-means in the space of the first K directions.
+    """Cluster labels of the rows, by K-means in the space of the first K directions.
 
     Args:
-        decomposition: of the rows.
-        clusters: K.
-        seed: of K-means.
+        decomposition: decomposition of the rows.
+        clusters: K, the number of clusters.
+        seed: seed of K-means.
     """
     return kmeans(decomposition.projected(clusters), clusters, seed, max_iter=300)

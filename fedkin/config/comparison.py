@@ -2,20 +2,17 @@
 
 A file for ``fedkin run`` with one more section::
 
-    [compare]
-    methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}]
-    seeds = 5
-    grid = {"local.lr" = [0.01, 0.03]}    # all of them, each with each
+    [compare] methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}] seeds =
+    5 grid = {"local.lr" = [0.01, 0.03]} # every combination of all values
 
-    [[compare.data]]                      # sections laid over those of the file, one by one
-    label = "two classes"
-    data = {classes_per_client = 2}
+[[compare.data]] # each entry replaces values of the file's sections label = "two classes" data =
+{classes_per_client = 2}
 
     [[compare.scenarios]]                 # the same, and each of these with each of those
     label = "a third is slow"
     scenario = {stragglers = 0.3}
 
-A setting is a choice from all of these except methods and seeds. A cell is a method in a setting,
+A setting is one combination of data, scenario and grid values. A cell is a method in a setting,
 with all seeds.
 """
 
@@ -45,13 +42,13 @@ from fedkin.core.method import Method
 
 _log = logging.getLogger("fedkin")
 
-# A mapping is by label.
+# Methods to compare; the keys of a mapping are the methods' labels.
 Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
-SEEDS = 3  # the default: the least that can be tested
+SEEDS = 3  # default number of seeds: the minimum for a statistical test
 
 
 class CompareSection(Section):
-    """[compare], if a file has it."""
+    """The section [compare] of a comparison's file."""
 
     methods: list[str | Values] | None = None
     seeds: Positive | None = None
@@ -61,7 +58,7 @@ class CompareSection(Section):
 
 
 class Layer(NamedTuple):
-    """Sections that replace values of the file, and their name in a setting's label."""
+    """Values that replace those of the file, by section, and their part of a setting's label."""
 
     label: str
     sections: dict[str, Values]
@@ -75,20 +72,21 @@ def load(
     sweeps: Sequence[str] = (),
     axes: Mapping[str, Sequence[Any]] | None = None,
 ) -> ComparisonGrid:
-    """Read a comparison's file, or the demonstration's settings.
+    """Read the configuration of a comparison from its file, or from the demonstration's settings.
 
     Args:
         path: the file; None: the demonstration.
-        overrides: ``section.key=value``, on top of the file.
-        methods: methods that replace the file's, by name, as tables or as instances, possibly by
-            label; None: the file's.
-        seeds: number of seeds, instead of the file's; None: the file's.
-        sweeps: ``section.key=value,value``, added to the file's grid. They replace its values of
-            the same key.
-        axes: values by ``section.key``, treated in the same way.
+        overrides: texts ``section.key=value``, which replace values of the file.
+        methods: methods that replace those of the file, as names, tables or instances, or as a
+            mapping from labels to these; None: the file's methods.
+        seeds: number of seeds; None: the file's number.
+        sweeps: texts ``section.key=value,value``, added to the file's grid. They replace the grid's
+            values of the same key.
+        axes: lists of values by ``section.key``, added to the grid like ``sweeps``.
 
     Raises:
-        ConfigError: as in ``config.run.load``, and for a grid without a cell.
+        ConfigError: the configuration is invalid (as in ``config.run.load``), or the grid has no
+            cell.
     """
     raw, place = read(path, overrides, demo_for(overrides))
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
@@ -100,7 +98,7 @@ def load(
     all_axes = axis.merged(file_axes, given_axes)
     of_methods = [one for one in all_axes if one.section == "method"]
     of_settings = [one for one in all_axes if one.section != "method"]
-    # A new name takes the section's options away.
+    # A new name resets the section's options, so axes of names come first.
     of_settings.sort(key=lambda one: one.option != "name")
     entries = _entries(
         raw, compare.methods if methods is None else _listed(methods), place("compare.methods")
@@ -118,8 +116,8 @@ def load(
 
 
 def _listed(methods: Methods) -> list[str | Values]:
-    """Methods as a file lists them: names, and tables of what was given as instances or under a
-    label."""
+    """Convert methods to the form of a file: names, and tables for instances and labelled
+    methods."""
     if isinstance(methods, Mapping):
         return [_table(one) | {"label": label} for label, one in methods.items()]
     return [one if isinstance(one, str) else _table(one) for one in methods]
@@ -139,8 +137,7 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
-    """The methods, each with its options from the file: from [method], run.against or the list
-    itself."""
+    """The compared methods, each with its options from [method], run.against or the list itself."""
     main = _main(raw)
     against = [
         {"name": one} if isinstance(one, str) else one
@@ -150,22 +147,24 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
     if names is None:
         return list({main["name"]: main, **by_name}.values())
     if not names:
-        raise ConfigError(f"{place} names no method, so the grid has no cell")
+        raise ConfigError(f"{place} lists no method, so the grid has no cell; add a method")
     for one in names:
         if not isinstance(one, str) and "name" not in one:
-            raise ConfigError(f"{place}: expected a method's name or a table with one, got {one!r}")
+            raise ConfigError(
+                f"{place}: expected a method's name or a table with a name, got {one!r}"
+            )
     return [by_name.get(one, {"name": one}) if isinstance(one, str) else one for one in names]
 
 
 def _main(raw: dict[str, Any]) -> Values:
-    """[method] as it was written."""
+    """The section [method] of the file, with the default name fedgroup."""
     return {"name": "fedgroup"} | raw.get("method", {})
 
 
 def _settings(
     raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]
 ) -> tuple[Setting, ...]:
-    """Data x scenarios x the values of the axes."""
+    """All settings: every combination of data, scenarios and values of the axes."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})
     base["run"] = {
@@ -185,7 +184,7 @@ def _settings(
 
 
 def _axis_layers(axis: Axis) -> list[Layer]:
-    """A layer for each value of an axis. The value of an axis with one is in no label."""
+    """A layer for each value of an axis. If the axis has a single value, labels leave it out."""
     shown = len(axis.values) > 1
     return [
         Layer(axis.label(value) if shown else "", axis.sections(value)) for value in axis.values
@@ -193,11 +192,10 @@ def _axis_layers(axis: Axis) -> list[Layer]:
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
-    """The entries of [[compare.data]] or [[compare.scenarios]]."""
+    """The layers of [[compare.data]] or [[compare.scenarios]], one for each entry."""
     if entries is not None and not entries:
         raise ConfigError(
-            f"compare.{kind} is an empty list, so the grid has no cell; leave it out, or add an "
-            "entry"
+            f"compare.{kind} is an empty list, so the grid has no cell; remove it or add an entry"
         )
     layers = []
     for number, entry in enumerate(entries or [{}], 1):
@@ -219,8 +217,8 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
-    """Merge sections key by key. If a section names another entry, the old options are dropped,
-    except those of a server optimiser that the new one has too."""
+    """Replace values of sections key by key. If a section's name changes, its old options are
+    dropped. A new server optimiser keeps the options that it has too."""
     out = dict(raw)
     for name, values in sections.items():
         before = raw.get(name, {})
@@ -234,7 +232,8 @@ def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, V
 
 
 def _applicable(options: Values, name: str) -> Values:
-    """The options that the server optimiser of this name has; the others are logged."""
+    """The options that apply to the server optimiser ``name``. Options that do not apply are
+    logged."""
     known = known_values("server_optimizer")
     if name not in known:  # none, or refused later
         return {}
@@ -249,5 +248,6 @@ def _applicable(options: Values, name: str) -> Values:
 def _say_left_out(text: str) -> None:
     """Log once per process."""
     _log.warning(
-        "from [server_optimizer], left out where the named one has no such option: %s", text
+        "[server_optimizer]: options ignored because the named optimiser does not have them: %s",
+        text,
     )

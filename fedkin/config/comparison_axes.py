@@ -1,5 +1,4 @@
-"""The axes of a comparison's grid: options of a configuration, and the values that each of them
-takes."""
+"""Axes of a comparison's grid: options of a configuration, each with a list of values."""
 
 from __future__ import annotations
 
@@ -19,40 +18,41 @@ from fedkin.options import SECTIONS as OPTIONS
 _log = logging.getLogger("fedkin")
 
 SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
-# Everything but a comma; commas within brackets and quotes do not part values.
+# Text without commas. Commas within brackets and quotes do not separate values.
 _PARTS = re.compile(r"""(?:\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*'|[^,])+""")
 
 
 class Axis(NamedTuple):
-    """An option, ``section.key``, and its values."""
+    """An option ``section.key`` and its values."""
 
     key: str
     values: list[Any]
 
     @property
     def section(self) -> str:
-        """The part before the dot."""
+        """The section of the key: the part before the dot."""
         return self.key.partition(".")[0]
 
     @property
     def option(self) -> str:
-        """The part behind the dot."""
+        """The option in the section: the part after the dot."""
         return self.key.partition(".")[2]
 
     def sections(self, value: Any) -> dict[str, dict[str, Any]]:
-        """One of the values as a section to be laid over others."""
+        """A value of the axis in the form of a configuration: ``{section: {option: value}}``."""
         return {self.section: {self.option: value}}
 
     def label(self, value: Any) -> str:
-        """One of the values in a label, behind its option; a name stands alone."""
+        """Text for a value of the axis in a setting's label, such as ``lr 0.1``; for an axis of
+        names, the name alone."""
         return str(value) if self.option == "name" else f"{self.option} {value}"
 
 
 def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
-    """``{"local.lr" = [0.01, 0.03]}``, or as TOML's tables have it: ``{local = {lr = [0.01,
+    """The axes of a table: ``{"local.lr" = [0.01, 0.03]}``, or nested: ``{local = {lr = [0.01,
     0.03]}}``.
 
-    Raises ConfigError for what is no list of values.
+    Raises ConfigError unless each key has a list of values.
     """
     flat: list[tuple[str, Any]] = []
     for key, values in grid.items():
@@ -62,20 +62,21 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
     for key, values in flat:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
-                f"{place}: {key}: expected a list of values, got {values!r}; without one there is "
-                "no cell"
+                f"{place}: {key}: expected a list of values, got {values!r}; a grid without values "
+                "has no cell"
             )
         if any(value is None for value in values):
             raise ConfigError(
-                f"{place}: {key}: None is no value; leave it out, or write the value that is meant"
+                f"{place}: {key}: None is not a valid value; remove it, or write the default value "
+                "itself"
             )
     return [Axis(key, [_toml_value(value) for value in values]) for key, values in flat]
 
 
 def from_text(text: str) -> Axis:
-    """``section.key=value,value`` as an axis: values of TOML, or words.
+    """An axis from a text ``section.key=value,value``. Values are TOML values or words.
 
-    Raises ConfigError for other text.
+    Raises ConfigError if the text has another form.
     """
     key, equals, values = text.partition("=")
     try:
@@ -84,29 +85,30 @@ def from_text(text: str) -> Axis:
         parts = [parse_value(part) for part in _PARTS.findall(values) if part.strip()]
     if not equals or "." not in key or not parts:
         raise ConfigError(
-            f"--grid: expected section.key=value,value, got {text!r}; without values there is no "
+            f"--grid: expected section.key=value,value, got {text!r}; a grid without values has no "
             "cell"
         )
     return Axis(key.strip(), [_toml_value(part) for part in parts])
 
 
 def _toml_value(value: Any) -> Any:
-    """A value as JSON and TOML both have it: paths and dates are texts, NumPy's numbers plain."""
+    """Convert a value to a type of JSON and TOML: paths and dates become text, NumPy numbers become
+    Python numbers."""
     return json.loads(json.dumps(plain_lists(value), default=str))
 
 
 def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
-    """The axes of a file and the given ones, each with each; of a key that both have, only
-    the given values.
+    """Merge the axes of a file with given axes. If both have a key, the given values replace those
+    of the file.
 
-    What is replaced, and what stays, is logged.
+    Replaced and remaining axes are logged.
 
     Args:
-        of_file: of [compare] grid.
-        given: of the command line, or of Python.
+        of_file: axes of [compare] grid.
+        given: axes from the command line or from Python.
 
     Raises:
-        ConfigError: what is no axis, and one that is named twice in one place.
+        ConfigError: an option cannot be an axis, or is named twice in one place.
     """
     check_axes(of_file)
     check_axes(given)
@@ -122,35 +124,33 @@ def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
 
 @cache
 def _say_merged(stays: str, replaced: str) -> None:
-    """Once in a process."""
+    """Log once per process how given axes and the file's axes were merged."""
     _log.warning(
-        "grid: of the file's own, replaced: %s; tried as well, each with each: %s", replaced, stays
+        "grid: axes of the file that were replaced: %s; axes of the file that remain: %s",
+        replaced,
+        stays,
     )
 
 
 def check_axes(axes: Iterable[Axis]) -> None:
-    """Refuse what is no axis, and one that is named twice: the second would silently replace the
-    first.
-
-    Raises ConfigError.
-    """
+    """Raise ConfigError for an option that cannot be an axis or is named twice."""
     keys = set()
     for axis in axes:
         check_key(axis.key, "compare.grid", (*SECTIONS, "method"))
         if axis.key in keys:
             raise ConfigError(
-                f"compare.grid: {axis.key} is named twice; put all its values into one list"
+                f"compare.grid: {axis.key} is given twice; put all its values into one list"
             )
         keys.add(axis.key)
 
 
 def check_key(key: str, place: str, sections: Iterable[str] = SECTIONS) -> None:
-    """Refuse (ConfigError) a key that settings cannot differ in.
+    """Raise ConfigError for a key that cannot differ between settings.
 
     Args:
-        key: ``section.key``.
-        place: where it was read.
-        sections: that settings can differ in.
+        key: the option, ``section.key``.
+        place: where the key was read, for messages.
+        sections: sections that can differ between settings.
     """
     section, _, option = key.partition(".")
     if section not in sections:
@@ -159,4 +159,4 @@ def check_key(key: str, place: str, sections: Iterable[str] = SECTIONS) -> None:
         raise ConfigError(f"{place}: {key}: expected section.key, such as local.lr")
     if key in ("run.seed", "run.seeds", "run.against", "method.name"):
         other = "--methods" if key in ("run.against", "method.name") else "--seeds"
-        raise ConfigError(f"{place}: {key} is no axis; use {other}")
+        raise ConfigError(f"{place}: {key} cannot be an axis; use {other}")

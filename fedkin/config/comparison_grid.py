@@ -1,4 +1,4 @@
-"""The grid of a comparison: settings x methods x seeds, and the measure by which methods are
+"""Grid of a comparison: settings x methods x seeds, and the measure by which methods are
 compared."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedkin.measures.measure import Measure
 
 @dataclass(frozen=True)
 class Variant:
-    """A method with its options, and its name in tables."""
+    """A method with its options, and the label that names it in tables."""
 
     label: str
     entry: Values
@@ -30,18 +30,17 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything but method and seed; the label says how it differs from the others, and is empty
-    for a single one."""
+    """A configuration without method and seed. The label names its differences from the other
+    settings; it is empty if there is only one setting."""
 
     label: str
     raw: dict[str, Values]
     _made: dict[str, RunConfig] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def config(self, method: Variant) -> RunConfig:
-        """The configuration of a method in this setting, as ``fedkin run`` would have it, made
-        once.
+        """The configuration of a method in this setting, as for ``fedkin run``. It is cached.
 
-        Raises ConfigError for what cannot be.
+        Raises ConfigError if the method cannot run in this setting.
         """
         made = self._made.get(method.label)
         if made is None or made.method.values != method.entry:
@@ -53,12 +52,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class ComparisonGrid:
-    """A validated grid: every method can be made in every setting."""
+    """A validated grid of a comparison: every method can run in every setting."""
 
     settings: tuple[Setting, ...]
     methods: tuple[Variant, ...]
     seeds: tuple[int, ...]
-    by: str = "final"  # what methods are compared by (``measures.lookup.compared_by``)
+    by: str = "final"  # measure by which methods are compared (``measures.lookup.compared_by``)
 
     def __post_init__(self) -> None:
         for kind, entries in (
@@ -67,10 +66,12 @@ class ComparisonGrid:
             ("seed", self.seeds),
         ):
             if not entries:
-                raise ConfigError(f"compare: there is no {kind}, so the grid has no cell")
+                raise ConfigError(
+                    f"compare: the list of {kind}s is empty, so the grid has no cell; add a {kind}"
+                )
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ConfigError(
-                f"compare: seeds must be different ones from 0 on, got {list(self.seeds)}"
+                f"compare: seeds must be different integers from 0 up, got {list(self.seeds)}"
             )
         _check_labels("method", [variant.label for variant in self.methods])
         _check_labels("setting", [setting.label for setting in self.settings])
@@ -80,24 +81,24 @@ class ComparisonGrid:
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that stand in every table, behind those that have a place there."""
+        """The user's measures, which every table shows after the built-in ones."""
         setting, method = self.cells[0]
         return setting.config(method).description().measures
 
     def measure(self, by: str | None = None) -> Measure:
-        """What methods are compared by: the measure that is called so, or the grid's own.
+        """The measure by which methods are compared: the one called ``by``, or the grid's measure.
 
-        Raises ConfigError for another word.
+        Raises ConfigError for an unknown name.
         """
         return compared_by(self.by if by is None else by, self.measures)
 
     @property
     def cells(self) -> list[tuple[Setting, Variant]]:
-        """Each setting with each method."""
+        """All cells: every pair of a setting and a method."""
         return list(itertools.product(self.settings, self.methods))
 
     def description(self) -> dict[str, Any]:
-        """As comparison.toml holds it, spelled out; ``from_description`` reads it back."""
+        """The grid as plain values for comparison.toml; ``from_description`` reads them."""
         note = user_methods.resume_note([variant.entry["name"] for variant in self.methods])
         return {
             **({"note": note} if note else {}),
@@ -111,9 +112,9 @@ class ComparisonGrid:
 
 
 def from_description(described: dict[str, Any], path: Path) -> ComparisonGrid:
-    """The grid that comparison.toml describes.
+    """The grid from the contents of a comparison.toml.
 
-    Raises ConfigError where ``path`` describes none.
+    Raises ConfigError if the contents do not describe a grid; ``path`` is for the message.
     """
     try:
         settings = [
@@ -124,11 +125,11 @@ def from_description(described: dict[str, Any], path: Path) -> ComparisonGrid:
         seeds = tuple(int(seed) for seed in described["seeds"])
         return ComparisonGrid(tuple(settings), tuple(methods), seeds, described["by"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{path}: is not the description of a comparison: {error}") from error
+        raise ConfigError(f"{path} does not describe a comparison: {error}") from error
 
 
 def slug(label: str) -> str:
-    """A label as the name of a folder, with a digest of the label where characters had to go."""
+    """A folder name for a label. If the label is long or not ASCII, the name ends with a digest."""
     plain = re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.")
     if label.isascii() and len(plain) <= 60:
         return plain or "all"
@@ -136,7 +137,7 @@ def slug(label: str) -> str:
 
 
 def _check_labels(kind: str, labels: Iterable[str]) -> None:
-    """Refuse two that would share a folder."""
+    """Raise ConfigError if two labels give the same folder name."""
     labels_of: dict[str, str] = {}
     for label in labels:
         if slug(label) in labels_of:
@@ -146,7 +147,7 @@ def _check_labels(kind: str, labels: Iterable[str]) -> None:
                 else f"{labels_of[slug(label)]!r} and {label!r}"
             )
             raise ConfigError(
-                f"compare: two {kind}s are called {called}; give one of them another label: "
+                f"compare: two {kind}s have the label {called}; give one of them another label: "
                 '{name = "...", label = "..."} in a file, methods={"label": method} in Python'
             )
         labels_of[slug(label)] = label

@@ -1,4 +1,4 @@
-"""The methods of a comparison, each with the values of those axes of the grid that it takes."""
+"""Methods of a comparison, each with the values of the grid's method options that apply to it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ _log = logging.getLogger("fedkin")
 def variants(
     entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str
 ) -> tuple[Variant, ...]:
-    """Each method with each combination of the values of the axes that it takes: those of its
-    options, but for options by which it means another thing than the others, and for those that do
-    not go with its own. Which are left out is logged.
+    """Each method with every combination of the values of the axes that apply to it.
+
+    An axis applies to a method that has the option, with the same meaning as in the other methods,
+    and without a conflict with the method's other options. Methods that keep their own value are
+    logged.
 
     Args:
-        entries: the methods, as they were written.
-        main: name of the method in [method], whose meaning of an option counts.
+        entries: the methods as configured.
+        main: name of the method in [method], whose meaning of an option is used.
         axes: options of methods, and their values.
-        place: where the entries were read.
+        place: where the entries were read, for messages.
 
     Raises:
-        ConfigError: an unknown method or option, and an axis that no method takes.
+        ConfigError: a method or option is unknown, or an axis applies to no method.
     """
     entries = list(entries)
     known = [_options(entry, place) for entry in entries]
@@ -50,7 +52,7 @@ def variants(
         takers = [own for own in taken if one in own]
         if not having[one.option]:
             raise ConfigError(
-                f"compare.grid: no method of this comparison has an option '{one.key}'"
+                f"compare.grid: no method of this comparison has an option '{one.key}'; remove it"
             )
         every = zip(entries, known, taken, strict=True)
         keepers = [
@@ -60,7 +62,7 @@ def variants(
         ]
         if takers and keepers:
             _say_kept(one.key, ", ".join(keepers))
-        elif not takers:  # values that go with no method are refused where the first is made
+        elif not takers:  # values that suit no method are refused when the first method is made
             taken = [
                 [*own, one] if one.option in options else own
                 for own, options in zip(taken, known, strict=True)
@@ -76,28 +78,29 @@ def one_line(label: Any) -> str:
 
 
 def check_label(label: Any, place: str) -> None:
-    """Refuse (ConfigError) a label that is no text."""
+    """Raise ConfigError for a label that is neither text nor a number."""
     if not isinstance(label, (str, int, float)):
         raise ConfigError(f"{place}: label: expected text, got {label!r}")
 
 
 def _options(entry: Values, place: str) -> set[str]:
-    """The options of a method; what is wrong with its entry is refused."""
+    """The names of a method's options. Raises ConfigError for an invalid entry."""
     registry.resolve("method", registry.methods(), _bare(entry), lambda key: f"{place}: {key}")
     check_label(entry.get("label", ""), place)
     return registry.options(registry.methods()[entry["name"]])
 
 
 def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]:
-    """Those of some methods with an option that mean by it what the main method does; where that
-    has none, what most of the library do."""
+    """The methods in which an option has the same meaning as in the main method. If the main method
+    does not have the option, the most common meaning in the library is used."""
     other = [name for name in names if unlike_others(name, option)]
     usual = [name for name in names if name not in other]
     return other if main in other or not usual else usual
 
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
-    """The most of these axes with which a method can be made with some of their values."""
+    """The largest set of axes of which at least one combination of values is possible for a
+    method."""
     subsets = (
         own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size)
     )
@@ -105,6 +108,7 @@ def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
 
 
 def _some_possible(entry: Values, axes: Sequence[Axis]) -> bool:
+    """Whether the method can be made with at least one combination of the axes' values."""
     changes = itertools.product(*(one.values for one in axes))
     options = [one.option for one in axes]
     return any(
@@ -114,7 +118,7 @@ def _some_possible(entry: Values, axes: Sequence[Axis]) -> bool:
 
 
 def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Variant]:
-    """A method with each combination of the values of some axes."""
+    """A method with every combination of the values of some axes."""
     bare = _bare(entry)
     label = one_line(entry.get("label") or registry.method_title(entry["name"]))
     for values in itertools.product(*(one.values for one in axes)):
@@ -128,19 +132,21 @@ def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Vari
 
 
 def _place_of(where: str, key: str) -> str:
-    """Where a key of a method was read."""
+    """The place of a method's key, for messages."""
     return f"{where}{key}"
 
 
 def _bare(entry: Values) -> Values:
+    """A method's entry without its label."""
     return {key: value for key, value in entry.items() if key != "label"}
 
 
 @cache
 def _say_kept(key: str, names: str) -> None:
-    """Once in a process."""
+    """Log once per process that methods keep their own value of an option."""
     _log.warning(
-        "%s: %s keep their own, because it means another thing there or does not go with theirs",
+        "%s is not applied to %s: the option has another meaning there or conflicts with other "
+        "options",
         key,
         names,
     )

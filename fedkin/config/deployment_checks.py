@@ -1,4 +1,5 @@
-"""Which methods run where: with a server, or between peers. A method's requirements decide it."""
+"""Checks whether a method can run with a server or between peers, from the method's
+requirements."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from fedkin.core.requirements import requirements_of
 
 
 def check_with_server(entries: Iterable[Entry], place: Place) -> None:
-    """Refuse (ConfigError) methods that no server can run.
+    """Raise ConfigError for methods that a server cannot run.
 
     Args:
-        entries: the main method and those after it.
-        place: from a key to where it was read.
+        entries: the main method and the compared methods.
+        place: maps a key to its place, for messages.
     """
     for number, entry in enumerate(entries):
         if refusal := server_refusal(entry.made):
@@ -24,34 +25,35 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
 
 def check_between_peers(entry: Entry, place: Place) -> None:
-    """Refuse (ConfigError) a method that real peers cannot run; ``place`` is as above."""
+    """Raise ConfigError for a method that real peers cannot run. ``place`` maps a key to its place,
+    for messages."""
     if refusal := peers_refusal(entry.made):
         raise ConfigError(f"{place('method.name')}: {refusal}")
 
 
 def server_refusal(method: Any) -> str | None:
-    """Why no server can run a method, and what to do instead; None where one can."""
+    """Error message if a server cannot run a method, with an alternative; None if it can."""
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.data.true_clusters:
         return _truth_refusal(name)
     if needs.peers:
         return (
-            f"{name} needs peers that decide for themselves, and this federation has a server: run "
-            "it with fedkin peer, or take a method with a server, such as fedavg"
+            f"{name} needs peers, but this federation has a server; run "
+            "it with fedkin peer, or use a method with a server, such as fedavg"
         )
     return None
 
 
 def peers_refusal(method: Any) -> str | None:
-    """Why real peers cannot run a method, and what to do instead; None where they can."""
+    """Error message if real peers cannot run a method, with an alternative; None if they can."""
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.data.true_clusters:
         return _truth_refusal(name)
     if not needs.peers:
         return (
-            f"{name} needs a server, and peers have none: run it with fedkin deploy, or take a "
+            f"{name} needs a server, but peers have none; run it with fedkin deploy, or use a "
             "method between peers, such as panm"
         )
     return None
@@ -59,6 +61,6 @@ def peers_refusal(method: Any) -> str | None:
 
 def _truth_refusal(name: str) -> str:
     return (
-        f"{name} needs the true clusters of all clients, which only a simulation knows: run it "
-        "with fedkin run, or take another method"
+        f"{name} needs the true clusters of all clients, which only a simulation knows; run it "
+        "with fedkin run, or use another method"
     )

@@ -1,4 +1,4 @@
-"""The description of a run, as in its config.toml, with named properties."""
+"""Run descriptions: the contents of config.toml, with a property for each common value."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedkin.options.with_options import ORDER
 class Description:
     """The description of a run: a configuration, the arguments of ``simulate``, or a server's file.
 
-    A folder may have been written by a program with other sections. Missing values are therefore
-    None or empty.
+    A folder may have been written by another program with other sections. Missing values are
+    therefore None or empty.
 
     Attributes:
-        sections: everything by section and key, in the form of TOML.
+        sections: all values by section and key, as in TOML.
     """
 
     sections: dict[str, Any]
@@ -50,7 +50,7 @@ class Description:
 
     @property
     def clusters(self) -> int | None:
-        """K, if the method has a configurable number of clusters."""
+        """K, the configured number of clusters; None if the method does not have this option."""
         return configured_clusters(self.method)
 
     @property
@@ -90,7 +90,7 @@ class Description:
 
     @property
     def run(self) -> Values:
-        """The settings of [run] as TOML holds them."""
+        """The section [run] as TOML values."""
         return self.section("run")
 
     @property
@@ -105,39 +105,39 @@ class Description:
 
     @property
     def rounds(self) -> int | None:
-        """Configured T."""
+        """The configured number of communication rounds."""
         return self.run.get("rounds")
 
     @property
     def cohort(self) -> int | None:
-        """Configured n."""
+        """The configured number of clients per round."""
         return self.run.get("cohort")
 
     @property
     def target(self) -> float | None:
-        """The accuracy for ``rounds_to_target``."""
+        """The target accuracy for ``rounds_to_target``; None if not set."""
         return self.run.get("target")
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that are in every table of the run, after the built-in ones."""
+        """The user's measures, which every table of the run shows after the built-in ones."""
         return measures_in(self.sections)
 
     @property
     def from_python(self) -> bool:
-        """Whether a program has started the run, so that its data and model are in no file."""
+        """Whether the run was started from Python, so that no file describes its data and model."""
         return "python" in self.sections
 
     @property
     def of_federation(self) -> bool:
-        """Whether the run's clients are real, so that their data are elsewhere."""
+        """Whether the run's clients are real, with their data at other sites."""
         return "federation" in self.sections
 
     def with_run(self, **settings: Any) -> Description:
-        """The same with other settings of [run]. A setting that is None is left out."""
+        """A copy with changed settings of [run]. A setting that is None is removed."""
         changed = {key: value for key, value in (self.run | settings).items() if value is not None}
         return Description({**self.sections, "run": changed})
 
     def with_sections(self, sections: Mapping[str, Any]) -> Description:
-        """The same with other sections."""
+        """A copy with some sections replaced."""
         return Description({**self.sections, **sections})

@@ -1,19 +1,18 @@
-"""Options of [method] that the other methods of a run take over, because they mean the same there.
+"""Inheritance of options: other methods of a run inherit options of [method] with the same meaning.
 
-A comparison of methods with five clusters is one in which all have five. An option is shared where
-it says something of the problem, or of a step that two methods have in common, by the same name. A
-method says what its options mean (``About.meanings``), and two methods share those to which both
-give one meaning. Not shared, though the names agree:
+For example, if [method] has five clusters, the compared methods have five too. Each method declares
+the meaning of its options (``About.meanings``). Two methods share an option if both give it the
+same meaning. Some options have the same name and are not shared:
 
-* ``clusters`` of FedSim: parts of a cohort, whose models are averaged into one. Those of
-  Hierarchical and ATHENA-FL are for ``algorithm = "kmeans"`` only, and FL+HC takes them or a
-  distance: an option that does not fit the method's other options is left out.
-* ``alpha`` of PANM, the weight of one similarity, is not that of FedGroup and FlexCFL, clients per
-  cluster.
-* ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize``, ``averaging``: they make
-  another method of it (IFCA with migration is IFCA-MIG). So do ``mu`` in FedGroup, and ``eta_g``
-  where the paper has no such step.
-* ``stage_one`` of PENS counts the rounds of another search than PANM's.
+* ``clusters`` of FedSim are parts of a cohort, which are averaged into one model. Hierarchical and
+  ATHENA-FL use ``clusters`` only with ``algorithm = "kmeans"``, and FL+HC takes either ``clusters``
+  or a distance. An option that conflicts with the method's other options is not inherited.
+* ``alpha`` is the weight of a similarity in PANM, but the number of clients per cluster in FedGroup
+  and FlexCFL.
+* ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize`` and ``averaging`` would
+  turn a method into another one (IFCA with migration is IFCA-MIG). The same holds for ``mu`` in
+  FedGroup, and for ``eta_g`` if the paper has no such step.
+* ``stage_one`` of PENS counts the rounds of a different search than in PANM.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _log = logging.getLogger("fedkin")
 
 
 def meanings(method: str) -> Mapping[str, str]:
-    """What the options of a method mean, by option; a user's own method means by ``clusters`` what
-    the library does."""
+    """The meaning of each option of a method, by option. For a user's method, only ``clusters`` has
+    a known meaning, the library's."""
     from fedkin.methods import METHODS
     from fedkin.methods.about import NUMBER_OF_MODELS
 
@@ -42,15 +41,15 @@ def meanings(method: str) -> Mapping[str, str]:
 
 
 def unlike_others(method: str, option: str) -> bool:
-    """Whether a method means by an option something else than the other methods that have one by
-    this name."""
+    """Whether an option of a method differs in meaning from the options of this name in other
+    methods."""
     from fedkin.methods.about import UNLIKE_OTHERS
 
     return meanings(method).get(option) == UNLIKE_OTHERS
 
 
 def shared_options(ours: str, theirs: str) -> set[str]:
-    """The options that have one meaning in two methods."""
+    """The options that have the same meaning in two methods."""
     our_meanings = meanings(ours)
     their_meanings = meanings(theirs)
     return {
@@ -61,25 +60,25 @@ def shared_options(ours: str, theirs: str) -> set[str]:
 
 
 def configured_clusters(entry: Values) -> int | None:
-    """K as it was configured; None of a method that has no such option, or means another thing by
-    it."""
+    """K, the configured number of clusters. None if the method has no option ``clusters``, or gives
+    it another meaning."""
     return None if unlike_others(entry["name"], "clusters") else entry.get("clusters")
 
 
 def carry_over(
     main: Values, entries: Sequence[Values], skip: Iterable[str] = (), main_runs: bool = True
 ) -> list[Values]:
-    """Entries of methods with the options of the main method that they share and do not give
-    themselves.
+    """Entries of methods, extended by the options that they inherit from the main method. A method
+    inherits the options that it shares with the main method and does not set itself.
 
-    What is taken over is logged in a line, once in a process; and, where the main method does not
-    run, what is not.
+    Inherited options are logged once per process. If the main method does not run, the log also
+    lists its options that no method inherits.
 
     Args:
-        main: [method] as it was written: its name, and the options that are given there.
-        entries: the other methods, as they were written.
-        skip: options that are decided elsewhere.
-        main_runs: whether the main method is one of those that run, with all its options.
+        main: [method] as configured: its name, and the options that are set there.
+        entries: the other methods as configured.
+        skip: options that are not inherited, such as the axes of a grid.
+        main_runs: whether the main method itself is run, with all its options.
     """
     carried = [_shared_values(main, entry, frozenset(skip)) for entry in entries]
     takers: dict[str, list[str]] = {}
@@ -101,15 +100,15 @@ def carry_over(
 
 
 def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
-    """The options that an entry takes over: all together, else the most with which it can be made.
-    What is left out is logged, with the reason."""
+    """The options that a method inherits: all shared options, or the largest subset without a
+    conflict. Conflicting options are logged with the reason."""
     names = main["name"], entry["name"]
     known = registry.methods()
     if not all(isinstance(name, str) and name in known for name in names):
-        return {}  # refused elsewhere, with its place
+        return {}  # other code raises the error, with the place
     try:
         shared = shared_options(*names) & registry.options(known[names[1]])
-    except ConfigError:  # a user's own that cannot be imported: refused elsewhere, too
+    except ConfigError:  # other code reports a user's method that cannot be imported
         return {}
     _tell_other_meanings(main, entry, skip)
     values = {
@@ -141,8 +140,8 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
 
 
 def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> None:
-    """Log options of the main method by whose name the other means another thing, and which it
-    therefore keeps."""
+    """Log options of the main method that another method does not inherit, because they have
+    another meaning there."""
     names = {main["name"], entry["name"]}
     if len(names) < 2:
         return
@@ -158,7 +157,7 @@ def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> N
 
 
 def why_impossible(entry: Values) -> str:
-    """Why a method cannot be made with these options; empty where it can."""
+    """The error of making a method with these options; empty if there is none."""
     try:
         registry.make(registry.methods(), entry)
     except FedkinError as error:
@@ -168,28 +167,28 @@ def why_impossible(entry: Values) -> str:
 
 @cache
 def _say_left_out(text: str) -> None:
-    """Once in a process."""
-    _log.warning("from [method], left out where it cannot be: %s", text)
+    """Log once per process that options are not inherited because they conflict."""
+    _log.warning("options of [method] left out because they conflict: %s", text)
 
 
 @cache
 def _say_kept(text: str) -> None:
-    """Once in a process."""
-    _log.warning("from [method], not taken over by what means another thing by that name: %s", text)
+    """Log once per process that options are not inherited because of another meaning."""
+    _log.warning("options of [method] not inherited because they have another meaning: %s", text)
 
 
 @cache
 def _say(text: str) -> None:
-    """Once in a process."""
+    """Log inherited options once per process."""
     _log.warning("inherited from [method]: %s (a method's own options take precedence)", text)
 
 
 @cache
 def _say_dropped(main: str, taken: str, dropped: str) -> None:
-    """Once in a process."""
+    """Log once per process the options of a main method that does not run."""
     _log.warning(
-        "from [method], which is of %s and does not run: taken over: %s; dropped, as no method "
-        "that runs shares it: %s",
+        "[method] names %s, which does not run; inherited options: %s; options dropped because no "
+        "method shares them: %s",
         main,
         taken,
         dropped,

@@ -1,5 +1,5 @@
-"""Reading of all configuration files: TOML, ``section.key=value`` on top, and errors that begin
-with their place."""
+"""Reading of configuration files: TOML, overrides ``section.key=value``, and errors that begin with
+their place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER_WITH_POINT = re.compile(
 
 
 class Override(NamedTuple):
-    """``section.key=value``."""
+    """A text ``section.key=value`` in its three parts."""
 
     section: str
     key: str
@@ -30,8 +30,8 @@ class Override(NamedTuple):
 
 
 class Sections:
-    """The sections of a configuration. ``place`` turns ``section.key`` into where it was read:
-    ``file: section.key``.
+    """The sections of a configuration. ``place`` maps ``section.key`` to the text that names it in
+    messages, such as ``file: section.key``.
 
     Raises ConfigError for an unknown section, or one that is not a table.
     """
@@ -49,35 +49,35 @@ class Sections:
         return name in self._raw
 
     def __getitem__(self, name: str) -> Values:
-        """The values of a section, none where it is missing."""
+        """The values of a section; empty if the section is missing."""
         return self._raw.get(name, {})
 
     def place_in(self, name: str) -> Place:
-        """From a key of a section to its place."""
+        """A function that maps a key of a section to its place, for messages."""
         return lambda key: self.place(f"{name}.{key}")
 
     def validate(self, name: str, kind: type[S]) -> S:
-        """A section as an instance of its class."""
+        """Validate a section, and return it as an instance of ``kind``."""
         return validate(kind, self[name], self.place_in(name))
 
     def resolve(self, name: str, kind: str, registry: Registry, default: str) -> Entry:
-        """The entry of a registry that a section names, with all its options.
+        """The registry entry that a section names, with all its options.
 
         Args:
-            name: of the section.
-            kind: what the registry holds, for messages.
-            registry: the entries.
-            default: the entry where the section names none.
+            name: name of the section.
+            kind: kind of the registry's entries, for messages, such as ``model``.
+            registry: the registry.
+            default: name of the entry if the section has no name.
         """
         return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
 
     def construct(self, name: str, make: Callable[[], S]) -> S:
-        """Make what a section says. What is refused is refused (ConfigError) with the section's
-        place.
+        """Call a function that makes the object of a section. Errors become ConfigError with the
+        section's place.
 
         Args:
-            name: of the section.
-            make: called without arguments.
+            name: name of the section.
+            make: function without arguments.
         """
         try:
             return make()
@@ -86,7 +86,7 @@ class Sections:
 
 
 def check_table(values: object, place: str) -> None:
-    """Raise ConfigError for what is not a TOML table."""
+    """Raise ConfigError unless the values are a TOML table."""
     if not isinstance(values, dict):
         raise ConfigError(f"{place}: expected a section, got {values!r}")
 
@@ -94,16 +94,18 @@ def check_table(values: object, place: str) -> None:
 def read(
     path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
 ) -> tuple[dict[str, Any], Place]:
-    """The sections of a file with overrides on top, and the place of each key: an override has none
-    in the file. ``section.key=default`` takes a key of the file away, so that it has its default.
+    """Read the sections of a file and apply overrides. Also returns a function that maps a key to
+    its place, for messages.
+
+    The override ``section.key=default`` removes a key of the file, so that it has its default.
 
     Args:
-        path: of the file; None: ``default`` in its place.
+        path: the file; None: use ``default`` instead.
         overrides: texts such as ``section.key=value``.
-        default: sections where there is no file; where it is given, a file must not be empty.
+        default: sections that are used without a file. If it is given, a file must not be empty.
 
     Raises:
-        ConfigError: no such file, not TOML, an empty one, or no ``section.key=value``.
+        ConfigError: the file is missing, empty or not TOML, or an override has another form.
     """
     raw: dict[str, Any] = (
         read_toml(path)
@@ -111,28 +113,26 @@ def read(
         else {name: dict(values) for name, values in (default or {}).items()}
     )
     if default and not raw:
-        raise ConfigError(
-            f"{path}: says nothing; expected sections such as [{'], ['.join(default)}]"
-        )
+        raise ConfigError(f"{path}: is empty; expected sections such as [{'], ['.join(default)}]")
     overridden = set()
     for text in overrides:
         section, key, value = parse_override(text)
         check_table(raw.setdefault(section, {}), f"{path}: {section}" if path else section)
         if value == DEFAULT and (key in raw[section] or key == "name"):
             raw[section].pop(key, None)
-        else:  # of a key that is not there, its section says whether there is such a key
+        else:  # if the file lacks the key, the section's check finds unknown keys
             raw[section][key] = value
         overridden |= {
             section,
             f"{section}.{key}",
-        }  # what is said of the whole section may be of this key
+        }  # an error about the whole section may come from this key
     return raw, lambda key: key if path is None or key in overridden else f"{path}: {key}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as a dictionary. A leading byte-order mark is skipped.
 
-    Raises ConfigError: it is missing, cannot be read, or is not TOML.
+    Raises ConfigError if the file is missing, cannot be read, or is not TOML.
     """
     path = user_path(path)
     try:
@@ -142,15 +142,18 @@ def read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except RecursionError:
-        raise ConfigError(f"{path}: is not TOML: too many brackets inside each other") from None
+        raise ConfigError(
+            f"{path}: is not TOML: it has too many brackets inside each other"
+        ) from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
 def parse_override(text: str) -> Override:
-    """``section.key=value`` in its three parts; the value as TOML has it, else as the text it is.
+    """Split a text ``section.key=value`` into its three parts. The value is parsed by
+    ``parse_value``.
 
-    Raises ConfigError for anything else.
+    Raises ConfigError if the text has another form.
     """
     dotted, equals, value = text.partition("=")
     section, dot, key = dotted.strip().partition(".")
@@ -162,10 +165,10 @@ def parse_override(text: str) -> Override:
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value (7, 0.5, true, [1, 2], "seven"), or the text itself where it is none. Numbers
-    may be written without a digit before or after the point (.5, 1.), also within lists and tables.
+    """Parse a TOML value (7, 0.5, true, [1, 2], "seven"). Any other text is returned as it is.
+    Numbers may lack a digit before or after the point (.5, 1.), also within lists and tables.
 
-    Raises ConfigError for brackets too deep to be read.
+    Raises ConfigError for brackets that are nested too deeply.
     """
     for spelling in (text, _NUMBER_WITH_POINT.sub(_with_zeros, text)):
         try:
@@ -173,15 +176,17 @@ def parse_value(text: str) -> Any:
         except ValueError:  # TOMLDecodeError, and a number of thousands of digits
             continue
         except RecursionError:
-            raise ConfigError(f"{text[:20]}...: too many brackets inside each other") from None
+            raise ConfigError(
+                f"{text[:20]}...: the value has too many brackets inside each other"
+            ) from None
         if len(parsed) == 1:
             return parsed["value"]
     return text.strip()
 
 
 def _with_zeros(match: re.Match[str]) -> str:
-    """A number with the digits that TOML wants on both sides of its point; a point alone and quoted
-    text stay."""
+    """Add the digits that TOML requires before and after a number's point. A point alone and quoted
+    text stay unchanged."""
     sign, before, after = match.groups()
     if not before and not after:
         return match.group()

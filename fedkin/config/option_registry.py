@@ -1,4 +1,5 @@
-"""What goes with any method, by the name of its section in a configuration (``fedkin/options``)."""
+"""Options that combine with any method, by their section in a configuration
+(``fedkin/options``)."""
 
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ from fedkin.options.with_options import by_section
 
 
 def known_values(section: str) -> Registry:
-    """The classes of an option by name."""
+    """The classes that a section of options can name, by name."""
     return SECTIONS[section].classes()
 
 
 def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...]:
-    """The sections of a configuration that hold options of the user's own: they name a class,
+    """The sections of a configuration that hold a user's own option, named by its class:
     "mymodule:Mine".
 
     Args:
-        raw: the configuration as it was read.
-        known: all other sections.
+        raw: the configuration, by section.
+        known: names of all other sections.
     """
     return tuple(
         section for section, values in raw.items() if section not in known and _is_own(values)
@@ -34,21 +35,21 @@ def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...
 
 
 def _is_own(values: Any) -> bool:
-    """Whether a section names a user's own option."""
+    """Whether the values of a section name a user's own option."""
     name = values.get("name") if isinstance(values, dict) else None
     return isinstance(name, str) and user_methods.is_own(name)
 
 
 def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry]:
-    """The options of a configuration by section, without empty sections and those whose name is
-    "none".
+    """The registry entries of a configuration's options, by section. Empty sections and sections
+    with the name "none" are left out.
 
     Args:
-        sections: of a configuration.
-        names: of the sections that it may have.
+        sections: the sections of a configuration.
+        names: names of the sections of options.
 
     Raises:
-        ConfigError: no name, a name that is not known, or what ``registry.resolve`` refuses.
+        ConfigError: a name is missing or unknown, or ``registry.resolve`` refuses the values.
     """
     resolved: dict[str, Entry] = {}
     for name in names:
@@ -61,7 +62,7 @@ def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry
 def _resolve(sections: Sections, section: str) -> Entry | None:
     given = sections[section]
     place = sections.place_in(section)
-    if not given or given.get("name") == "none":  # options of a file that an override takes away
+    if not given or given.get("name") == "none":  # an override can switch off an option of the file
         return None
     if _is_own(given):
         with error_context(place("name")):
@@ -74,7 +75,7 @@ def _resolve(sections: Sections, section: str) -> Entry | None:
 
 
 def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
-    """A user's own option by its name. Raises ConfigError for one of another section."""
+    """A user's option as a registry. Raises ConfigError if it belongs to another section."""
     kind = user_methods.imported_option(name)
     if kind.section != section:
         raise ConfigError(
@@ -84,13 +85,13 @@ def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
 
 
 def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, Option]:
-    """The options of a configuration by section, made, in the order of ``by_section``.
+    """Make the options of a configuration, in the order of ``by_section``.
 
-    What one refuses is refused (ConfigError) with its place.
+    Errors of an option become ConfigError with the section's place.
 
     Args:
-        sections: of the configuration.
-        entries: of its options, by section.
+        sections: the sections of the configuration.
+        entries: the registry entries of its options, by section.
     """
     return by_section(
         sections.construct(name, lambda entry=entry: entry.made) for name, entry in entries.items()

@@ -1,4 +1,4 @@
-"""The configuration of a peer: ``peer.toml`` with ``section.key=value`` on top."""
+"""The configuration of a peer: ``peer.toml`` with overrides ``section.key=value``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
 
 @dataclass(frozen=True)
 class PeerConfig:
-    """A validated configuration. Paths are absolute; [data], [model], [method] and [local] are
-    those of a run."""
+    """The validated configuration of a peer, with absolute paths. The sections [data], [model],
+    [method] and [local] have the same keys as for a run."""
 
     peer: PeerSettings
     network: NetworkSettings
@@ -35,23 +35,23 @@ class PeerConfig:
 
     @property
     def work(self) -> LocalTraining:
-        """What the peer does with a model that it trains."""
+        """The settings of local training."""
         return self.local.work
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
-    """Read a peer's TOML file with ``section.key=value`` on top. Paths in [peer] and [network]
-    start at its folder.
+    """Read a peer's TOML file and apply overrides ``section.key=value``. Relative paths in [peer]
+    and [network] start at the file's folder.
 
-    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always
-    with its place.
+    Raises ConfigError if the file is missing or not TOML, a section or key is unknown, or a value
+    has the wrong type or range.
     """
     return _with_absolute_paths(from_dict(*read(path, overrides)), path.parent.absolute())
 
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
-    """Validate a configuration that was read already; ``place`` turns ``section.key`` into where it
-    was read."""
+    """Validate the sections of a configuration. ``place`` maps ``section.key`` to its place, for
+    messages."""
     sections = Sections(raw, SECTIONS, place)
     if "tls" in sections["network"]:
         tls = sections["network"]["tls"]
@@ -78,7 +78,8 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
 
 
 def _with_absolute_paths(config: PeerConfig, base: Path) -> PeerConfig:
-    """With paths that start at the folder of the file."""
+    """The configuration with absolute paths. Relative paths start at ``base``, the file's
+    folder."""
 
     def at(path: str) -> str:
         return str(base / user_path(path))

@@ -1,4 +1,4 @@
-"""The settings of a peer: identity, network and lockstep. Values, not files."""
+"""Settings classes of a peer: identity, network and lockstep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _address(text: str) -> str:
 
 def _different(names: list[str]) -> list[str]:
     if len(set(names)) != len(names) or len(names) < 2:
-        raise ValueError("expected two names or more, none twice")
+        raise ValueError("expected at least two different names, without repeats")
     return names
 
 
@@ -29,21 +29,23 @@ Address = Annotated[str, AfterValidator(_address)]
 
 @settings("peer")
 class PeerSettings:
-    """[peer]: which client of which federation it is, and its number of rounds."""
+    """[peer]: the peer's name, its federation, its client in the data set, and its number of
+    rounds."""
 
     name: Name
     federation: Name = "trial"
-    client: NotNegative = 0  # index of its client in the data set
+    client: NotNegative = 0  # index of the peer's client in the data set
     seed: NotNegative = 0
-    folder: str = "."  # folder of its model on disk
-    rounds: Positive | None = None  # None: until it is stopped
+    folder: str = "."  # folder in which the peer stores its model
+    rounds: Positive | None = None  # None: run until stopped
     pause: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # seconds between rounds
     save_every: Positive = 1  # rounds from one save to the next
 
 
 @settings("network.tls")
 class TlsSettings:
-    """[network.tls]: files in PEM. Peers without a certificate of this CA are refused."""
+    """[network.tls]: certificate files in PEM format. Peers without a certificate of this CA are
+    refused."""
 
     ca: str
     certificate: str  # its common name is the peer's name
@@ -52,7 +54,8 @@ class TlsSettings:
 
 @settings("network")
 class NetworkSettings:
-    """[network]: the address of this peer, and one or two peers through which it finds the rest."""
+    """[network]: the address of this peer, and of one or two peers through which it finds the
+    others."""
 
     # Such as tcp/127.0.0.1:7450; empty: any free port.
     listen: list[Address] = field(default_factory=list)
@@ -76,8 +79,8 @@ class NetworkSettings:
 
 @settings("lockstep")
 class LockstepSettings:
-    """[lockstep]: all listed peers do round t before any does t + 1. They are in the order of the
-    data set's clients."""
+    """[lockstep]: all listed peers finish round t before any starts round t + 1. The list has the
+    order of the data set's clients."""
 
     peers: Annotated[list[Name], AfterValidator(_different)]
-    deadline: Seconds = 60.0  # for a peer that is behind, or offline
+    deadline: Seconds = 60.0  # wait for a peer that is behind or offline

@@ -1,4 +1,4 @@
-"""The settings of a run, each declared once: its plan, evaluation and compute resources."""
+"""Settings classes of a run: cohort, evaluation, compute resources, and the whole section [run]."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedkin.measures.measure import Measure
 
 Selection = Literal["uniform", "round_robin", "poisson"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
-_ENGINES = "expected the engine ray, or ray: and the address of a cluster (ray:auto)"
+_ENGINES = "expected the engine ray, or ray: with the address of a cluster (ray:auto)"
 
 
 @settings("cohort")
 class Cohort:
-    """How many clients take part in a round, and how they are drawn.
+    """The number of clients in a round, and how they are drawn.
 
     Args:
         size: n, clients per round.
@@ -41,18 +41,18 @@ class Scoring:
     The last round is always evaluated and saved.
 
     Args:
-        evaluate_every: rounds from one evaluation to the next. 0: only after the last.
+        evaluate_every: rounds from one evaluation to the next. 0: only after the last round.
         checkpoint_every: rounds from one checkpoint to the next.
         target: accuracy for ``rounds_to_target`` in the summary.
-        global_model: whether to evaluate the mean of the cluster models too
-            (``run.metrics.accuracy.global_record`` says what is recorded).
+        global_model: whether to evaluate the mean of the cluster models as well
+            (``run.metrics.accuracy.global_record`` lists the recorded values).
         patience: the run stops after this many rounds without a better score on validation samples.
             The data must have a validation split (``data.with_validation(0.1)``).
         until: the run stops at the first round that reaches this score and in which every reachable
             client has a cluster.
-        evaluate_clients: number of clients evaluated in a round before the last. They are a sample
-            stratified by cluster, which gives a 95% interval of the accuracy
-            (``run.metrics.evaluation_sample``). None: all.
+        evaluate_clients: number of clients that are evaluated in each round before the last. They
+            are a random sample stratified by cluster, which gives a 95% interval of the accuracy
+            (``run.metrics.evaluation_sample``). None: all clients.
         sample_at_end: whether the last round is also limited to this sample. The final accuracy is
             then an estimate.
         measures: the user's measures for evaluated rounds (``fk.Measure(...)``, or
@@ -72,7 +72,7 @@ class Scoring:
     @field_validator("measures", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """One measure, or several, as a tuple, since a generator can be read only once."""
+        """Convert one measure or several to a tuple, since a generator can be read only once."""
         if isinstance(value, (str, Measure)):
             return (value,)
         if isinstance(value, type) or not isinstance(value, Iterable):
@@ -82,14 +82,15 @@ class Scoring:
 
 @settings("compute", kw_only=True)
 class Compute:
-    """Compute resources of a simulation. They change no numbers, except the last bits where noted.
+    """Compute resources of a simulation. They do not change results, except the last bits where
+    noted.
 
     A run that is resumed must have the same ``clients_per_batch`` and ``sum_by_actor``.
 
     Args:
-        devices: number of devices. None: all.
-        clients_per_batch: number of clients that a device trains at once. None: 1 on a CPU, the
-            fastest number elsewhere. More than 1 changes the last bits.
+        devices: number of devices. None: all devices.
+        clients_per_batch: number of clients that a device trains at once. None: 1 on a CPU, and the
+            fastest number on other devices. More than 1 changes the last bits.
         engine: ``ray``, or ``ray:`` and the address of a cluster, to use Ray actors. None: this
             process.
         actors: number of Ray actors. None: one on each machine, or one on each core of a single
@@ -114,7 +115,7 @@ class Compute:
     @model_validator(mode="after")
     def _actors_that_sum(self) -> Compute:
         if self.sum_by_actor and self.engine is None:
-            raise ValueError("sum_by_actor: needs the actors of Ray: set engine to ray")
+            raise ValueError("sum_by_actor: needs the actors of Ray; set engine to ray")
         return self
 
 
@@ -125,7 +126,7 @@ class Plan(Scoring):
     Args:
         rounds: T, communication rounds.
         cohort: n, clients per round.
-        seed: of all randomness except that of the data, of privacy and of masks.
+        seed: seed of all random numbers except those for data, privacy noise and masks.
         selection: how cohorts are drawn (``Cohort``).
     """
 
@@ -141,10 +142,12 @@ class Plan(Scoring):
         return self.evaluate_every > 0 and round % self.evaluate_every == 0
 
     def sample(self, last: bool) -> tuple[int, Stream] | None:
-        """The largest number of evaluated clients, and the stream of the draw; None for all.
+        """The number of clients to evaluate, and the random stream that draws them; None: all
+        clients.
 
         Args:
-            last: whether this is the last round, which evaluates all unless ``sample_at_end``.
+            last: whether this is the last round, which evaluates all clients unless
+                ``sample_at_end``.
         """
         if self.evaluate_clients is None or (last and not self.sample_at_end):
             return None
@@ -157,15 +160,15 @@ class Plan(Scoring):
 
 @settings("run", kw_only=True)
 class RunSettings(Plan, Compute):
-    """[run] of a configuration: the plan, compute resources, number of seeds, and compared methods.
+    """The section [run]: the plan, compute resources, number of seeds, and compared methods.
 
     Args:
         rounds: T, communication rounds.
         cohort: n, clients per round.
         seeds: number of seeds, from ``seed`` on, for which the run is repeated and compared
             statistically.
-        against: other methods, by name or as tables.
-        measures: the user's measures: "module:Measure".
+        against: compared methods, as names or tables.
+        measures: import paths of the user's measures, "module:Measure".
     """
 
     rounds: Positive = 50
@@ -177,8 +180,8 @@ class RunSettings(Plan, Compute):
     @field_validator("against", "measures", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """``run.against=fedavg,ifca`` on the command line is a list of names; so is
-        ``run.measures=a:B,a:C``."""
+        """Split a text into a list of names, since the command line allows
+        ``run.against=fedavg,ifca`` and ``run.measures=a:B,a:C``."""
         if not isinstance(value, str):
             return value
         return [name.strip() for name in value.split(",") if name.strip()]
@@ -190,7 +193,7 @@ class RunSettings(Plan, Compute):
         """The settings of a run that is started from Python, without the user's measures.
 
         Args:
-            rounds: T.
+            rounds: T, the number of communication rounds.
             cohort: size and selection of cohorts.
             seed: the run's seed.
             scoring: evaluation settings.
@@ -205,7 +208,7 @@ class RunSettings(Plan, Compute):
 
     @property
     def values(self) -> Values:
-        """The settings in the form of TOML, the most important ones first."""
+        """The settings as TOML values, with the most important keys first."""
         values = toml_values(self)
         first = ("rounds", "cohort", "selection", "seed", "against")
         return {key: values[key] for key in first if key in values} | values
@@ -217,13 +220,13 @@ class RunSettings(Plan, Compute):
 
 
 def _fields(settings: Scoring | Compute, kind: type[Scoring] | type[Compute]) -> dict[str, Any]:
-    """The values of settings for the fields of a class, by name."""
+    """The values of settings that are fields of ``kind``, by name."""
     return {field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)}
 
 
 def check_engine(engine: str | None) -> None:
-    """Raise ConfigError for an invalid engine. Valid: None for this process, ``ray``, or ``ray:``
-    and an address."""
+    """Raise ConfigError for an invalid engine. Valid engines are None (this process), ``ray``, and
+    ``ray:`` with an address."""
     if not _is_engine(engine):
         raise ConfigError(f"{_ENGINES}, got {engine!r}")
 

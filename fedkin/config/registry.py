@@ -1,5 +1,5 @@
-"""The data sets, models, methods and shifts that a configuration can name, and how a named one is
-constructed."""
+"""Registries of the data sets, models, methods and shifts that a configuration can name, and their
+construction."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.options import SECTIONS
 
 Registry = Mapping[str, Callable[..., Any]]
-NOT_OPTIONS = ("data",)  # what a run passes itself
+NOT_OPTIONS = ("data",)  # arguments that a run passes itself
 
 
 def datasets() -> Registry:
-    """Named data sets, the user's own file and planted clusters; each takes ``validation`` besides
-    its own options."""
+    """All data sets by name, with ``file`` for a user's file. Each has the further option
+    ``validation``."""
     from fedkin.data import DATASETS, load
     from fedkin.scenarios.planted_clusters import planted
 
@@ -34,9 +34,9 @@ def datasets() -> Registry:
 
 @cache
 def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A data set with one more option: ``validation``, the share of each client's training samples
-    that become its validation samples, drawn from the data's own seed; None: those of a file that
-    has such a split, else none."""
+    """Add the option ``validation`` to a data set: the share of each client's training samples that
+    become validation samples. They are drawn from the seed of the data. None: use the validation
+    split of the file, if it has one."""
     option = inspect.Parameter(
         "validation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=float | None
     )
@@ -51,14 +51,15 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         about = getattr(make, "about", None)
         if about is not None and about.overlapping:
             raise ConfigError(
-                "validation: windows of a role overlap, so that samples drawn from them at random "
-                "would train and validate; leave it out, or divide the lines of each role before "
-                "you make the windows"
+                "validation: the windows of a role overlap, so the same text would be in training "
+                "and validation samples; remove the option, or split the lines of each role "
+                "before you make the windows"
             )
         if options.get("augment"):
             raise ConfigError(
-                "validation and augment exclude each other here, as copies of an image would "
-                "train and validate; in Python: fk.data.augmented(data.with_validation(0.1), [...])"
+                "validation and augment exclude each other here, because copies of an image would "
+                "be in training and validation samples; in Python: "
+                "fk.data.augmented(data.with_validation(0.1), [...])"
             )
         return make(*first, **options).with_validation(validation, options.get("seed") or 0)
 
@@ -70,28 +71,29 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def default_dataset(data: Values) -> str:
-    """The data set of a section [data] without a name: the user's own file where it has a path,
-    else digits."""
+    """The name of the data set if [data] has none: ``file`` if the section has a path, otherwise
+    ``digits``."""
     return "file" if "path" in data else "digits"
 
 
 def refuse_validation(data: Values, place: Place) -> None:
-    """Refuse (ConfigError) a validation split on a real site, which is scored on its test samples
+    """Raise ConfigError for a validation split on a real site. A site is scored on its test samples
     in every round.
 
     Args:
-        data: its section [data].
-        place: from a key to where it was read.
+        data: the site's section [data].
+        place: maps a key to its place, for messages.
     """
     if data.get("validation") is not None:
         raise ConfigError(
             f"{place('data.validation')}: does not apply to a real site, which is scored on its "
-            "test samples after every round; leave it out"
+            "test samples after every round; remove it"
         )
 
 
 class _Models(Mapping[str, Callable[..., Any]]):
-    """Named models, and the user's own in PyTorch, which needs no JAX."""
+    """Registry of models. The entry ``torch`` makes a user's PyTorch model without importing
+    JAX."""
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         if name == "torch":
@@ -112,13 +114,13 @@ class _Models(Mapping[str, Callable[..., Any]]):
 
 
 def models() -> Registry:
-    """Named models, and the user's own in PyTorch."""
+    """All models by name, with ``torch`` for a user's PyTorch model."""
     return _Models()
 
 
 class _Methods(dict[str, Callable[..., Any]]):
-    """Named methods, and the user's own by ``package.module:Class``; iterating has the named ones
-    only."""
+    """Registry of methods. It also finds a user's method by ``package.module:Class``; iteration
+    lists only the library's methods."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (isinstance(name, str) and user_methods.is_own(name))
@@ -130,22 +132,22 @@ class _Methods(dict[str, Callable[..., Any]]):
 
 
 def methods() -> Registry:
-    """Named methods, and the user's own by where they are imported from."""
+    """All methods by name, and users' methods by import path."""
     from fedkin.methods import METHODS
 
     return _Methods(METHODS)
 
 
 def method_entry(method: Any) -> Values:
-    """A method that was made, as a configuration names it. Raises ConfigError for what is none."""
+    """The configuration entry of a method instance. Raises ConfigError if it is not a method."""
     return user_methods.entry_of(
         method, {kind: name for name, kind in methods().items() if isinstance(kind, type)}
     )
 
 
 def method_title(name: str) -> str:
-    """A method's name as its class spells it, with those of its options behind it; another name
-    stays as it is."""
+    """The title of a method: its class name, followed by the titles of options (``IFCA + DP``). An
+    unknown name is returned unchanged."""
     bare, plus, option = name.rpartition("+")
     titles = {key: title for section in SECTIONS.values() for key, title in section.titles.items()}
     if plus and option in titles:
@@ -157,24 +159,24 @@ def method_title(name: str) -> str:
 
 
 def define_states(method: str) -> None:
-    """Define the types of states that a method's checkpoints hold; a user's own is imported, where
-    it can be found."""
+    """Import a method, which defines the state types in its checkpoints. A user's method that
+    cannot be imported is skipped."""
     known = methods()
-    with suppress(ConfigError):  # the checkpoint then says that its state is not known
+    with suppress(ConfigError):  # reading the checkpoint then reports the unknown state
         known[method] if method in known else None
 
 
 class MethodRow(NamedTuple):
-    """A method in a table of all."""
+    """A row of the table of all methods."""
 
     name: str
-    title: str  # its class
-    summary: str  # what it does: the first sentence of its class
+    title: str  # class name
+    summary: str  # first sentence of the class's docstring
     paper: str
 
 
 def method_rows() -> list[MethodRow]:
-    """What each named method does, and its paper."""
+    """A row for each of the library's methods: name, title, summary and paper."""
     rows = []
     for name, kind in methods().items():
         summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
@@ -184,13 +186,13 @@ def method_rows() -> list[MethodRow]:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a registry with all its options, validated and spelled out.
+    """A registry entry with all its options, validated and with defaults filled in.
 
     Attributes:
-        name: of the entry.
-        values: its name and options, as TOML holds them.
-        call: what makes it.
-        options: the same options, in the types that ``call`` takes.
+        name: name of the entry.
+        values: name and options, as TOML values.
+        call: the class or function that makes the entry's object.
+        options: the options in the types that ``call`` takes.
     """
 
     name: str
@@ -199,12 +201,12 @@ class Entry:
     options: Section = field(compare=False, repr=False)
 
     def make(self, *first: Any) -> Any:
-        """Call the entry.
+        """Make the entry's object.
 
         Args:
             first: positional arguments, such as the data of a model.
 
-        Raises ConfigError for what an entry of the user's own raises.
+        Raises ConfigError for any error of a user's class.
         """
         options = {key: getattr(self.options, key) for key in self.values if key != "name"}
         if not user_methods.is_own(self.name):
@@ -216,33 +218,34 @@ class Entry:
         except Exception as error:  # a user's own class may raise anything
             words = " ".join(str(error).split())
             raise ConfigError(
-                f"{self.name!r} refuses its options: {type(error).__name__}: {words}"
+                f"{self.name!r} refuses its options with an error: {type(error).__name__}: {words}"
             ) from error
 
     @cached_property
     def made(self) -> Any:
-        """What the entry makes without other arguments, made once."""
+        """The entry's object, made once without positional arguments."""
         return self.make()
 
 
 def shifts() -> Registry:
-    """Named ways in which data shift during a run."""
+    """All shifts of data during a run, by name."""
     from fedkin.scenarios.shifts import SHIFTS
 
     return dict(SHIFTS)
 
 
 def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entry:
-    """The entry of a registry that a section names, with all options of the entry spelled out.
+    """The registry entry that a section names, with validated options and defaults.
 
     Args:
-        kind: what the registry holds, for messages.
-        registry: the entries.
+        kind: kind of the registry's entries, for messages, such as ``model``.
+        registry: the registry.
         values: ``name``, and options of the entry.
-        place: from a key to where it was read.
+        place: maps a key to its place, for messages.
 
     Raises:
-        ConfigError: an unknown name or option, a wrong type.
+        ConfigError: the name is missing or unknown, an option is unknown, or a value has the wrong
+            type.
     """
     name = values.get("name")
     if name is None:
@@ -260,29 +263,30 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
 
 
 def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
-    """The schema of an entry's options; ConfigError with its place for a user's own that cannot be
-    imported."""
+    """The schema of an entry's options. Raises ConfigError with the place if a user's class cannot
+    be imported."""
     try:
         return options_schema(registry[name], NOT_OPTIONS)
     except ConfigError as error:
         raise ConfigError(f"{place('name')}: {error}") from error
-    except NameError as error:  # an annotation of a user's own that only type checkers see
+    except NameError as error:  # a user's annotation may exist for type checkers only
         raise ConfigError(
             f"{place('name')}: {name!r}: the types of its fields cannot be read: {error}"
         ) from error
 
 
 def resolve_model(values: Values, place: Place) -> Entry:
-    """The section [model], spelled out. One with the place of a PyTorch module needs no name."""
+    """The registry entry of [model]. Without a name it is ``torch`` if the section has a path to a
+    PyTorch module, otherwise ``mclr``."""
     default = "torch" if "torch" in values else "mclr"
     return resolve("model", models(), {"name": default} | values, place)
 
 
 def make(registry: Registry, values: Values, *first: Any) -> Any:
-    """Make the entry that values name.
+    """Make the object of the registry entry that ``values`` names.
 
     Args:
-        registry: the entries.
+        registry: the registry.
         values: ``name``, and options of the entry.
         first: positional arguments, such as the data of a model.
 
@@ -292,24 +296,24 @@ def make(registry: Registry, values: Values, *first: Any) -> Any:
 
 
 def make_site_data(entry: Entry) -> Any:
-    """The data of a real site.
+    """Load the data of a real site.
 
     Args:
-        entry: of its section [data].
+        entry: the registry entry of the site's section [data].
 
-    Raises ConfigError for text labels without ``label_names``: each site would number those that
-    occur in its own file.
+    Raises ConfigError for text labels without ``label_names``, because each site would number its
+    labels differently.
     """
     data = entry.make()
     names = data.label_names
     if names is not None and names != ("False", "True") and "label_names" not in entry.values:
         raise ConfigError(
-            "labels are text, and other sites may have others: name the classes, all and in the "
+            "labels are text, and other sites may have other labels; list all classes, in the "
             f"same order on every site, such as label_names = {list(names)}"
         )
     return data
 
 
 def options(call: Callable[..., Any]) -> set[str]:
-    """The names of an entry's options."""
+    """The names of the options that a class or function takes."""
     return set(options_schema(call, NOT_OPTIONS).model_fields)

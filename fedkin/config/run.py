@@ -1,4 +1,4 @@
-"""The configuration of a run: the sections of its TOML file, and what can be built from them."""
+"""The configuration of a run: the sections of its TOML file, and the objects made from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedkin.scenarios.population import Population
 
 SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run")
 
-# What `fedkin run` does without a file: real handwritten digits, clustered beside plain averaging.
+# Settings of `fedkin run` without a file: a clustered method and FedAvg on handwritten digits.
 DEMO: dict[str, Values] = {
     "data": {"name": "digits"},
     "model": {"name": "mclr"},
@@ -37,7 +37,7 @@ DEMO: dict[str, Values] = {
 
 
 class LocalSection(Section):
-    """[local]: what a client does with a model that it trains."""
+    """The section [local]: settings of local training."""
 
     epochs: Positive = 10
     batch_size: Positive = 10
@@ -47,31 +47,31 @@ class LocalSection(Section):
     weight_decay: float = 0.0
     nesterov: bool = False
     clip_norm: float | None = None
-    # Of lr over rounds: a name, or a table of options (core.schedule).
+    # Schedule of lr over rounds: a name, or a table of options (core.schedule).
     schedule: str | Values | None = None
-    step_schedule: str | Values | None = None  # of lr over the local steps
+    step_schedule: str | Values | None = None  # schedule of lr over local steps
     label_smoothing: float = 0.0
-    class_weights: str | list[float] | None = None  # "balanced", or one for each class
-    precision: str | None = None  # "bfloat16"; float32 without
+    class_weights: str | list[float] | None = None  # "balanced", or a weight for each class
+    precision: str | None = None  # "bfloat16"; None: float32
 
     @property
     def values(self) -> Values:
-        """As TOML holds them; options of later versions only where they are used."""
+        """The settings as TOML values. Options of later versions are included only if they are
+        set."""
         return without_unused(toml_values(self))
 
     @cached_property
     def work(self) -> LocalTraining:
-        """The same for methods. Raises ConfigError for what cannot be."""
+        """The settings as ``LocalTraining``. Raises ConfigError for invalid settings."""
         return LocalTraining.from_settings(self.model_dump())
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A validated configuration: every option known, of the right type, and spelled out with its
-    default.
+    """The validated configuration of a run, with defaults filled in.
 
-    What needs no data is made when the configuration is read, once: so what cannot be made is
-    refused with its place. Two configurations are equal where they say the same.
+    Objects that need no data are made once, when the configuration is read, so that errors name
+    their place. Two configurations with the same values are equal.
 
     Attributes:
         data: the data set.
@@ -79,12 +79,12 @@ class RunConfig:
         method: the main method.
         against: the methods that are compared with it.
         local: the settings of local training.
-        scenario: what clients do besides training.
-        run: the plan, how it is scored, and what computes it.
-        shift: how the data shift; None where they do not.
-        option_entries: what goes with all methods, by section.
-        options: the same, made.
-        measures: the user's own, with their functions.
+        scenario: participation of clients, such as drop-outs and late arrivals.
+        run: the plan, evaluation and compute resources.
+        shift: the shift of the data; None: no shift.
+        option_entries: registry entries of the options that apply to all methods, by section.
+        options: the objects of these options, by section.
+        measures: the user's measures, with their functions.
     """
 
     data: Entry
@@ -101,16 +101,16 @@ class RunConfig:
 
     @property
     def methods(self) -> tuple[Entry, ...]:
-        """The main method, and those that are compared with it."""
+        """The main method and the methods that are compared with it."""
         return (self.method, *self.against)
 
     @property
     def work(self) -> LocalTraining:
-        """What a client does with a model that it trains."""
+        """The settings of local training."""
         return self.local.work
 
     def description(self) -> Description:
-        """The configuration as TOML holds it; ``from_dict`` reads it back."""
+        """The configuration as TOML values. ``from_dict`` reads them."""
         sections: dict[str, Any] = {
             "data": self.data.values,
             "model": self.model.values,
@@ -125,17 +125,18 @@ class RunConfig:
 
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
-    """The demonstration, on the user's own file where an override has its path."""
+    """The demonstration's settings. If an override sets ``data.path``, its data are the user's
+    file."""
     own = any(parse_override(text)[:2] == ("data", "path") for text in overrides)
     return {**DEMO, "data": {}} if own else DEMO
 
 
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read a TOML file (or the demonstration's settings) with ``section.key=value`` on top. Its
-    [compare] is for ``fedkin compare`` only, and ignored.
+    """Read the configuration of a run from a TOML file (or the demonstration's settings), and apply
+    overrides ``section.key=value``. A section [compare] is ignored.
 
-    Raises ConfigError: no such file, an empty one, not TOML, unknown section or key, wrong type or
-    value; always with its place.
+    Raises ConfigError if the file is missing, empty or not TOML, a section or key is unknown, or a
+    value has the wrong type or range.
     """
     raw, place = read(path, overrides, demo_for(overrides))
     if not any(parse_override(text).section == "compare" for text in overrides):
@@ -144,11 +145,11 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
-    """Validate a configuration that was read already.
+    """Validate a configuration, and make its objects that need no data.
 
     Args:
-        raw: its sections.
-        place: turns ``section.key`` into where it was read.
+        raw: the sections of the configuration.
+        place: maps ``section.key`` to its place, for messages.
     """
     own = own_sections(raw, SECTIONS)
     sections = Sections(raw, (*SECTIONS, *own), place)
@@ -181,13 +182,13 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
 
 
 def make_population(sections: Sections) -> Population:
-    """The section [scenario]."""
+    """The population of clients from the section [scenario]."""
     options = sections.validate("scenario", options_schema(Population))
     return sections.construct("scenario", lambda: Population(**dict(options)))
 
 
 def _shift(sections: Sections) -> Entry:
-    """The section [shift]."""
+    """The registry entry of the section [shift]."""
     place = sections.place_in("shift")
     if "name" not in sections["shift"]:
         raise ConfigError(f"{place('name')}: is required; known: {', '.join(registry.shifts())}")
@@ -197,12 +198,12 @@ def _shift(sections: Sections) -> Entry:
 def described_run(
     run: RunSettings, against: Sequence[Entry], measures: Sequence[Values]
 ) -> RunSettings:
-    """[run] with what it names spelled out.
+    """The settings [run] with full entries for compared methods and measures, instead of names.
 
     Args:
-        run: the section as it was read.
-        against: the methods that are compared with the main one.
-        measures: entries of the user's own measures.
+        run: the settings as read.
+        against: entries of the methods that are compared with the main method.
+        measures: entries of the user's measures.
     """
     return replace(
         run, against=[entry.values for entry in against], measures=list(measures) or None
@@ -212,12 +213,12 @@ def described_run(
 def resolve_against(
     names: Sequence[str | Values], method: Entry, sections: Sections
 ) -> tuple[Entry, ...]:
-    """The methods in ``run.against``, none twice, the main one left out.
+    """The compared methods in ``run.against``, with the options that they inherit from [method].
 
     Args:
-        names: as they were read.
+        names: names or tables of the methods. The main method alone is skipped.
         method: the main method.
-        sections: of the configuration. What its [method] gives goes for the others, too
+        sections: the sections of the configuration. Other methods inherit options of its [method]
             (``shared_options``).
     """
     place = sections.place("run.against")
@@ -225,7 +226,7 @@ def resolve_against(
     for entry in entries:
         if "name" not in entry:
             raise ConfigError(
-                f"{place}: expected a method's name or a table with one, got {entry!r}"
+                f"{place}: expected a method's name or a table with a name, got {entry!r}"
             )
     entries = carry_over({**sections["method"], "name": method.name}, entries)
     full = [
@@ -235,11 +236,11 @@ def resolve_against(
     resolved_names = [entry.name for entry in full]
     for name in resolved_names:
         if resolved_names.count(name) > 1:
-            raise ConfigError(f"{place}: method {name!r} is named twice")
+            raise ConfigError(f"{place}: method {name!r} is named twice; remove one")
     others = tuple(entry for entry in full if entry != method)
     if method.name in [entry.name for entry in others]:
         raise ConfigError(
-            f"{place}: {method.name!r} is the main method, and runs are named after their method; "
-            "give its other options a run of their own"
+            f"{place}: {method.name!r} is the main method, and folders are named after methods; "
+            "use a separate run for its other options"
         )
     return others

@@ -1,5 +1,5 @@
-"""Validation of configuration values against the signature or the annotated fields of what takes
-them."""
+"""Validation of configuration values against the annotated fields of a class or the signature of a
+function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedkin.core.plain import plain, plain_lists
 
 Values = dict[str, Any]
 DEFAULT = "default"  # a value that stands for the default of any key
-Place = Callable[[str], str]  # from a key to where it was read, for messages
+Place = Callable[[str], str]  # maps a key to its place, for messages
 
 
 def _name(text: str) -> str:
@@ -40,9 +40,9 @@ def _name(text: str) -> str:
     return text
 
 
-MOST = 2**31 - 1  # of any count: what arrays can be indexed by
-_LONGEST_PATH = 2_000  # characters, as a message shows them: longer names are of no file
-_SHOWN = 200  # characters of a value in a message
+MOST = 2**31 - 1  # largest count: the largest index of an array
+_LONGEST_PATH = 2_000  # characters in a message; no file name is longer
+_SHOWN = 200  # largest number of characters of a value in a message
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 NotNegative = Annotated[int, Field(ge=0, le=MOST)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -51,7 +51,7 @@ Name = Annotated[str, AfterValidator(_name)]  # of a federation, a peer or a nod
 
 
 class Section(BaseModel):
-    """Base of what is read from outside: no unknown keys, no silent conversions."""
+    """Base class of sections: unknown keys are refused, and values are not converted silently."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -67,12 +67,12 @@ S = TypeVar("S")
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, Field))
 def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type[S]]:
-    """A frozen dataclass whose annotations are its checks. It raises ConfigError that names
-    ``section.key``.
+    """Decorator that makes a frozen dataclass and checks its fields against their annotations. An
+    invalid value raises a ConfigError that names ``section.key``.
 
     Args:
-        section: where its values stand in a configuration, for messages.
-        kw_only: whether its fields are given by name only.
+        section: the section of the settings in a configuration, for messages.
+        kw_only: whether fields must be given by name.
     """
 
     def decorate(cls: type[S]) -> type[S]:
@@ -106,8 +106,9 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
 
 
 def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
-    """The options of a callable, from its signature: names, types and defaults."""
-    # A dataclass inherits fields of others.
+    """The schema of a callable's options: names, types and defaults from its signature. Arguments
+    in ``skip`` are not options."""
+    # The types of a dataclass include inherited fields, so they are read from the class.
     plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)
     hints = typing.get_type_hints(call.__init__ if plain_class else call)
     skipped = {"self", *skip}
@@ -117,14 +118,14 @@ def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[S
         if name in skipped or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = ... if parameter.default is parameter.empty else parameter.default
-        if name in factories:  # its default in the signature is a private mark
+        if name in factories:  # the signature has only a placeholder for this default
             default = factories[name]()
         entries[name] = (hints.get(name, Any), default)
     return create_model(getattr(call, "__name__", "Options"), __base__=Section, **entries)
 
 
 def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
-    """The fields of a dataclass that have ``field(default_factory=...)``."""
+    """The default factories of a dataclass's fields, by field name."""
     fields = dataclasses.fields(call) if dataclasses.is_dataclass(call) else ()
     return {
         f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING
@@ -132,20 +133,19 @@ def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
 
 
 def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[str] = ()) -> S:
-    """Values as a section, or as the settings that describe it.
+    """Validate values, and return them as an instance of a section or settings class.
 
-    Lists serve for tuples and text for paths, as in JSON; 3.5 or "ten" does not serve for an
-    integer. The text ``default`` stands for the default of any key, as if the key were not there.
+    As in JSON, a list may stand for a tuple and text for a path, but 3.5 or "ten" is not an
+    integer. The text ``default`` stands for the default of any key.
 
     Args:
         kind: a subclass of ``Section``, or a class made by ``settings``.
-        values: by key.
-        place: says where a key was read.
-        other_keys: keys that the section has besides, to be suggested for a misspelled one.
+        values: the values by key.
+        place: maps a key to its place, for messages.
+        other_keys: further keys of the section, which are suggested for misspelt keys.
 
     Raises:
-        ConfigError: unknown key (with the nearest right one), missing key, wrong type, value out of
-            range.
+        ConfigError: a key is unknown or missing, or a value has the wrong type or range.
     """
     known = typing.cast(Any, kind).__pydantic_fields__
     for key, value in values.items():
@@ -154,7 +154,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
             whole = (
                 f"'{place(table)}={{{inner} = {json.dumps(plain_lists(value), default=str)}, ...}}'"
             )
-            raise ConfigError(f"{place(table)} is a table; write it whole: {whole}")
+            raise ConfigError(f"{place(table)} is a table; set the whole table: {whole}")
         if key not in known:
             raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
     values = {
@@ -172,7 +172,8 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
 
 
 def _check_text(value: Any, place: str) -> None:
-    """Refuse (ConfigError) a file name that is not UTF-8, as no configuration can hold it."""
+    """Raise ConfigError for a file name that is not UTF-8, because a configuration cannot store
+    it."""
     if not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value):
         return
     name = repr(value.encode("utf-8", "surrogateescape"))[1:]
@@ -187,18 +188,19 @@ def _check_text(value: Any, place: str) -> None:
 
 
 def _text_of_number(value: Any, annotation: Any) -> Any:
-    """A whole number as text, where text is expected: 1 is the name of a column "1"."""
+    """An integer as text if text is expected, so that 1 can name the column "1"."""
     kinds = set(typing.get_args(annotation)) or {annotation}
     expects_text = str in kinds and kinds <= {str, int, type(None)}
     return str(value) if expects_text and type(value) is int else value
 
 
 def _message(error: ValidationError, place: Place) -> str:
-    """The first error in one line. A check of several keys begins its message with ``key: ``."""
+    """The first validation error as one line with its place. A check of several keys names the key
+    at the start of its message."""
     first, *others = error.errors()
     words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     value = first["input"]
-    for other in others:  # of a number or one of some words: both
+    for other in others:  # a union of types has one error for each type
         if other["type"] == "literal_error" and (other["loc"][0], other["input"]) == (
             first["loc"][0],
             value,
@@ -216,16 +218,16 @@ def _message(error: ValidationError, place: Place) -> str:
 
 
 def shortened(value: object) -> str:
-    """A value as messages show it: whole where it is short."""
+    """A value for messages, cut off if its text is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]}... ({len(text):,} characters)"
 
 
 def toml_values(section: Any) -> Values:
-    """A section's values as TOML can hold them: None is left out, and so are empty tables.
+    """The values of a section as TOML values, without None and empty tables.
 
     Args:
-        section: a ``Section``, or settings (``settings``).
+        section: a ``Section``, or an instance of a class made by ``settings``.
     """
     if isinstance(section, Section):
         values = section.model_dump(mode="json")
@@ -235,12 +237,12 @@ def toml_values(section: Any) -> Values:
 
 
 def check_integer(name: str, value: object, least: int) -> None:
-    """Refuse (ConfigError) what is not an integer of at least ``least``.
+    """Raise ConfigError unless a value is an integer of at least ``least``.
 
     Args:
-        name: of the argument, for the message.
-        value: of the argument.
-        least: the smallest that is accepted.
+        name: name of the argument, for the message.
+        value: value of the argument.
+        least: the smallest valid value.
     """
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -249,7 +251,7 @@ def check_integer(name: str, value: object, least: int) -> None:
 
 @contextmanager
 def error_context(section: str) -> Iterator[None]:
-    """Errors from here on come from a section of the configuration, and say so."""
+    """Context manager that puts the name of a configuration's section before each error message."""
     try:
         yield
     except FedkinError as error:

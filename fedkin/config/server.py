@@ -1,8 +1,8 @@
-"""The two files of a federation with a server: ``server.toml`` on its machine, ``client.toml`` on
-every other.
+"""The configuration of a federation with a server: ``server.toml`` for the server, ``client.toml``
+for each site.
 
-Both have [samples] and [model], which must be equal: their digest is part of the handshake. Paths
-in them start at the folder of the file.
+The sections [samples] and [model] must be equal in both files, and their digest is part of the
+handshake. Relative paths start at the folder of the file.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CLIENT = ("client", "samples", "model", "data")
 
 
 class SamplesSection(Section):
-    """[samples]: the samples of every client: the shape of one, and the number of classes.
+    """The section [samples]: the shape of a sample and the number of classes, equal at all sites.
 
-    ``words`` is the size of the vocabulary, where samples are numbers of words. ``labels`` and
-    ``features`` are the names of the classes and of a table's columns, in their order, which must
-    be the same at all sites.
+    ``words`` is the size of the vocabulary if samples are word indices. ``labels`` and ``features``
+    are the names of the classes and of a table's columns. Their order must be the same at all
+    sites.
     """
 
     shape: list[Positive]
@@ -67,21 +67,21 @@ class SamplesSection(Section):
 
 @dataclass(frozen=True)
 class DataDescription:
-    """What a model needs of data that are elsewhere (``models.model.Samples``): one sample of zeros
-    shows their shape."""
+    """The properties of remote data that a model depends on (``models.model.Samples``). A sample of
+    zeros gives the shape."""
 
     name: str
     x: np.ndarray  # [1 ...]
     classes: int
     vocabulary: tuple[str, ...] | None = None
     vectors: np.ndarray | None = None
-    feature_names: tuple[str, ...] | None = None  # of a table, where they are known
+    feature_names: tuple[str, ...] | None = None  # columns of a table, if known
     from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
-    label_names: tuple[str, ...] | None = None  # of the classes, where they are known
+    label_names: tuple[str, ...] | None = None  # names of the classes, if known
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
-        """From [samples]; ``name`` is for messages."""
+        """The properties that [samples] describes; ``name`` is for messages."""
         dtype = np.float32 if samples.words is None else np.int64
         words = None if samples.words is None else tuple(map(str, range(samples.words)))
         labels, features = (
@@ -93,19 +93,20 @@ class DataDescription:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """server.toml, validated and spelled out. What needs no data is made when the file is read.
+    """The validated contents of server.toml, with defaults filled in. Objects that need no data are
+    made when the file is read.
 
     Attributes:
         federation: the server's own settings.
         samples: the samples of every client.
         model: the model.
         method: the main method.
-        against: the methods that are run after it.
+        against: the methods that run after the main method.
         local: the settings of local training.
-        run: the plan, and how it is scored.
-        option_entries: what goes with all methods, by section.
-        options: the same, made.
-        measures: the user's own, with their functions.
+        run: the plan and evaluation settings.
+        option_entries: registry entries of the options that apply to all methods, by section.
+        options: the objects of these options, by section.
+        measures: the user's measures, with their functions.
     """
 
     federation: ServerSettings
@@ -121,26 +122,26 @@ class ServerConfig:
 
     @property
     def methods(self) -> tuple[Entry, ...]:
-        """The main method, and those that are run after it."""
+        """The main method and the methods that run after it."""
         return (self.method, *self.against)
 
     @property
     def work(self) -> LocalTraining:
-        """What a client does with a model that it trains."""
+        """The settings of local training."""
         return self.local.work
 
     @property
     def shared_digest(self) -> str:
-        """A digest of what the files of server and clients have in common."""
+        """Digest of [samples] and [model], which server and clients compare in the handshake."""
         return _shared_digest(self.samples, self.model)
 
     def data_description(self) -> DataDescription:
-        """What the model needs of the clients' data."""
+        """The properties of the clients' data that the model depends on."""
         return DataDescription.of(self.samples, self.federation.name)
 
     def description(self) -> Description:
-        """The content of the run folder's config.toml: what decides results. Deadlines and the like
-        may be changed."""
+        """The contents of the run folder's config.toml: all settings that determine results.
+        Deadlines and similar settings are not included."""
         name = self.federation.name
         capacity = self.federation.capacity
         sections: dict[str, Any] = {
@@ -157,13 +158,13 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """client.toml, validated and spelled out.
+    """The validated contents of client.toml, with defaults filled in.
 
     Attributes:
         site: the site's own settings.
-        samples: the samples of every client.
+        samples: shape and classes of the samples.
         model: the model.
-        data: the site's data; None in a file without a section [data].
+        data: the site's data; None if the file has no section [data].
     """
 
     site: SiteSettings
@@ -173,16 +174,16 @@ class ClientConfig:
 
     @property
     def data_values(self) -> Values:
-        """The section [data] as TOML holds it; empty in a file without it."""
+        """The section [data] as TOML values; empty if the file has none."""
         return self.data.values if self.data else {}
 
     @property
     def shared_digest(self) -> str:
-        """A digest of what the files of server and clients have in common."""
+        """Digest of [samples] and [model], which server and clients compare in the handshake."""
         return _shared_digest(self.samples, self.model)
 
     def data_description(self) -> DataDescription:
-        """What the model needs of the data."""
+        """The properties of the site's data that the model depends on."""
         return DataDescription.of(self.samples, self.site.name)
 
 
@@ -191,10 +192,10 @@ def _shared_digest(samples: SamplesSection, model: Entry) -> str:
 
 
 def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
-    """Read a server's file with ``section.key=value`` on top.
+    """Read a server's file and apply overrides ``section.key=value``.
 
-    Raises ConfigError: no such file, not TOML, unknown section or key, wrong type or value; always
-    with its place.
+    Raises ConfigError if the file is missing or not TOML, a section or key is unknown, or a value
+    has the wrong type or range.
     """
     raw, place = read(path, overrides)
     own = own_sections(raw, SERVER)
@@ -230,44 +231,50 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
 
 
 def _run_settings(sections: Sections) -> RunSettings:
-    """[run] of a server's file. Raises ConfigError for what only simulations have."""
+    """The settings [run] of a server's file. Raises ConfigError for settings of simulations
+    only."""
     given = sections["run"]
     for key in ("seeds", "patience", *(setting.name for setting in fields(Compute))):
         if given.get(key) not in (None, False, DEFAULT):
             raise ConfigError(
-                f"{sections.place(f'run.{key}')}: does not apply to a real federation; leave it out"
+                f"{sections.place(f'run.{key}')}: does not apply to a real federation; remove it"
             )
     run = sections.validate("run", RunSettings)
-    # A round with real sites takes long, a checkpoint does not.
+    # A round with real sites takes much longer than a checkpoint, so every round is saved.
     return run if "checkpoint_every" in given else replace(run, checkpoint_every=1)
 
 
 def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
-    """Refuse (ConfigError) options that only simulations have, and noise without a guarantee."""
+    """Raise ConfigError for options of simulations only, and for privacy noise without secret
+    sums."""
     late = entries.get("late")
     if late is not None and late.values.get("share"):
         raise ConfigError(
-            f"{place('late.share')}: real clients are late by themselves; leave it out"
+            f"{place('late.share')}: this option makes simulated clients late, and does not apply "
+            "to real ones; remove it"
         )
     secret = entries.get("secret")
     if secret is not None and secret.values.get("dropout"):
         raise ConfigError(
-            f"{place('secret.dropout')}: real clients drop out by themselves; leave it out"
+            f"{place('secret.dropout')}: this option makes simulated clients drop out, and does "
+            "not apply to real ones; remove it"
         )
     privacy = entries.get("privacy")
     if privacy is not None and secret is None:
         raise ConfigError(
-            f"{place('privacy')}: without secret sums the server of real sites sees every update, "
-            'and adds the noise itself, which is not offered: add [secret] with name = "sums", so '
-            "that sites add it, or leave this out"
+            f"{place('privacy')}: without secret sums the server sees every update of real sites "
+            "and would have to add the noise itself, which is not supported; add [secret] with "
+            'name = "sums", so that sites add the noise, or remove [privacy]'
         )
     if privacy is not None and privacy.values.get("testing_only_seeded_noise"):
         name = place("privacy.testing_only_seeded_noise")
-        raise ConfigError(f"{name}: noise of a seed is never asked of real sites; leave it out")
+        raise ConfigError(
+            f"{name}: seeded noise is for tests of simulations, not for real sites; remove it"
+        )
 
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
-    """Read a client's file. Raises ConfigError as ``load_server`` does."""
+    """Read a site's file client.toml. Raises ConfigError as ``load_server`` does."""
     raw, place = read(path, overrides)
     sections = _sections(raw, CLIENT, place)
     site = sections.validate("client", SiteSettings)
@@ -292,17 +299,19 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
 
 
 def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
-    """The files of a site's certificate, where its own file says. Raises ConfigError for some
-    without the others."""
+    """Absolute paths of the site's certificate files, by option. Raises ConfigError if only some of
+    the options are set."""
     names = ("sign_ca", "sign_certificate", "sign_key")
     given = {name: getattr(site, name) for name in names if getattr(site, name)}
     if given and len(given) < len(names):
-        raise ConfigError(f"client.{next(iter(given))}: set all of {', '.join(names)}, or none")
+        raise ConfigError(
+            f"client.{next(iter(given))}: set all of {', '.join(names)}, or none of them"
+        )
     return {name: str(path.parent.absolute() / user_path(value)) for name, value in given.items()}
 
 
 def _sections(raw: dict[str, Any], known: Sequence[str], place: Place) -> Sections:
-    """The sections of a file. Raises ConfigError for one without [samples]."""
+    """The sections of a server's or site's file. Raises ConfigError if [samples] is missing."""
     sections = Sections(raw, known, place)
     if "samples" not in sections:
         raise ConfigError(

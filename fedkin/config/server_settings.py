@@ -1,5 +1,5 @@
-"""The settings of a federation with a server: the server's own, and those of a site. Values, not
-files."""
+"""Settings classes of a federation with a server: [federation] for the server, [client] for a
+site."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fedkin.core.errors import ConfigError
 
 @settings("federation")
 class ServerSettings:
-    """[federation] of a server: how many take part, and how long it waits for them."""
+    """The section [federation] of a server: number of clients, deadlines and limits."""
 
     name: Name = "trial"
-    # N, the most clients that there can ever be. Ids are 0 .. N-1, in the order of appearance.
+    # N, the largest number of clients ever. Ids are 0 .. N-1, in the order of appearance.
     capacity: Positive = 16
     wait_for: Positive = 1  # clients that must be online before the first round
-    deadline: Seconds = 120.0  # for a round; one request may take two thirds of what is left of it
-    # For the first clients, from the first one online; None: as deadline.
+    deadline: Seconds = 120.0  # for a round; a request may take two thirds of the remaining time
+    # Wait for the first clients, from the first one online; None: as deadline.
     start_deadline: Seconds | None = None
     quorum: Annotated[float, Field(gt=0, le=1)] = (
-        1.0  # share of nodes; once they replied, the others get as long again
+        1.0  # share of nodes; once they replied, the others get the same time again
     )
-    retries: NotNegative = 1  # of a message that was lost
+    retries: NotNegative = 1  # how often a lost message is sent again
     norm_limit: Annotated[float, Field(gt=1)] = (
-        100.0  # an update so many times longer than usual is excluded
+        100.0  # an update whose norm is this many times the usual norm is excluded
     )
-    registered: bool = False  # only nodes that are registered under their name may take part
+    registered: bool = False  # whether only registered nodes may take part
     folder: str = "run"
     track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that record every round
 
@@ -49,26 +49,27 @@ class ServerSettings:
 
 @settings("client")
 class SiteSettings:
-    """[client] of a node: its name, which clients of its data it runs, and where it keeps its
-    state."""
+    """The section [client] of a node: its name, the clients of its data that it runs, and the
+    folder of its state."""
 
     name: Name
-    federation: Name | Literal[""] = "trial"  # empty: any
+    federation: Name | Literal[""] = "trial"  # empty: any federation
     folder: str = "state"
     clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = (
-        None  # of [data]: numbers, or "first:end"; None: all
+        None  # clients of [data]: numbers, or "first:end"; None: all
     )
-    # A process that stays answers all messages, or a new one each.
+    # "warm": one process answers all messages. "none": each message starts a new process.
     worker: Literal["warm", "none"] = "warm"
-    # Certificate of the authority by whose members keys of secret sums are signed.
+    # Certificate of the authority for signatures of secret-sum keys.
     sign_ca: str = ""
-    sign_certificate: str = ""  # the site's own, of its name
-    sign_key: str = ""  # its private key
+    sign_certificate: str = ""  # the site's certificate, for its name
+    sign_key: str = ""  # the site's private key
 
     def client_numbers(self, total: int) -> np.ndarray:
-        """The clients that this node runs, out of the ``total`` of its data; sorted.
+        """The sorted numbers of the clients that this node runs. ``total`` is the number of clients
+        in its data.
 
-        Raises ConfigError for clients that the data do not have.
+        Raises ConfigError for numbers out of range or repeated numbers.
         """
         numbers = self._numbers(total)
         if (

@@ -1,4 +1,4 @@
-"""A user's measures: given as values, or named by their import path, ``package.module:Measure``."""
+"""User-defined measures: given as objects, or by their import path ``package.module:Measure``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from fedkin.measures.reserved_names import OTHER_ENTRIES, TABLE_ENTRIES
 from fedkin.measures.table import COMPARED, MEASURES
 
 _TAKEN = {*MEASURES, *OTHER_ENTRIES, *TABLE_ENTRIES, *(MEASURES[name].by for name in COMPARED)}
-_ENDS = ("_low", "_high")  # of the names of intervals
+_ENDS = ("_low", "_high")  # reserved for the bounds of intervals
 
 
 def resolved(
     entries: Iterable[Any] | Measure, place: str
 ) -> tuple[list[Values], tuple[Measure, ...]]:
-    """Measures, and their entries in a description.
+    """Resolve a user's measures, and return their entries for a run's description and the measures.
 
     Args:
-        entries: measures, names ``module:Measure``, or entries of a description; or a single one.
-        place: where they were read, for messages.
+        entries: measures, import paths ``module:Measure``, or entries of a description; or one
+            measure.
+        place: where the entries were read, for messages.
 
     Raises:
-        ConfigError: an import that fails, a value that is not a measure, a name that is taken, or a
-            repeated measure.
+        ConfigError: an import fails, a value is not a measure, a name is reserved, or a measure is
+            given twice.
     """
     described: list[Values] = []
     measures: list[Measure] = []
@@ -41,7 +42,7 @@ def resolved(
 
 
 def _measure(entry: Any, place: str) -> tuple[Measure, str]:
-    """A measure, and where it is imported from."""
+    """One measure and its import path, from an entry."""
     if isinstance(entry, Measure):
         return entry, _origin(entry)
     name = entry.get("from") if isinstance(entry, Mapping) else entry
@@ -57,31 +58,31 @@ def _measure(entry: Any, place: str) -> tuple[Measure, str]:
     except Exception as error:  # whatever the user's own class raises
         words = " ".join(str(error).split())
         raise ConfigError(
-            f"{place}: {name!r}: making it failed: {type(error).__name__}: {words}"
+            f"{place}: {name!r} raised an error when it was called: {type(error).__name__}: {words}"
         ) from error
     if not isinstance(measure, Measure):
         raise ConfigError(
-            f"{place}: {name!r}: expected fk.Measure(...), or what makes one, got "
+            f"{place}: {name!r}: expected fk.Measure(...), or a function that returns one, got "
             f"{type(measure).__name__}; see docs/write-a-measure.md"
         )
     return measure, name
 
 
 def _origin(measure: Measure) -> str:
-    """Where the function of a measure comes from."""
+    """The module and name of a measure's function."""
     return f"{getattr(measure.of, '__module__', '')}:{getattr(measure.of, '__qualname__', '')}"
 
 
 def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
-    """Raise ConfigError for a measure without a function, or with the name of another one."""
+    """Raise ConfigError if a measure has no function, or if its name is not available."""
     name = measure.name
     if measure.of is None:
         raise ConfigError(
-            f"{place}: the measure {name!r} has no function: give it of=, which takes the scored "
+            f"{place}: the measure {name!r} has no function; pass of=, a function of the scored "
             "clients"
         )
     if any(name == other.name for other in before):
-        raise ConfigError(f"{place}: the measure {name!r} is given twice")
+        raise ConfigError(f"{place}: the measure {name!r} is given twice; remove one")
     if name in _TAKEN or name.endswith(_ENDS):
         raise ConfigError(
             f"{place}: the name {name!r} is taken: records or tables have it already; choose "

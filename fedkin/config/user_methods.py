@@ -1,7 +1,7 @@
-"""A user's methods: named by their import path, ``package.module:Class``, or given as instances.
+"""User-defined methods: given as instances, or by their import path ``package.module:Class``.
 
-A class defined in a script, a notebook or a function has such a name too, but only its own process
-can find it.
+A class that is defined in a script, a notebook or a function has an import path too, but only the
+process that defined it can find it.
 """
 
 from __future__ import annotations
@@ -26,42 +26,44 @@ _OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can impo
 
 
 def is_own(name: str) -> bool:
-    """Whether a name belongs to a user's method, not to one of the library's."""
+    """Whether a name is the import path of a user's class, not a name of the library."""
     return ":" in name
 
 
 def title(name: str) -> str:
-    """The name of the class."""
+    """The class name in an import path ``package.module:Class``."""
     return name.rpartition(":")[2].rpartition(".")[2]
 
 
 def of_this_process(name: str) -> bool:
-    """Whether no other process can import it."""
+    """Whether the class of an import path is defined in a script, a notebook or a function."""
     return name.startswith("__main__:") or "<locals>" in name
 
 
 def only_here(name: str) -> bool:
-    """Whether this process alone finds it: a class of a script, a notebook or a function."""
+    """Whether only this process can find a class, because a script, a notebook or a function
+    defines it."""
     return of_this_process(name) or name in _OF_THIS_PROCESS
 
 
 def resume_note(names: Iterable[str]) -> str:
-    """The note in a comparison's folder about methods that only its own process can find; empty
-    without such methods."""
+    """Note for a comparison's folder about methods that only the process that defined them can
+    find; empty if there are none."""
     local = [name for name in names if only_here(name)]
     return (
-        f"{', '.join(local)}: defined in a script, a notebook or a function; go on from there with "
-        "compare(..., resume=True), or put the class into a module and start again in a new folder"
+        f"{', '.join(local)}: defined in a script, a notebook or a function; resume from there "
+        "with compare(..., resume=True), or put the class into a module and start again in a new "
+        "folder"
         if local
         else ""
     )
 
 
 def imported(name: str) -> type:
-    """The method named ``package.module:Class``, searched for as by ``python -m``, from the current
-    folder.
+    """Import the method class ``package.module:Class``. Modules are searched as by ``python -m``,
+    from the current folder.
 
-    Raises ConfigError: there is none, importing it failed, or it is not a method.
+    Raises ConfigError if the class does not exist, its import fails, or it is not a method.
     """
     if name in _OF_THIS_PROCESS:
         return _OF_THIS_PROCESS[name]
@@ -71,9 +73,9 @@ def imported(name: str) -> type:
 
 
 def imported_option(name: str) -> type[Option]:
-    """The option named ``package.module:Class``, searched for as by ``imported``.
+    """Import the option class ``package.module:Class``, as ``imported`` does.
 
-    Raises ConfigError: there is none, importing it failed, or it is not an option.
+    Raises ConfigError if the class does not exist, its import fails, or it is not an option.
     """
     candidate = found(name)
     if not (
@@ -82,17 +84,17 @@ def imported_option(name: str) -> type[Option]:
         and dataclasses.is_dataclass(candidate)
     ):
         raise ConfigError(
-            f"{name!r} is no option: expected a frozen dataclass that derives from fk.Option; see "
-            "docs/write-an-option.md"
+            f"{name!r} is not an option: expected a frozen dataclass that derives from fk.Option; "
+            "see docs/write-an-option.md"
         )
     return candidate
 
 
 def found(name: str) -> Any:
-    """The object named ``package.module:Name``, searched for as by ``python -m``, from the current
-    folder.
+    """Import the object ``package.module:Name``. Modules are searched as by ``python -m``, from the
+    current folder.
 
-    Raises ConfigError: there is none, or importing it failed.
+    Raises ConfigError if the object does not exist or its import fails.
     """
     module, _, attribute = name.partition(":")
     if not (module and attribute) or module.startswith("."):
@@ -103,12 +105,14 @@ def found(name: str) -> Any:
     )
     if candidate is None and of_this_process(name):
         raise ConfigError(
-            f"{name!r} was defined in a script, a notebook or a function, where only its own "
-            "process finds it: go on there with resume=True, or put the class into a module, name "
-            "it module:Class and start a new folder"
+            f"{name!r} was defined in a script, a notebook or a function, so only that process "
+            "can find it; resume there with resume=True, or put the class into a module, name "
+            "it module:Class and start in a new folder"
         )
     if candidate is None:
-        raise ConfigError(f"{name!r}: module {module!r} has no {attribute!r}")
+        raise ConfigError(
+            f"{name!r}: the module {module!r} does not define {attribute!r}; check the name"
+        )
     return candidate
 
 
@@ -121,16 +125,16 @@ def _module(module: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         where = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path"
         raise ConfigError(
-            f"{name!r}: {where}; start fedkin beside it, or set PYTHONPATH"
+            f"{name!r}: {where}; start fedkin in the module's folder, or set PYTHONPATH"
         ) from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(
-            f"{name!r}: importing it failed: {type(error).__name__}: {error}"
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
 
 
 def _check(candidate: Any, name: str) -> None:
-    """Raise ConfigError for what is not a method class, and say what it lacks."""
+    """Raise ConfigError unless an object is a method class. The message lists its missing parts."""
     if not isinstance(candidate, type):
         raise ConfigError(
             f"{name!r}: expected the class of a method, got {type(candidate).__name__}"
@@ -143,25 +147,24 @@ def _check(candidate: Any, name: str) -> None:
     )
     if lacking:
         raise ConfigError(
-            f"{name!r} is no method: it lacks {', '.join(lacking)}; see docs/write-a-method.md"
+            f"{name!r} is not a method: it lacks {', '.join(lacking)}; see docs/write-a-method.md"
         )
 
 
 def entry_of(method: Any, names: dict[type, str]) -> Values:
-    """The configuration entry of a method instance: the import path of its class, and all its
-    fields.
+    """The configuration entry of a method instance: its name or import path, and all its fields.
 
     Args:
-        method: an instance.
-        names: names of the library's classes.
+        method: the method instance.
+        names: names of the library's method classes.
 
     Raises:
-        ConfigError: not a method, or a field has a value that TOML cannot hold.
+        ConfigError: the object is not a method, or a field has a value that TOML cannot store.
     """
     kind = type(method)
     if isinstance(method, type):
         raise ConfigError(
-            f"expected a method that was made, such as {method.__name__}(), got the class itself"
+            f"expected an instance of a method, such as {method.__name__}(), got the class itself"
         )
     name = names.get(kind, f"{kind.__module__}:{kind.__qualname__}")
     if kind not in names:
@@ -169,8 +172,8 @@ def entry_of(method: Any, names: dict[type, str]) -> Values:
         if not _importable(kind, name):
             _OF_THIS_PROCESS[name] = kind
     options = [field.name for field in dataclasses.fields(method) if field.init]
-    # With slots=True there is no __dict__, and dataclasses.asdict would change what is in the
-    # fields.
+    # Classes with slots=True have no __dict__, and dataclasses.asdict would convert nested
+    # dataclasses.
     values = {option: operator.attrgetter(option)(method) for option in options}
     return {"name": name, **{key: _plain(kind, key, value) for key, value in values.items()}}
 
@@ -183,11 +186,12 @@ def _importable(kind: type, name: str) -> bool:
 
 
 def _plain(kind: type, field: str, value: Any) -> Any:
-    """A field's value as TOML holds it."""
+    """A field's value as a TOML value. Raises ConfigError for other types."""
     try:
         return json.loads(json.dumps(plain(value)))
     except (TypeError, ValueError):
         raise ConfigError(
-            f"{kind.__name__}.{field} holds a {type(value).__name__}; a comparison's folder can "
-            "keep numbers, texts, booleans, and lists and tables of these: make it of such fields"
+            f"{kind.__name__}.{field} holds a {type(value).__name__}, but a comparison's folder "
+            "can store only numbers, text, booleans, and lists and tables of these; use such "
+            "fields"
         ) from None

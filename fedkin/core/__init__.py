@@ -1,1 +1,1 @@
-"""What everything else builds on: the world of clients, methods, randomness, errors and storage."""
+"""Foundations of the library: worlds of clients, tasks, methods, randomness, errors and storage."""

@@ -31,10 +31,11 @@ class Client:
     """One client: its samples, its model engine, its random numbers and its memory.
 
     Attributes:
-        id: its number in streams and messages.
-        steps: epochs (or steps) of local training that it completes. A straggler completes fewer
-            than requested.
-        memory: arrays that it keeps between rounds, by name. Only declared arrays can be stored.
+        id: the client's number in random streams and messages.
+        steps: epochs (or steps) of local training that the client completes. A straggler completes
+            fewer than requested.
+        memory: arrays that the client keeps between rounds, by name. Only declared arrays can be
+            stored.
     """
 
     id: int
@@ -49,8 +50,8 @@ class Client:
 
     @property
     def identity(self) -> Any:
-        """Its signing key (``secret.signed_keys.Identity``); None without one, as in a
-        simulation."""
+        """The client's signing key (``secret.signed_keys.Identity``). None if the client has no
+        key, as in a simulation."""
         return self._rows.identity
 
     @property
@@ -59,32 +60,32 @@ class Client:
         return self._rows.data.classes
 
     def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-        """Its features [s ...] and labels [s]. ``split`` is ``train``, ``test``, or ``validation``
-        if the data have one."""
+        """The client's features [s ...] and labels [s]. ``split`` is ``train``, ``test``, or
+        ``validation`` if the data set has a validation split."""
         data = self._rows.data
         positions = data.part(split)[int(self._position[0])]
         return data.x[positions], data.y[positions]
 
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:
-        """Number of training samples of each class."""
+        """The client's number of training samples of each class."""
         return self._rows.data.label_counts(clients=self._position)[0]
 
     @property
     def first_label_counts(self) -> Int[np.ndarray, "C"]:
-        """Label counts before any shift of its data, if known. A real client knows its present
-        samples only."""
+        """The client's label counts before any shift of its data. A real client returns its present
+        counts, because it knows no earlier ones."""
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
 
     @property
     def stale_counts(self) -> bool:
-        """Whether it compares with its label counts before any shift. Otherwise it compares with
-        those when it was placed."""
+        """Whether the client detects shifts against its label counts before any shift. If False, it
+        compares with its label counts at the time of its cluster assignment."""
         return self._rows.samples.stale_counts
 
     def rng(self) -> np.random.Generator:
-        """Its random generator for this call, the same in every world. Raises TaskError without a
-        stream."""
+        """The client's random generator for this call, the same in every world. Raises TaskError if
+        the call has no stream."""
         return self._rows.drawn().client(self.id)
 
     # --- the model engine
@@ -98,13 +99,13 @@ class Client:
     ) -> LocalUpdates:
         """Local training from a model.
 
-        A client that completes only a fraction of the requested work completes the same fraction of
-        any other training.
+        A straggler completes the same fraction of this training as of the work that its task
+        requests.
 
         Args:
             model: initial parameters.
             work: training settings.
-            gradient: whether to return the full gradient at the start too.
+            gradient: whether to return the full gradient at the start as well.
             options: other optional fields of ``TrainCall``, for one row.
 
         Returns:
@@ -125,11 +126,12 @@ class Client:
         return self._rows.trainer.train(call).row(0)
 
     def gradient(self, model: Float[np.ndarray, "P"]) -> Float[np.ndarray, "P"]:
-        """Gradient of its full training loss."""
+        """Gradient of the client's full training loss at a model."""
         return self._rows.trainer.gradients(model[None], self._position, _FIRST)[0]
 
     def losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K"]:
-        """Mean training loss of each model, with the regularisation used in training."""
+        """The client's mean training loss for each model, with the regularisation used in
+        training."""
         return self._rows.scorer.losses(models, self._position)[0]
 
     def score(
@@ -138,29 +140,30 @@ class Client:
         model_index: Int[np.ndarray, "..."],
         split: str = "test",
     ) -> ScoreSums:
-        """Number of correct predictions, summed loss and number of samples. ``model`` is one model,
-        or the detectors of all classes."""
+        """Number of correct predictions, summed loss and number of samples of a split.
+        ``model_index`` selects one model, or one detector for each class."""
         sums = self._rows.scorer.score(models, self._position, model_index[None], split)
         return ScoreSums(*(part[0] for part in sums))
 
     def predict(self, model: Float[np.ndarray, "P"], split: str = "train") -> Int[np.ndarray, "s"]:
-        """The classes that a model predicts for its samples."""
+        """The classes that a model predicts for the client's samples."""
         return self._rows.scorer.predict(model[None], self._position, split)[0]
 
     def raw_scores(
         self, detector: Float[np.ndarray, "P"], split: str = "train"
     ) -> Float[np.ndarray, "s"]:
-        """A detector's scores of its samples."""
+        """A detector's scores for the client's samples."""
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
 
     def sample_losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K s"]:
-        """The loss of each model on each of its training samples, without regularisation."""
+        """The loss of each model on each of the client's training samples, without
+        regularisation."""
         return self._rows.scorer.sample_losses(models, self._position)
 
     def scores(
         self, model: Float[np.ndarray, "P"], split: str = "train"
     ) -> Float[np.ndarray, "s C"]:
-        """All outputs of a model on its samples."""
+        """All outputs of a model on the client's samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
     def with_samples(self, own: Int[np.ndarray, "_"]) -> Client:
@@ -180,7 +183,7 @@ def _shortened(count: int, done: int, asked: int) -> int:
 
     Args:
         count: epochs (or steps) of this training.
-        done: epochs (or steps) that the client completes of those requested by its task.
+        done: epochs (or steps) that the client completes of its task.
         asked: epochs (or steps) requested by its task.
     """
     if done >= asked:
@@ -196,11 +199,11 @@ class ClientSamples:
     """The samples of all N clients.
 
     Attributes:
-        ids: the clients' numbers in streams.
-        data: their samples now (``FederatedData``).
-        first_data: their samples before any shift.
-        stale_counts: whether clients compare with their label counts before any shift. Otherwise
-            they compare with those when they were placed.
+        ids: the clients' numbers in random streams.
+        data: the present samples of all clients (``FederatedData``).
+        first_data: the samples of all clients before any shift.
+        stale_counts: whether clients detect shifts against their label counts before any shift. If
+            False, they compare with their label counts at the time of their cluster assignment.
     """
 
     ids: Int[np.ndarray, "N"]
@@ -215,11 +218,11 @@ class ClientEngine:
 
     Attributes:
         scorer: scores models.
-        trainer: trains them.
+        trainer: trains models.
         together: whether all rows of one client stay in one portion.
-        limited: from clients and sample positions, makes the samples and the engine of clients
-            restricted to those training samples, one client for each entry. None if clients are
-            restricted already.
+        limited: function that restricts clients to a subset of their training samples. It takes
+            clients and sample positions, and returns the samples and the engine of the restricted
+            clients, one client for each entry. None if the clients are restricted already.
     """
 
     scorer: Scorer
@@ -236,18 +239,18 @@ Limited = Callable[
 
 @dataclass(frozen=True)
 class ClientRows:
-    """All rows of a simulated call, for a task's compiled form.
+    """All rows of a simulated call, for tasks that compute many clients at once.
 
     Attributes:
-        task: its name, for messages.
+        task: the task's name, for messages.
         clients: the client of each row, a position in the data.
-        active: rows whose client does the work; the others' results are not used.
+        active: rows whose client does the work; the results of other rows are not used.
         steps: epochs (or steps) of local training that each row completes.
         samples: samples of all N clients.
         engine: model computations.
         memory: memory of all N clients.
-        declared: the arrays of it that the task declares.
-        stream: random numbers of the call; None if it has none.
+        declared: the memory arrays that the task declares, by name.
+        stream: random numbers of the call; None if the task draws none.
         identity: signing key of a real site; None in a simulation.
     """
 
@@ -264,12 +267,12 @@ class ClientRows:
 
     @property
     def ids(self) -> Int[np.ndarray, "N"]:
-        """Numbers of all clients in streams."""
+        """The numbers of all clients in random streams."""
         return self.samples.ids
 
     @property
     def data(self) -> Any:
-        """Samples of all clients now (``FederatedData``)."""
+        """The present samples of all clients (``FederatedData``)."""
         return self.samples.data
 
     @property
@@ -288,11 +291,12 @@ class ClientRows:
         return slice(None)
 
     def name(self, client: int) -> str:
-        """The name of a client, given by position, for messages; its number if it has no name."""
+        """The name of a client, for messages; the client's number if it has no name. ``client`` is
+        its position."""
         return client_name(client, getattr(self.data, "client_names", None), self.ids)
 
     def drawn(self) -> Stream:
-        """The call's stream. Raises TaskError where it was given none."""
+        """The call's random stream. Raises TaskError if the call has none."""
         if self.stream is None:
             raise TaskError(
                 f"task {self.task} draws random numbers: run it with a stream, world.run(task, "
@@ -301,7 +305,7 @@ class ClientRows:
         return self.stream
 
     def select(self, some: Int[np.ndarray, "r"]) -> ClientRows:
-        """Some of the rows."""
+        """The rows with the given indices."""
         return replace(
             self,
             clients=self.clients[some],
@@ -316,10 +320,10 @@ class ClientRows:
         work: LocalTraining,
         **options: Any,
     ) -> TrainCall:
-        """The training call of all rows. Its ``select`` gives the call of a portion.
+        """The training call of all rows. ``call.select(rows)`` restricts it to some rows.
 
         Args:
-            models: where training starts.
+            models: initial parameters.
             model_index: the model of each row.
             work: settings of the training, for all rows.
             options: other fields of ``TrainCall``.
@@ -338,7 +342,7 @@ class ClientRows:
         """The active rows, ordered by client, in portions that fit in bounded memory.
 
         Args:
-            numbers: float32 numbers that a row needs, without its client's samples.
+            numbers: float32 numbers that a row needs, in addition to its client's samples.
         """
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
@@ -356,8 +360,8 @@ class ClientRows:
         """Selected rows whose clients have a subset of their training samples and no memory.
 
         Args:
-            some: the rows.
-            own: for each of them, positions among its client's training samples.
+            some: indices of the selected rows.
+            own: for each selected row, positions among its client's training samples.
 
         Raises:
             TaskError: an empty subset, or positions out of range.
@@ -424,7 +428,7 @@ class ClientRows:
             yield index, {name: self._entry(name, value, who) for name, value in arrays.items()}
 
     def _entry(self, name: str, value: Any, client: Client) -> np.ndarray:
-        """One client's array with a row axis."""
+        """One client's array with a row axis. Raises TaskError for a value that is no array."""
         try:
             return np.asarray(value)[None]
         except ValueError as error:

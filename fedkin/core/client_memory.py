@@ -1,7 +1,8 @@
 """Client memory: named arrays that clients keep between rounds, stored as columns with one row
 per client.
 
-A simulated client's memory is part of the run's checkpoint, a real client's is on its own disk.
+The memory of a simulated client is part of the run's checkpoint. A real client stores its memory on
+its own disk.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def client_name(client: int, names: Sequence[str] | None, ids: Int[np.ndarray, "
     """A client's name for messages: its name, or its number if clients have no names.
 
     Args:
-        client: its position.
+        client: the client's position.
         names: names of all clients, by position.
         ids: numbers of all clients, by position.
     """
@@ -59,12 +60,13 @@ class ClientMemory:
         self.changes = 0  # how often anything was stored or forgotten
 
     def has(self, name: str, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        """Which of these clients keep an array of this name."""
+        """Whether each client keeps an array called ``name``."""
         kept = self._kept.get(name)
         return np.zeros(len(clients), bool) if kept is None else kept[clients] != _ABSENT
 
     def read(self, name: str, clients: Int[np.ndarray, "n"], default: np.ndarray) -> np.ndarray:
-        """The arrays of these clients [n ...]; ``default`` [n ...] for those that keep none."""
+        """The arrays of ``clients`` [n ...] called ``name``. A client without such an array gets
+        its row of ``default`` [n ...]."""
         if name not in self._columns:
             return default
         values = self._columns[name][clients]
@@ -73,7 +75,7 @@ class ClientMemory:
         return values
 
     def kept(self, name: str, client: int) -> np.ndarray:
-        """A copy of the array of one client."""
+        """A copy of one client's array called ``name``."""
         return np.array(self._columns[name][client])
 
     def bytes(self) -> Int[np.ndarray, "N"]:
@@ -94,14 +96,14 @@ class ClientMemory:
         clients: Int[np.ndarray, "n"],
         values: np.ndarray,
     ) -> None:
-        """Store arrays of clients. They replace earlier arrays of the same name.
+        """Store an array for each client. It replaces an earlier array of the same name.
 
         Args:
-            task: the storing task, for the message.
+            task: the task that stores the arrays, for messages.
             name: the array's name.
-            memory: its declaration.
-            clients: their positions, without repeats.
-            values: [n ...].
+            memory: the array's declaration.
+            clients: the clients' positions, without repeats.
+            values: the arrays [n ...].
 
         Raises:
             TaskError: the type or shape differs from the declared or stored one, values are not
@@ -153,32 +155,33 @@ class ClientMemory:
         if np.max(total) > self._limit:
             bad = self.who(task, clients[np.argmax(total)], name)
             raise TaskError(
-                f"{bad}: {size} bytes, and {np.max(total)} with what it keeps already, are above "
-                f"the limit of {self._limit} bytes for a client: keep less, such as a part of a "
+                f"{bad}: {size} bytes, or {np.max(total)} with the client's other arrays, is above "
+                f"the limit of {self._limit} bytes for a client; store less, such as a part of a "
                 "model"
             )
 
     def who(self, task: str, client: int | np.integer, name: str) -> str:
-        """Task, client (given by position) and memory, for messages."""
+        """Text that names a task, a client and a memory array, for messages. ``client`` is a
+        position."""
         return (
             f"task {task}, client {client_name(int(client), self._names, self._ids)}, memory {name}"
         )
 
     def forget(self, clients: Int[np.ndarray, "n"], lifetime: str | None = None) -> None:
-        """Delete the memory of clients: all of it when they leave for good, or only the arrays of
-        one lifetime."""
+        """Delete the memory of clients: all arrays, or only those with the given ``lifetime``.
+        Clients that leave for good lose all arrays."""
         for name, kept in self._kept.items():
             ended = kept[clients] == _LIFETIMES[lifetime] if lifetime else kept[clients] != _ABSENT
             if ended.any():
                 self._columns[name][clients[ended]] = 0
                 kept[clients[ended]] = _ABSENT
                 self.changes += 1
-        # Delete an empty column, so that an array of another shape can follow.
+        # Delete an empty column, so that the name can be used for an array of another shape.
         for name in [name for name, kept in self._kept.items() if not kept.any()]:
             del self._columns[name], self._kept[name]
 
     def copy(self) -> ClientMemory:
-        """An independent copy."""
+        """A copy of the memory of all clients, independent of the original."""
         other = ClientMemory(self._clients, self._limit, self._ids, self._names)
         other.restore(self.arrays())
         return other
@@ -200,7 +203,7 @@ class ClientMemory:
 
 
 def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
-    """Whether a shape has these axes. Axes that are numbers must match in size."""
+    """Whether a shape has the declared axes. Axes that are numbers must match in size."""
     return len(axes) == len(shape) and all(
         not axis.isdigit() or int(axis) == size for axis, size in zip(axes, shape, strict=True)
     )
@@ -211,9 +214,9 @@ class OwnMemory:
     declares.
 
     Args:
-        memory: memory of all clients.
-        client: its position there.
-        task: the task, for messages.
+        memory: the memory of all clients.
+        client: the client's position.
+        task: the task's name, for messages.
         declared: the task's declarations.
     """
 
@@ -230,13 +233,14 @@ class OwnMemory:
         return bool(self._memory.has(name, self._client)[0])
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The array of this name; ``default`` where none is kept."""
+        """The stored array called ``name``; ``default`` if there is none."""
         return self[name] if name in self else default
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self:
             raise TaskError(
-                f"{self._who(name)}: none is kept; ask `in` first, or use `get` with a default"
+                f"{self._who(name)}: no array is stored yet; check with `in` first, or use `get` "
+                "with a default"
             )
         return self._memory.kept(name, int(self._client[0]))
 

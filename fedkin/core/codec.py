@@ -1,8 +1,8 @@
-"""The format in which arrays and plain values are stored and sent: safetensors with a JSON
-header. No pickle.
+"""Encoding of arrays and plain values for files and messages: safetensors with a JSON header. No
+pickle.
 
 Checkpoints, the files of clients and peers, and all network messages use it. This module only
-guarantees that bytes come from ``encode``, or are refused. Readers check the header's contents.
+checks that bytes come from ``encode``, and refuses all others. Readers check the header's contents.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from safetensors.numpy import load, save
 
 _KEY = "fedkin"  # key of the header in safetensors' metadata
 _LENGTH = 8  # leading bytes: the length of safetensors' header
-_HEADER_LIMIT = 100_000_000  # bytes of it, safetensors' own limit
+_HEADER_LIMIT = 100_000_000  # largest header in bytes, the limit of safetensors
 
 
 class Archive(NamedTuple):
-    """Plain values and named arrays."""
+    """Decoded contents of a file or message: plain values (``header``) and named arrays."""
 
     header: dict[str, Any]
     arrays: dict[str, np.ndarray]
@@ -33,7 +33,7 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes
 
     Args:
         header: plain JSON values; NaN is refused (ValueError).
-        arrays: by name, of any shape, with a number type or bool.
+        arrays: arrays by name, of any shape and of a number type or bool.
     """
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return save(
@@ -50,13 +50,13 @@ def decode(data: bytes) -> Archive:
     try:
         length = int.from_bytes(data[:_LENGTH], "little")
         if length > min(_HEADER_LIMIT, len(data) - _LENGTH):
-            raise ValueError("it is shorter than it says")
+            raise ValueError("it is truncated: shorter than the length in its header")
         header = json.loads(json.loads(data[_LENGTH : _LENGTH + length])["__metadata__"][_KEY])
         arrays = load(data)
     except (SafetensorError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
     if not isinstance(header, dict):
-        raise ValueError("its header is not an object")
+        raise ValueError("its header is not a JSON object")
     return Archive(header, arrays)
 
 

@@ -15,20 +15,21 @@ from fedkin.core.train_call import TrainCall
 
 
 class LocalUpdates(NamedTuple):
-    """Results of local training: JAX arrays within a compiled program, NumPy arrays outside."""
+    """Results of local training, as JAX arrays within a compiled program and NumPy arrays
+    elsewhere."""
 
     update: Any  # [r P] local solution minus the model it started from
     loss: Any  # [r] mean training loss during the last local epoch
-    first_loss: Any  # [r] ... during the first local epoch
+    first_loss: Any  # [r] mean training loss during the first local epoch
     gradient: Any  # [r P] gradient of the full training loss at the start; None unless requested
     own: Any = None  # [r P] update of clients' personal models, like ``update``; None without them
 
     def row(self, index: int) -> LocalUpdates:
-        """Results of one row, without the axis of rows."""
+        """The results of one row, without the row axis."""
         return LocalUpdates(*(None if part is None else part[index] for part in self))
 
     def as_rows(self) -> LocalUpdates:
-        """Results of one row with an axis of rows."""
+        """The results of one row with a row axis of length 1."""
         return LocalUpdates(*(None if part is None else part[None] for part in self))
 
 
@@ -67,7 +68,8 @@ class Scorer(Protocol):
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
-        """Mean training losses, with the regularisation used in training."""
+        """Mean training loss of every model on every client, with the regularisation used in
+        training."""
         ...
 
     def score(
@@ -77,14 +79,14 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Number of correct predictions, summed loss and number of samples of each row. With
-        detectors, a row has one detector for each class."""
+        """Number of correct predictions, summed loss and number of samples of each row. A row has
+        one model, or one detector for each class."""
         ...
 
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """Predicted classes of the samples of all rows, concatenated."""
+        """Predicted classes of the samples, concatenated over rows."""
         ...
 
     def raw_scores(

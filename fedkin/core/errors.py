@@ -1,4 +1,4 @@
-"""Every error fedkin raises on purpose.
+"""The errors that fedkin raises on purpose.
 
 FedkinError
 ├── ConfigError        a wrong key, value or combination in a configuration
@@ -11,7 +11,7 @@ FedkinError
 ├── StorageError       a folder or a disk that cannot be written
 └── MissingExtra       an optional dependency that is not installed
 
-A message says what was expected, what was received, where, and how to fix it.
+A message names the place, the expected and the received value, and how to fix it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MissingExtra(FedkinError, ImportError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Message about an unknown name, with the nearest known one, or all known ones.
+    """Error message for an unknown name. It suggests the most similar known name, or lists all.
 
     Args:
         kind: the kind of thing, such as "method".
@@ -79,11 +79,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to an unknown one; None if none is similar.
+    """The known name that is most similar to ``name``; None if no known name is similar.
 
     Args:
-        name: the unknown name. Case and surrounding blanks are ignored, unless a known name with
-            the same ones is similar.
+        name: the unknown name. Names are compared as written first, and then without regard to case
+            and surrounding blanks.
         known: all known names.
     """
     names = list(known)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-LEAST = 2**20  # smallest array, in bytes, that is compressed
+LEAST = 2**20  # size in bytes from which arrays are compressed
 _LEVEL = 1  # most entries are equal: higher levels are slower and gain little
 
 
@@ -17,7 +17,7 @@ def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], di
     """Compress large integer and boolean arrays with zlib.
 
     Args:
-        arrays: by name.
+        arrays: the arrays by name.
 
     Returns:
         The arrays to store, uint8 if compressed; and the type and shape of each compressed array,
@@ -34,14 +34,15 @@ def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], di
 
 
 def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Decompress what ``compact`` returned.
+    """Decompress arrays that ``compact`` compressed.
 
     Args:
         stored: the arrays as stored.
-        shapes: type and shape of the compressed ones.
+        shapes: type and shape of each compressed array, by name.
 
     Raises:
-        ValueError: not the result of ``compact``. Decompression never exceeds the given shapes.
+        ValueError: the input is not a result of ``compact``. Decompression never uses more memory
+            than the given shapes need.
     """
     arrays = dict(stored)
     for name, (kind, shape) in shapes.items():
@@ -51,9 +52,9 @@ def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[
         try:
             content = inflating.decompress(arrays[name].tobytes(), size + 1)
         except (zlib.error, KeyError) as error:
-            raise ValueError(f"array {name} cannot be inflated: {error}") from error
+            raise ValueError(f"array {name} cannot be decompressed: {error}") from error
         if len(content) != size or not inflating.eof or inflating.unused_data:
-            raise ValueError(f"array {name} has not the {size} bytes of its shape {shape}")
+            raise ValueError(f"array {name} does not have the {size} bytes of its shape {shape}")
         # An array from a bytearray is writable.
         arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return arrays

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 
 class Ledger:
-    """Bytes downloaded and uploaded by clients, by task. It counts the arrays that tasks declare,
-    the same in every world.
+    """Bytes downloaded and uploaded by clients, by task. The ledger counts the arrays that tasks
+    declare, in the same way for simulated and real clients.
 
     Two kinds of traffic are counted separately, outside the total: evaluation (``scoring.*``), and
     messages between the servers of different clusters (``servers.*``).
@@ -22,13 +22,12 @@ class Ledger:
         self._scoring = False
 
     def measure(self, operation: str, down: int, up: int) -> None:
-        """Count the bytes of sent messages, including names, settings and the few numbers that are
-        not in arrays."""
+        """Count the bytes of real messages, including names, settings and single numbers."""
         _add(self.measured_down, self._account(operation), down)
         _add(self.measured_up, self._account(operation), up)
 
     def add(self, operation: str, down: int, up: int) -> None:
-        """Count the bytes of one call."""
+        """Count the declared bytes of one call: ``down`` downloaded, ``up`` uploaded."""
         _add(self.down, self._account(operation), down)
         _add(self.up, self._account(operation), up)
 
@@ -37,7 +36,7 @@ class Ledger:
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
-        """Context of evaluation, whose traffic is counted separately."""
+        """Context manager for evaluation: its traffic is counted separately."""
         before = self._scoring
         self._scoring = True
         try:
@@ -50,7 +49,8 @@ class Ledger:
         self.add(f"servers.{operation}", 0, count)
 
     def total(self) -> tuple[int, int]:
-        """Bytes (downloaded, uploaded) by the method."""
+        """Bytes (downloaded, uploaded) of the method, without evaluation and traffic between
+        servers."""
         return _total(self.down), _total(self.up)
 
     def measured_total(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 
-UNASSIGNED = -1  # the assignment of a client that has no cluster
+UNASSIGNED = -1  # cluster of a client that has none
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class AssignedModels:
     class.
 
     Attributes:
-        models: one per row.
-        model_index: the client's model. For detectors [n C], one for each class (-1: none).
+        models: parameters of each model.
+        model_index: row in ``models`` of each client's model. For detectors [n C], one for each
+            class (-1: none).
         positive: the class that each detector separates from all others; None for other models.
         cluster: the cluster in which each detector was trained; None for other models.
     """
@@ -54,30 +55,31 @@ class State:
 
     @property
     def clusters(self) -> int:
-        """K, if each cluster has one model."""
+        """K, the number of clusters, for methods with one model per cluster."""
         return len(self.models)
 
     def models_for(self, clients: Int[np.ndarray, "n"]) -> AssignedModels:
-        """The models that these clients use and are evaluated with. Each client has a cluster."""
+        """The models with which ``clients`` predict and are evaluated. Every client must have a
+        cluster."""
         return AssignedModels(self.models, self.assignment[clients])
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-        """The evaluation task of these clients, for models that are partly on the client. Each
-        client has a cluster. The task replies with ``correct``, ``examples`` and ``loss``. None:
-        the usual evaluation, with ``models_for``."""
+        """The task that evaluates ``clients``, for a method with model parts on the client. Every
+        client must have a cluster. The task replies with ``correct``, ``examples`` and ``loss``.
+        None: the usual evaluation of the models from ``models_for``."""
         return None
 
     def aggregated_into(
         self, clients: Int[np.ndarray, "n"], trained: Int[np.ndarray, "n"]
     ) -> Int[np.ndarray, "n"]:
-        """Index of the model into which each client's local model was aggregated, or UNASSIGNED.
+        """Index of the model into which each client's update was aggregated, or UNASSIGNED.
 
-        ``trained`` is the index of the model that the client trained.
+        ``trained`` is the index of the model that each client trained.
         """
         return self.assignment[clients]
 
     def excluded(self) -> Bool[np.ndarray, "N"]:
-        """Clients that are never given a cluster."""
+        """Mask of the clients that never get a cluster."""
         return np.zeros(len(self.assignment), bool)
 
 
@@ -86,7 +88,7 @@ class Method(Protocol):
     """A frozen dataclass of hyper-parameters with three steps. Each method chooses the type of its
     state.
 
-    It may also have ``requirements``: see ``requirements.requirements_of``.
+    It may also declare ``requirements``: see ``requirements.requirements_of``.
     """
 
     def init(self, world: World, stream: Stream) -> Any:
@@ -94,15 +96,16 @@ class Method(Protocol):
         ...
 
     def round(self, world: World, state: Any, cohort: Int[np.ndarray, "n"], stream: Stream) -> Any:
-        """One communication round with a cohort (ascending client ids). A client that ``place``
-        could not place is still unassigned, and the method may leave it out."""
+        """The state after one communication round with a cohort (ascending client ids). A client
+        that ``place`` could not assign is still unassigned, and the method may leave it out."""
         ...
 
     def place(
         self, world: World, state: Any, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> Any:
-        """Assign every newcomer (ascending client ids) to a cluster. A newcomer that does not reply
-        stays unassigned. A method that reassigns clients in every round may leave it to ``round``.
+        """The state with every newcomer (ascending client ids) assigned to a cluster. A newcomer
+        that does not reply stays unassigned. A method that reassigns clients in every round may
+        return the state unchanged.
         """
         ...
 
@@ -111,8 +114,8 @@ class ClientRemark(str):
     """A warning about some clients; ``with_names`` inserts their names.
 
     Args:
-        text: with ``{}`` in place of the clients.
-        clients: their positions.
+        text: the warning, with ``{}`` in place of the clients.
+        clients: the clients' positions.
     """
 
     text: str
@@ -136,10 +139,10 @@ class ClientRemark(str):
 
 @runtime_checkable
 class Checking(Protocol):
-    """A method that checks a run for conditions beyond its requirements."""
+    """A method with a check of the run beyond its ``requirements``."""
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Raise MethodError for an impossible run, before it starts.
+        """Raise MethodError before the run starts if the method cannot run with these settings.
 
         Args:
             spec: the model's spec.
@@ -151,8 +154,8 @@ class Checking(Protocol):
 
 @runtime_checkable
 class Remarking(Protocol):
-    """A method that has warnings about its clusters."""
+    """A method that can warn about the clusters it found."""
 
     def remarks(self, state: Any) -> tuple[str, ...]:
-        """Warnings about the state returned by ``init``."""
+        """Warnings about the clusters in the state that ``init`` returned."""
         ...

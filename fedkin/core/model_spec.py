@@ -17,7 +17,8 @@ BYTES_PER_NUMBER = 4  # models and updates travel as float32
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model without its code: its size, and the slice of the flat vector that each layer has."""
+    """The size of a model and the slice of each layer in its flat parameter vector, without the
+    model's code."""
 
     parameters: int
     # "layer.weight" -> slice, in the order of the vector.
@@ -29,7 +30,7 @@ class ModelSpec:
     untrained: tuple[slice, ...] = ()
 
     def facts(self) -> dict[str, str]:
-        """Model size, arrays and last layer, as texts by name."""
+        """Texts that describe the model's size, its arrays and its last layer, by name."""
         shown = [f"{name} ({part.stop - part.start:,})" for name, part in self.slices.items()]
         head = "not known"
         if self.head is not None:
@@ -88,15 +89,15 @@ def _is_last_layer(kernel: tuple[int, ...], bias: tuple[int, ...]) -> bool:
 def spec_for_data(
     spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]
 ) -> ModelSpec:
-    """The spec of a model for given data. It has no head if the last bias does not match the number
-    of scores (arrays come in the order of their declaration).
+    """The spec of a model for given data. Its head is None if the size of the last bias differs
+    from the number of scores, since the last declared array need not be the last layer.
 
     Args:
-        spec: from the shapes alone.
+        spec: the spec from the arrays' shapes alone.
         name: the model's name, for the message.
         data: the data set's name, for the message.
         classes: number of classes of the data.
-        scores: output shape for one sample.
+        scores: shape of the model's output for one sample.
 
     Raises:
         ModelError: the shape is neither [1 C], nor [1 1] for a detector.

@@ -17,12 +17,12 @@ def shell_command(*words: object) -> str:
 
 
 def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = ()) -> str:
-    """A small HTML table; its contents are escaped.
+    """A small HTML table, with escaped contents.
 
     Args:
         title: the caption.
-        rows: by row name, a value or a tuple of values.
-        columns: column headers, without the one of the row names; empty: no header line.
+        rows: for each row name, a value or a tuple of values.
+        columns: column headers, without a header for the row names; empty: no header line.
     """
     head = _row("th", ["", *columns]) if columns else ""
     body = "".join(
@@ -40,7 +40,7 @@ def _row(tag: str, cells: Iterable[object], name: str | None = None) -> str:
 
 
 def model_text(kind: str, name: str, facts: Mapping[str, str]) -> str:
-    """A model in three lines.
+    """A three-line summary of a model: class and size, arrays, last layer.
 
     Args:
         kind: the model's class.
@@ -60,13 +60,13 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     Args:
         number: the number.
         noun: the singular.
-        plural: None: the singular and an s.
+        plural: the plural; None: the singular and an s.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first names, and how many more there are: ``a, b, c, d and 6 more``."""
+    """The first four names and the number of further ones: ``a, b, c, d and 6 more``."""
     names = names if isinstance(names, Sequence) else list(names)
     text = ", ".join(map(str, names[:LISTED]))
     unlisted = len(names) - LISTED
@@ -77,8 +77,9 @@ def client_list(clients: Iterable[SupportsInt], names: Sequence[str] | None = No
     """Clients for messages: their names if they have any, otherwise their positions.
 
     Args:
-        clients: their positions.
-        names: names of all clients; None, or too few, if they have none.
+        clients: positions of the clients.
+        names: names of all clients by position; None if clients have no names. A client beyond the
+            end of ``names`` is shown by its position.
     """
     positions = [int(client) for client in clients]
     shown = [

@@ -1,5 +1,5 @@
-"""Conversion of NumPy numbers to Python numbers, so that an option behaves, prints and is stored
-the same whatever its source."""
+"""Conversion of NumPy numbers to Python numbers. An option then behaves, prints and is stored in
+the same way, whether it was given as a NumPy or a Python number."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def _plain_scalar(value: Any) -> Any:
 
 
 def plain_lists(value: Any) -> Any:
-    """As ``plain``, and arrays become lists, as in TOML and JSON."""
+    """Convert a value as ``plain`` does, and turn arrays and tuples into lists, as in TOML and
+    JSON."""
     if isinstance(value, (list, tuple)):
         return [plain_lists(entry) for entry in value]
     if isinstance(value, dict):
@@ -58,7 +59,7 @@ def plain_lists(value: Any) -> Any:
 
 
 def plain_options(cls: type[T]) -> type[T]:
-    """Decorator of a dataclass of options: converts NumPy numbers in its arguments to Python
+    """Class decorator for dataclasses of options. Its ``__init__`` converts NumPy numbers to Python
     numbers.
 
     An array or a range becomes a tuple if the field is annotated as one. Other arrays stay as they
@@ -82,7 +83,7 @@ def plain_options(cls: type[T]) -> type[T]:
 
 
 def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of a function: converts NumPy numbers in its arguments to Python numbers.
+    """Function decorator that converts NumPy numbers in the arguments to Python numbers.
 
     A list, an array or a range becomes a tuple if the argument is annotated as one.
     """
@@ -107,13 +108,13 @@ def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _argument(value: Any, as_tuple: bool) -> Any:
-    """The value of an argument."""
+    """An argument as plain Python values; a list too becomes a tuple if ``as_tuple``."""
     made = _option(value, as_tuple)
     return tuple(made) if as_tuple and isinstance(made, list) else made
 
 
 def _option(value: Any, as_tuple: bool) -> Any:
-    """The value of an option."""
+    """An option as plain Python values; an array or range becomes a tuple if ``as_tuple``."""
     is_array = isinstance(value, np.ndarray) and value.ndim > 0 and not np.ma.is_masked(value)
     if as_tuple and (is_array or isinstance(value, range)):
         return tuple(plain_lists(value))

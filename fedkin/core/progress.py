@@ -1,5 +1,5 @@
-"""Progress display of runs started from Python. A run knows no display; the package provides
-one."""
+"""Progress display of runs that are started from Python. The package registers the display with
+``provide``, so that this module needs no reporting code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _provided: list[Display] = []
 
 
 def provide(display: Display) -> None:
-    """Use this display for all later runs."""
+    """Use ``display`` for all later runs."""
     _provided[:] = [display]
 
 
@@ -43,13 +43,13 @@ def provide(display: Display) -> None:
 def shown(
     progress: bool | None, rounds: int, on_round: Listener | None
 ) -> Iterator[Listener | None]:
-    """The listener that a run calls with the record of every round. It combines the display, if
-    wanted, and the user's listener.
+    """Context manager for the listener that a run calls with the record of every round. The
+    listener updates the display, if progress is shown, and calls the user's listener.
 
     Args:
         progress: whether to show progress; None: on a terminal and in a notebook.
         rounds: number of rounds of each method.
-        on_round: the user's listener, whose return value is used.
+        on_round: the user's listener. The combined listener returns its value.
     """
     wanted = is_watched() if progress is None else progress
     if not (wanted and _provided):
@@ -70,6 +70,6 @@ def is_watched() -> bool:
 
 
 def in_notebook() -> bool:
-    """Whether this process belongs to a notebook."""
+    """Whether this process is the kernel of a Jupyter notebook."""
     python = sys.modules.get("IPython")
     return getattr(python and python.get_ipython(), "kernel", None) is not None

@@ -31,7 +31,7 @@ class Stream:
             )
 
     def child(self, purpose: str) -> Stream:
-        """The stream of a part of this purpose."""
+        """The stream of a sub-purpose, ``<purpose>/<name>``."""
         return replace(self, purpose=f"{self.purpose}/{purpose}")
 
     def at(self, round: int) -> Stream:
@@ -39,11 +39,12 @@ class Stream:
         return replace(self, round=round)
 
     def rng(self) -> np.random.Generator:
-        """A generator for the server. Each call starts at the beginning of the stream."""
+        """A random generator for the server. Each call returns one at the beginning of the
+        stream."""
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._entropy())))
 
     def client(self, client: int) -> np.random.Generator:
-        """A generator for one client, independent of every other client's."""
+        """A random generator for one client, independent of those for other clients."""
         return np.random.Generator(
             np.random.PCG64(np.random.SeedSequence([*self._entropy(), 1 + int(client)]))
         )
@@ -59,11 +60,11 @@ class Stream:
 
 
 def uniform_of(words: UInt64[np.ndarray, "c"]) -> Float[np.ndarray, "c"]:
-    """Numbers strictly between 0 and 1 from random bits. 0 and 1 are excluded, as their normal
-    quantiles are infinite.
+    """Uniform numbers strictly between 0 and 1 from random bits. 0 and 1 are excluded because their
+    normal quantiles are infinite.
 
     Args:
-        words: 64 random bits for each number. The first 52 are used; with 53 the largest number
-            would be rounded to 1.
+        words: 64 random bits for each number. The first 52 are used, since with 53 the largest
+            number would be rounded to 1.
     """
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

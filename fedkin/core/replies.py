@@ -1,6 +1,7 @@
 """Assembles the reply to a task from its clients' replies and checks it against the task's schema.
 
-All numbers that come from clients enter here. Shapes: n rows of a call, r of a portion, K models.
+All numbers from clients pass through this module. Shapes: n rows of a call, r of a portion, K
+models.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ from fedkin.core.task_registry import check_names
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a task: its arrays, also as attributes (``reply.cosine``), and the rows that
-    they cover.
+    """The result of a task. Its arrays are also attributes, such as ``reply.cosine``.
 
     Attributes:
         arrays: [n ...] by row, [K ...] by model, or over all clients, as the task's schema says.
-        arrived: rows whose reply is used.
-        nonfinite: rows whose reply arrived but is excluded: not finite, out of bounds, or not as
-            agreed.
+        arrived: rows with a valid reply.
+        nonfinite: rows with a reply that is excluded: it is not finite, out of bounds, or does not
+            fit the schema.
         weight: examples behind each model's mean, if the schema has means.
-        faults: excluded rows, by the name of the faulty array.
-        outliers: rows among ``nonfinite`` that are excluded because their vector is much longer
-            than the others.
+        faults: excluded rows by the name of the faulty array.
+        outliers: the rows in ``nonfinite`` that are excluded because their vector has a much larger
+            norm than the others.
     """
 
     arrays: dict[str, np.ndarray]
@@ -50,8 +50,8 @@ class Reply:
 
 
 class PartialReply(NamedTuple):
-    """The partial reply of some rows of a call, made by a builder of these rows. It is merged into
-    the reply of all rows."""
+    """The reply of a part of a call's rows. ``ReplyBuilder.merge`` adds it to the reply of all
+    rows."""
 
     arrays: dict[str, np.ndarray]  # [r ...] by row
     sums: dict[str, np.ndarray]  # of all clients
@@ -66,7 +66,7 @@ class ReplyBuilder:
 
     Args:
         task: the task.
-        rows: n.
+        rows: n, the number of rows.
         sizes: sizes of the schema's axes, by name.
     """
 
@@ -100,8 +100,9 @@ class ReplyBuilder:
         """Add the replies of some rows.
 
         Args:
-            rows: their indices, or a slice of all.
-            arrays: [r ...] each, also those that are summed or averaged later.
+            rows: indices of the rows, or a slice of all rows.
+            arrays: an array [r ...] for each name of the schema, including the arrays that the
+                builder sums or averages.
 
         Raises:
             TaskError: the arrays do not fit the schema.
@@ -138,7 +139,7 @@ class ReplyBuilder:
             total.add(values, checked[WEIGHT][sound], checked[INDEX][sound])
 
     def partial(self) -> PartialReply:
-        """The added replies, for merging into another builder."""
+        """The replies added so far, for merging into another builder."""
         return PartialReply(
             arrays=self.arrays,
             sums=self.sums,
@@ -149,13 +150,13 @@ class ReplyBuilder:
         )
 
     def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
-        """Merge the partial reply of some rows.
+        """Merge the partial reply of a part of the rows.
 
         Sums of partial sums may differ from sums over rows in the last bits.
 
         Args:
-            rows: their indices.
-            part: their partial reply.
+            rows: indices of the rows.
+            part: the partial reply of these rows.
         """
         self.arrived[rows] = part.arrived
         self.nonfinite[rows] = part.nonfinite
@@ -171,8 +172,8 @@ class ReplyBuilder:
     def _find_faults(
         self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]
     ) -> Bool[np.ndarray, "r"] | None:
-        """Rows with floating-point numbers that must be finite and are not, or that are out of
-        bounds; None: no such row."""
+        """Mask of the rows with floating-point numbers that are not finite or out of bounds; None
+        if there is no such row."""
         faults = None
         for name, array in self.task.up.excluding.items():
             sound = sound_rows(array, arrays[name])
@@ -184,7 +185,7 @@ class ReplyBuilder:
         return faults
 
     def reply(self) -> Reply:
-        """The reply of all rows that were added."""
+        """The complete reply of all added rows, with means by model."""
         arrays = {**self.arrays, **self.sums}
         weight = None
         for name, total in self.by_model.items():
@@ -210,15 +211,15 @@ def check_arrays(
     """Check arrays against a schema, and convert them to its types.
 
     Args:
-        task: for messages.
+        task: the task, for messages.
         arrays: the received arrays.
-        known: the schema's arrays that are expected.
-        rows: number of entries of each; None if they have no row axis.
-        sizes: sizes of the axes.
+        known: the expected arrays of the schema, by name.
+        rows: number of entries of each array; None if they have no row axis.
+        sizes: sizes of the axes, by name.
 
     Raises:
-        TaskError: an array is missing or unknown, has another shape or type, or has impossible
-            values.
+        TaskError: an array is missing, is not in the schema, has another shape or type, or has
+            impossible values.
     """
     if arrays.keys() != known.keys():
         missing = sorted(known.keys() - arrays.keys())
@@ -244,7 +245,8 @@ def check_arrays(
 def _checked(
     task: Task, name: str, array: Array, value: Any, rows: int | None, sizes: Mapping[str, int]
 ) -> np.ndarray:
-    """The value as an array of the declared type. Raises TaskError as ``check_arrays`` does."""
+    """Check one received array, and convert it to the declared type. Raises TaskError as
+    ``check_arrays`` does."""
     value = np.asarray(value)
     shape = array.shape(sizes)
     if rows is not None:
@@ -268,7 +270,7 @@ def _checked(
 
 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
-    """Rows whose floating-point numbers are possible: finite where required, and within
+    """Mask of the rows with valid floating-point numbers: finite where required, and within
     bounds."""
     numbers = flat(values)
     sound = np.ones(len(numbers), bool)
@@ -280,14 +282,14 @@ def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
 
 
 def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply:
-    """The reply of a task that requests means, computed from the reply of its single form.
+    """The reply with means by model, computed from the single replies of clients.
 
     Rows are added in the order of client ids, as in every world.
 
     Args:
-        task: requests means.
-        reply: reply of its single form.
-        clients: client of each row.
+        task: the task that requests means.
+        reply: the reply of ``task.single()``, with one entry for each client.
+        clients: the client of each row.
     """
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
@@ -310,7 +312,8 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
 
 
 def mean_vector(task: Task) -> str | None:
-    """The one vector whose mean by model a task requests; None for any other task."""
+    """Name of the vector that a task averages by model; None unless there is exactly one such
+    vector."""
     vectors = [name for name, array in task.up.of("model").items() if array.norm_checked]
     return vectors[0] if len(vectors) == 1 and task.single() is not None else None
 
@@ -320,7 +323,8 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
     for name, array in task.up.arrays.items():
         if array.over == "model" and "K" not in sizes:
             raise TaskError(
-                f"task {task.name}: {name} is by model, and no field of the task has the axis K"
+                f"task {task.name}: {name} has an entry for each model, but no field of the task "
+                "has the axis K"
             )
         try:
             array.shape(sizes)

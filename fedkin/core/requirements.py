@@ -1,4 +1,4 @@
-"""What a method requires of the federation, the plan and the model, as the method declares it."""
+"""Requirements that a method declares for the federation, the training plan and the model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class AtLeast:
 
     Attributes:
         number: the minimum.
-        because: the method's option that determines it, so that an error message can say what to
-            change; empty: none.
+        because: the method's option that determines the minimum, for the error message; empty:
+            none.
     """
 
     number: int = 1
@@ -25,13 +25,13 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class ModelNeeds:
-    """What a method requires of the model.
+    """Requirements of a method for the model.
 
     Attributes:
         detectors: True: models have one score, for one class. False: a score for every class.
-        last_layer: the model's last layer must be known.
-        because: the option that requires a known last layer; empty: none.
-        hidden_layers: the model has layers before its last one.
+        last_layer: whether the position of the model's last layer must be known.
+        because: the method's option that requires a known last layer; empty: none.
+        hidden_layers: whether the model must have layers before its last one.
     """
 
     detectors: bool = False
@@ -42,13 +42,13 @@ class ModelNeeds:
 
 @dataclass(frozen=True)
 class ClientReads:
-    """Single replies of clients that a method reads, which no sum over clients can replace.
+    """Replies of single clients that a method reads, for which a sum over clients is not enough.
 
     Attributes:
-        updates: ``single`` if updates are read one by one, ``means`` if their means over clients
-            are enough.
-        because: the option that requires single updates, if another value needs only means.
-        sends: other data that leave each client, in addition to updates of whole models; empty:
+        updates: ``single`` if the method reads the update of each client, ``means`` if means of
+            updates over clients are enough.
+        because: the method's option that requires single updates; empty if every value does.
+        sends: other data that each client sends, in addition to updates of whole models; empty:
             nothing.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
     """
@@ -66,8 +66,8 @@ class ModelChanges:
     A server optimiser cannot step such models.
 
     Attributes:
-        by_option: the option that causes such changes; empty: there is none.
-        always: changes in every run, such as ``copies models``; empty: nothing.
+        by_option: the method's option that causes such changes; empty: none.
+        always: the change in every run, such as ``copies models``; empty: none.
     """
 
     by_option: str = ""
@@ -79,10 +79,10 @@ class ModelParts:
     """Which parts of models stay on each client, and which must be shared.
 
     Attributes:
-        own: the part that stays on clients already, or is trained in another way, so that no
-            further part can; empty: nothing.
-        shared_head: the comparison of clients that depends on the last layers of shared models, so
-            that last layers cannot stay on clients; empty: nothing.
+        own: the part that the method itself keeps on clients or trains in another way. No further
+            part can then stay on clients. Empty: none.
+        shared_head: how the method compares clients by the last layers of shared models. Last
+            layers then cannot stay on clients. Empty: it does not.
     """
 
     own: str = ""
@@ -94,10 +94,10 @@ class RoundNeeds:
     """Rounds for which a method is designed. It runs with other rounds too, after a warning.
 
     Attributes:
-        full_cohort: all clients take part in every round.
-        first_clustering: the first round in which clusters can be made; 0: before the first round,
-            or never.
-        stage_one: number of a peer's rounds in its first stage; a peer must do more rounds.
+        full_cohort: whether all clients should take part in every round.
+        first_clustering: the first round in which the method can form clusters; 0: before the first
+            round, or never.
+        stage_one: number of rounds in the first stage of a peer. The run must have more rounds.
     """
 
     full_cohort: bool = False
@@ -111,7 +111,7 @@ class MemoryNeeds:
 
     Attributes:
         kept_models: number of model-sized vectors kept for every client between rounds.
-        compares_all: all clients are compared with each other at once, by their replies.
+        compares_all: whether the method compares all pairs of clients at once, by their replies.
     """
 
     kept_models: int = 0
@@ -120,14 +120,14 @@ class MemoryNeeds:
 
 @dataclass(frozen=True)
 class DataNeeds:
-    """What a method requires of clients' data.
+    """Requirements of a method for the clients' data.
 
     Attributes:
-        true_clusters: the true clusters must be known, which is possible only in a simulation.
-        earlier_samples: clients accumulate the samples of a stream and train on all of them. Only
-            samples that were not there before count as new.
-        newcomer_labels: placing a newcomer reads its labels. If it does not, ``run.place(x)`` is
-            enough.
+        true_clusters: whether the true clusters must be known. Only a simulation knows them.
+        earlier_samples: whether clients accumulate the samples of a stream and train on all of
+            them. Only samples that were not there before count as new.
+        newcomer_labels: whether the placement of a newcomer needs its labels. If False,
+            ``run.place(x)`` is enough.
     """
 
     true_clusters: bool = False
@@ -142,19 +142,22 @@ class Requirements:
     By default, any federation satisfies them.
 
     Attributes:
-        clients: minimum for the federation: one for each cluster, or a peer and its neighbours.
-        cohort: minimum for a round.
-        model: requirements of the model.
-        reads: single replies that are read.
+        clients: minimum number of clients in the federation, such as one for each cluster, or a
+            peer and its neighbours.
+        cohort: minimum number of clients in a round.
+        model: requirements for the model.
+        reads: replies of single clients that the method reads.
         changes: how models change, in addition to averaging.
         parts: parts of models that stay on clients, or must be shared.
-        rounds: rounds for which it is designed.
+        rounds: rounds for which the method is designed.
         memory: memory that grows with the number of clients.
-        data: requirements of clients' data.
-        peers: clients decide for themselves, and there is no server.
-        keeps_clusters: clients stay in their clusters, a cluster is a model and nothing else, and
-            the number of clusters may grow between rounds. A robust rule may then split clusters.
-        start_sums: noisy sums of all clients that its cold start needs in a private run.
+        data: requirements for the clients' data.
+        peers: whether clients train without a server and choose their peers themselves.
+        keeps_clusters: whether a robust rule may split clusters. It may if clients stay in their
+            clusters, a cluster consists only of its model, and the number of clusters may grow
+            between rounds.
+        start_sums: number of noisy sums over all clients that the method's cold start needs in a
+            private run.
     """
 
     clients: AtLeast = AtLeast()
@@ -182,9 +185,9 @@ class Requirements:
 
 
 def requirements_of(method: Any) -> Requirements:
-    """The requirements of a method; one that declares none has no requirements.
+    """The requirements that a method declares; without a declaration, it requires nothing.
 
-    Raises MethodError: the declaration is not a ``Requirements``.
+    Raises MethodError if the declaration is not a ``Requirements``.
     """
     declare = getattr(method, "requirements", None)
     if declare is None:
@@ -206,24 +209,25 @@ def requirements_of(method: Any) -> Requirements:
 
 
 def count_and_cure(method: Any, need: AtLeast, have: int, where: str = "method") -> tuple[str, str]:
-    """The words of a message about a required number of clients, and about the option behind it.
+    """Parts of an error message about too few clients: the required number, and an option to
+    change.
 
     Args:
         method: the method.
-        need: the required number, and the option of the method that determines it.
-        have: the available number.
+        need: the required number of clients, and the method's option that determines it.
+        have: the available number of clients.
         where: the method's place in the configuration.
 
     Returns:
-        For example ``5 clients (clusters = 5)`` and ``method.clusters=3``. The second is empty if
-        no option can be low enough.
+        Two texts, such as ``5 clients (clusters = 5)`` and ``method.clusters=3``. The second is
+        empty if no value of the option is low enough.
     """
     option = need.because
     count = f"{need.number} client{'s' if need.number > 1 else ''}"
     if not option:
         return count, ""
     value = getattr(method, option, None)
-    # A missing option has the method's default.
+    # An option that is not set has the method's default value.
     if value is None:
         value = need.number
     enough = value - (need.number - have)

@@ -1,5 +1,4 @@
-"""Learning-rate schedules: the factor by which a learning rate is multiplied, by round or by local
-step."""
+"""Learning-rate schedules: factors that multiply a learning rate in each round or local step."""
 
 from __future__ import annotations
 
@@ -39,11 +38,11 @@ class Schedule:
     | warm-up | warmup_start + (1 - warmup_start) t / W | linear_schedule | LinearLR |
 
     Args:
-        name: a name of the table.
-        length: steps from the end of the warm-up to the last one; None: all steps that a client
+        name: a name from the table.
+        length: steps from the end of the warm-up to the last step; None: all steps that a client
             does (local steps only).
-        every: steps between two drops.
-        gamma: factor of a drop.
+        every: number of steps after which the rate drops.
+        gamma: factor of each drop.
         end: last factor, as a share of ``lr``; None: 0.
         warmup: W, number of warm-up steps.
         warmup_start: first factor of the warm-up.
@@ -73,10 +72,10 @@ class Schedule:
                 if applicable:
                     has = f"which has {' and '.join(applicable)}"
                 raise ConfigError(
-                    f"{name} does not apply to the schedule {self.name!r}, {has}; leave it out"
+                    f"{name} does not apply to the schedule {self.name!r}, {has}; remove it"
                 )
             if getattr(self, name) is None and name in required:
-                raise ConfigError(f"{name}: the schedule {self.name!r} needs it")
+                raise ConfigError(f"{name} is required by the schedule {self.name!r}; set it")
         for name, least in (("length", 1), ("every", 1), ("warmup", 0)):
             _check_integer(name, getattr(self, name), least)
         for name, most in (("gamma", np.inf), ("end", np.inf), ("warmup_start", 1)):
@@ -85,7 +84,7 @@ class Schedule:
             raise ConfigError("gamma must be a number above 0, got 0")
 
     def factors(self, t: Int[np.ndarray, "s"], length: int | None = None) -> Float[np.ndarray, "s"]:
-        """The factors at the given steps.
+        """The schedule's factors at the given steps.
 
         Args:
             t: steps, counted from 0.
@@ -106,13 +105,13 @@ class Schedule:
         return np.where(t < self.warmup, rising, factor)
 
     def peak(self) -> float:
-        """The highest factor; infinity if it grows without bound."""
+        """The highest factor of the schedule; infinity if the factor grows without bound."""
         if self.name in ("step", "exponential") and (self.gamma or 1) > 1:
             return np.inf
         return max(1.0, self.end or 0.0)  # no warm-up begins above 1
 
     def settings(self) -> dict[str, Any]:
-        """The name and the options that differ from their defaults, as in TOML."""
+        """The schedule's name and its non-default options, as in a TOML configuration."""
         fields = self.__dataclass_fields__.values()
         set_options = {
             f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default

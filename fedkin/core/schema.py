@@ -29,18 +29,19 @@ class Array:
     Attributes:
         axes: sizes after the row axis, by name or as numbers, such as ``K`` or ``2 64``.
         dtype: NumPy type.
-        low, high: bounds of possible values; a reply outside them is refused.
-        missing: value in the row of a client without a reply.
+        low, high: bounds of possible values; a reply outside the bounds is refused.
+        missing: value for a client that did not reply.
         finite: whether a client that sends NaN or infinity is excluded.
-        over: what each entry of the array belongs to: a ``row``; a ``model`` (the mean over its
-            clients, weighted by examples); or ``all`` clients together (their sum). By default rows
-            in ``Rows`` and all in ``Sums``.
-        counted: whether its bytes are on the ledger. The few numbers sent along with a model are
-            not.
-        carried: whether the reply holds it. A simulation need not carry values that it has already.
-        norm_checked: whether a server excludes vectors that are much longer than the others.
-        registered: whether a server has known it since it accepted the client, such as its number
-            of training samples. If only means are requested, it is not sent.
+        over: ``row``: one entry for each row. ``model``: one entry for each model, the mean over
+            its clients weighted by examples. ``all``: the sum over all clients. The default is
+            ``row`` in ``Rows`` and ``all`` in ``Sums``.
+        counted: whether the ledger counts the array's bytes. The few numbers sent along with a
+            model are not counted.
+        carried: whether the reply contains the array. A simulation need not carry values that it
+            has already.
+        norm_checked: whether a server excludes vectors with a much larger norm than the others.
+        registered: whether clients send the value once at registration, such as their number of
+            training samples. A task that requests only means does not send it again.
     """
 
     axes: str = ""
@@ -56,7 +57,8 @@ class Array:
     registered: bool = False
 
     def check(self, name: str) -> None:
-        """Raise TaskError for a declaration that no reply can satisfy; ``name`` is the array's."""
+        """Raise TaskError for a declaration that no reply can satisfy; ``name`` is the array's
+        name."""
         dtype = np.dtype(self.dtype)
         if dtype not in _DTYPES:
             raise TaskError(
@@ -67,37 +69,39 @@ class Array:
             self.missing != self.missing or self.missing != dtype.type(self.missing)
         ):
             raise TaskError(
-                f"{name}: missing = {self.missing} is no {dtype}; give a value of this type"
+                f"{name}: missing = {self.missing} is not of type {dtype}; give a value of this "
+                "type"
             )
         if self.norm_checked and (dtype.kind != "f" or self.over == "all"):
             raise TaskError(f"{name}: norm_checked is for vectors of floats, by row or by model")
 
     @property
     def excludes(self) -> bool:
-        """Whether some floats of its type are impossible, so that their row is excluded."""
+        """Whether rows can be excluded for NaN, infinity or numbers out of bounds in this array."""
         return np.dtype(self.dtype).kind == "f" and (
             self.finite or self.low > -np.inf or self.high < np.inf
         )
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Its shape without the row axis. Raises TaskError for an unknown size."""
+        """The array's shape without the row axis. Raises TaskError for an axis of unknown size."""
         if not self.axes:
             return ()
         try:
             return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
         except KeyError as error:
             raise TaskError(
-                f"the size {error} is not known here; known: {', '.join(sorted(sizes))}"
+                f"the size {error} is not known; known sizes: {', '.join(sorted(sizes))}"
             ) from error
 
 
 def floats(axes: str = "", dtype: Any = np.float64, **options: Any) -> Array:
-    """An array of floating-point numbers; see ``Array``."""
+    """Declare an array of floating-point numbers; the arguments are those of ``Array``."""
     return Array(axes, dtype, **options)
 
 
 def integers(axes: str = "", **options: Any) -> Array:
-    """An array of integers: by default at least 0, and 0 without a reply; see ``Array``."""
+    """Declare an array of integers. By default values are at least 0, and 0 stands for a missing
+    reply. The arguments are those of ``Array``."""
     options.setdefault("low", 0)
     options.setdefault("high", MAX_COUNT)
     options.setdefault("missing", 0)
@@ -105,13 +109,14 @@ def integers(axes: str = "", **options: Any) -> Array:
 
 
 def booleans(axes: str = "", **options: Any) -> Array:
-    """An array of booleans: by default False without a reply; see ``Array``."""
+    """Declare an array of booleans. By default False stands for a missing reply. The arguments are
+    those of ``Array``."""
     options.setdefault("missing", False)
     return Array(axes, np.bool_, **options)
 
 
 class Schema:
-    """The arrays of a reply, by name."""
+    """Declares the arrays of a reply, by name."""
 
     over: ClassVar[Literal["row", "all"]]
 
@@ -134,18 +139,19 @@ class Schema:
             array.check(name)
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
-                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row "
-                "beside them"
+                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row; "
+                "declare them too"
             )
 
     def of(self, over: str) -> dict[str, Array]:
-        """The arrays with an entry for each ``row``, each ``model``, or one entry for ``all``
-        clients."""
+        """The arrays with the given ``over``: an entry for each ``row``, an entry for each
+        ``model``, or one entry for ``all`` clients."""
         return self._of[over]
 
     @property
     def flags_rows(self) -> bool:
-        """Whether a message must say which rows hold values: empty rows hold numbers too."""
+        """Whether a message must mark the rows that hold values. It must if empty rows hold
+        ordinary numbers instead of NaN."""
         for array in self.arrays.values():
             is_float = np.dtype(array.dtype).kind == "f"
             if array.finite and is_float and array.over != "all" and not np.isnan(array.missing):
@@ -154,14 +160,14 @@ class Schema:
 
 
 class Rows(Schema):
-    """Each client's values reach the server."""
+    """Schema of a reply in which the server receives the values of each client."""
 
     over = "row"
 
 
 class Sums(Schema):
-    """The server needs only sums over clients. Arrays by ``row`` are what it must still know of
-    each client, such as the model that it chose."""
+    """Schema of a reply in which the server receives sums over clients. Arrays by ``row`` hold the
+    few values of each client that the server still needs, such as the model that it chose."""
 
     over = "all"
 
@@ -171,9 +177,10 @@ class Memory:
     """A named array that a client keeps between rounds.
 
     Attributes:
-        axes: shape, as in ``Array``.
+        axes: sizes of the axes, by name or as numbers, as in ``Array``.
         dtype: NumPy type.
-        lifetime: ``run``, or ``assignment``: until the client's cluster changes.
+        lifetime: ``run``: kept for the whole run. ``assignment``: kept until the client's cluster
+            changes.
     """
 
     axes: str = ""
@@ -183,7 +190,9 @@ class Memory:
     def __post_init__(self) -> None:
         if self.lifetime not in ("run", "assignment"):
             raise TaskError(
-                f"the lifetime of a memory is 'run' or 'assignment', got {self.lifetime!r}"
+                f"the lifetime of a memory must be 'run' or 'assignment', got {self.lifetime!r}"
             )
         if np.dtype(self.dtype).kind not in "fib":
-            raise TaskError(f"a memory is of floats, signed integers or bool, got {self.dtype}")
+            raise TaskError(
+                f"the dtype of a memory must be float, signed integer or bool, got {self.dtype}"
+            )

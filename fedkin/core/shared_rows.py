@@ -20,7 +20,7 @@ class SharedRows:
     """
 
     def __init__(self, rows: Iterable[Shaped[np.ndarray, "p"]]) -> None:
-        """A table of these rows, which become read-only."""
+        """Make a table of rows [p]. The rows become read-only."""
         table = list(rows)
         self._rows = np.empty(len(table), object)
         # Assigned one at a time: assigning all rows at once would make a matrix of them.
@@ -30,8 +30,8 @@ class SharedRows:
 
     @staticmethod
     def of(table: Shaped[np.ndarray, "N p"] | SharedRows) -> SharedRows:
-        """A table with copies of an array's rows, equal ones stored once. A table is returned as
-        is."""
+        """A table with copies of an array's rows. Equal rows are stored once. A ``SharedRows`` is
+        returned unchanged."""
         if isinstance(table, SharedRows):
             return table
         copies: dict[bytes, np.ndarray] = {}
@@ -57,8 +57,8 @@ class SharedRows:
     def distinct(
         self, index: Int[np.ndarray, "n"]
     ) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
-        """The distinct rows of an index, d of them, and the position of each of the n entries among
-        these. Rows stored once are returned once, so d computations serve all n entries."""
+        """The d distinct rows among n indexed rows, and the position of each indexed row among
+        them. A computation on the d distinct rows then serves all n rows."""
         _, first, inverse = np.unique(
             [id(row) for row in self._rows[index]], return_index=True, return_inverse=True
         )
@@ -66,17 +66,17 @@ class SharedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape, as of an array."""
+        """The table's shape (N, p), as for an array."""
         return (len(self._rows), *(self._rows[0].shape if len(self._rows) else (0,)))
 
     @property
     def ndim(self) -> int:
-        """Number of axes, as of an array."""
+        """The table's number of axes, as for an array."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type, as of an array."""
+        """The rows' NumPy type."""
         return self._rows[0].dtype if len(self._rows) else np.dtype(np.float32)
 
     def __len__(self) -> int:
@@ -90,7 +90,8 @@ class SharedRows:
             return self._rows[rows]
         if rows.ndim > 1:
             raise IndexError(
-                f"the index of a table of rows has one axis, got {rows.ndim}; use np.asarray(table)"
+                f"a table of rows takes an index with one axis, got {rows.ndim}; use "
+                "np.asarray(table)"
             )
         if not len(rows):
             return np.empty((0, *self.shape[1:]), self.dtype)
@@ -98,6 +99,8 @@ class SharedRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
-            raise ValueError("a table of shared rows becomes an array only as a copy")
+            raise ValueError(
+                "a table of shared rows can become an array only as a copy; leave out copy=False"
+            )
         whole = self[:]
         return whole if dtype is None else whole.astype(dtype, copy=False)

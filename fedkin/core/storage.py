@@ -21,15 +21,16 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 class FileSystem:
-    """The operations that change files. Tests replace it by a disk that is full, or that loses
-    what was not synced."""
+    """The operations that change files. Tests replace it to simulate a full disk, or the loss of
+    unsynced data."""
 
     def open(self, path: Path, mode: str) -> Any:
-        """The file, open for unbuffered writing."""
+        """Open a file for unbuffered writing."""
         return path.open(mode, buffering=0)
 
     def sync(self, path: Path) -> None:
-        """Force a file's content, or the names in a folder, to the disk."""
+        """Write a file's content, or a folder's list of names, from the system's cache to the
+        disk."""
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -46,7 +47,7 @@ file_system = FileSystem()  # of this process
 
 @contextmanager
 def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
-    """Context that turns an OSError into a StorageError that names the path.
+    """Context manager that turns an OSError into a StorageError that names the path.
 
     Args:
         path: the file or folder.
@@ -68,7 +69,7 @@ def storage_errors(path: Path, task: str = "write") -> Iterator[None]:
 
 
 def user_path(path: str | Path) -> Path:
-    """A path given by a user; ``~`` is the home folder.
+    """Convert a path from a user, with ``~`` as the home folder.
 
     Raises ConfigError for a URL, such as https://example.org/t.csv.
     """
@@ -86,8 +87,8 @@ def user_path(path: str | Path) -> Path:
 
 
 def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = None) -> None:
-    """Refuse to overwrite a file that fedkin did not write. Commands that write a single file call
-    this first.
+    """Check that a command may write to a path. Raises StorageError rather than overwrite a file
+    that fedkin did not write.
 
     A file may be replaced if it is empty, is a figure or page with fedkin's mark, or begins like
     the new file.
@@ -95,7 +96,8 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
     Args:
         path: the new file.
         inputs: files that are read to make it.
-        begins: the beginning of every file of this kind; None for a kind that has the mark.
+        begins: the text with which every file of this kind begins; None for a kind with fedkin's
+            mark.
 
     Raises:
         StorageError: the path is one of the inputs, a folder, or a file not written by fedkin.
@@ -107,7 +109,7 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
             raise StorageError(f"{path} is a folder; name a file in it, such as {path / 'out'}")
         if any(source.exists() and path.samefile(source) for source in inputs):
             raise StorageError(
-                f"{path} is read by this command, and would be overwritten; name another file"
+                f"{path} is read by this command and would be overwritten; name another file"
             )
         content = _both_ends(path) if path.is_file() else b""
     if begins is None:
@@ -116,13 +118,13 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
         is_ours = content.startswith(begins.encode())
     if content and not is_ours:
         raise StorageError(
-            f"{path} exists, and this command has not written it; nothing is overwritten: name "
+            f"{path} exists and was not written by this command, so it is not overwritten; name "
             f"another file, or remove it first ({shell_command('rm', path)})"
         )
 
 
 def _both_ends(path: Path) -> bytes:
-    """The first and last part of a file, one of which has the mark; all of a small file."""
+    """The first and last bytes of a file, one of which has fedkin's mark; a small file whole."""
     with path.open("rb") as file:
         first = file.read(_END_BYTES)
         file.seek(max(len(first), path.stat().st_size - _END_BYTES))
@@ -130,16 +132,16 @@ def _both_ends(path: Path) -> bytes:
 
 
 def toml_text(path: Path) -> str:
-    """The text of a TOML file: UTF-8, with or without a byte-order mark. Bytes of file names that
-    are not UTF-8 are read back as ``write_atomic`` writes them. Raises ValueError for UTF-16."""
+    """The text of a TOML file in UTF-8, with or without a byte-order mark. Bytes that are not
+    UTF-8, such as in file names, become surrogate escapes. Raises ValueError for UTF-16."""
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError("it is text in UTF-16, and TOML is UTF-8; save it as UTF-8")
+        raise ValueError("it is text in UTF-16, but TOML must be UTF-8; save it as UTF-8")
     return content.decode("utf-8-sig", "surrogateescape")
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a whole file atomically, or leave the old one.
+    """Write a whole file atomically: a reader sees the old or the new content.
 
     The content is written to a hidden temporary file next to the target and synced. Then the
     temporary file is renamed over the target, and the folder is synced. A process killed in between
@@ -167,10 +169,10 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line to a file, and flush it to the system at once.
+    """Append one line to a file and flush it.
 
-    A line that does not fit (full disk) is removed again, so that the file still ends with a
-    complete line.
+    If the disk is full, the partial line is removed, so that the file still ends with a complete
+    line.
 
     Raises StorageError as ``write_atomic`` does.
     """
@@ -184,19 +186,19 @@ def append_line(path: Path, line: str) -> None:
 
 
 def force_to_disk(path: Path) -> None:
-    """Sync appended content to the disk. Raises StorageError."""
+    """Sync a file's appended content to the disk. Raises StorageError."""
     with storage_errors(path):
         file_system.sync(path)
 
 
 def _write(file: Any, data: bytes) -> None:
-    """Write all data: an unbuffered file may write only a part at a time."""
+    """Write all data in a loop, since an unbuffered file may write only a part at a time."""
     while data:
         data = data[file.write(data) or 0 :]
 
 
 def drop_torn_line(path: Path) -> None:
-    """Remove the incomplete last line that a killed process left. Raises StorageError."""
+    """Remove an incomplete last line that a killed process left in a file. Raises StorageError."""
     if not path.exists():
         return
     with storage_errors(path, "read"):

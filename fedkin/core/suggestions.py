@@ -1,7 +1,6 @@
-"""Suggestions for misspelt options in Python, as for those in a configuration.
+"""Suggestions for misspelt keyword arguments in Python.
 
-Python suggests the nearest name of a module or class, but before version 3.13 no name of an
-argument.
+Python suggests similar names of modules and classes, but before version 3.13 no names of arguments.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ _MARK = "suggests_options"  # attribute that marks calls with suggestions
 
 
 def suggesting(module: ModuleType, name: str) -> Any:
-    """A public name of a module. From now on, a function or a class answers an unknown keyword
-    argument with an error that suggests the nearest one. A function is also replaced where it was
-    defined, so that pickle finds the same object.
+    """A public object of a module, made to suggest names of arguments: an unknown keyword argument
+    of a function or class raises a TypeError with the most similar name.
+
+    A function is also replaced in the module that defines it, so that pickle finds the same object.
 
     Args:
         module: the module.
-        name: the name of any object, callable or not.
+        name: the object's name. Objects that are not callable are returned unchanged.
     """
     public = getattr(module, name)
     if isinstance(public, types.FunctionType):
@@ -41,8 +41,8 @@ def suggesting(module: ModuleType, name: str) -> Any:
 
 
 def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> Callable[..., Any]:
-    """A callable that checks argument names first. The ``__init__`` of a class is not checked for
-    its subclasses, which may have more arguments."""
+    """Wrap a callable in a check of its argument names. The check of a class's ``__init__`` does
+    not apply to subclasses, which may have more arguments."""
     parameters = inspect.signature(call).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     if hasattr(call, _MARK) or takes_any:
@@ -66,7 +66,7 @@ def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> 
 
 
 def _argument_with(call: Callable[..., Any], option: str) -> str:
-    """The argument whose type has the unknown argument as a field; empty: none."""
+    """Hint to the argument whose dataclass has the unknown argument as a field; empty: none."""
     try:
         hints = typing.get_type_hints(call)
     except Exception:  # annotations of a user's class that only type checkers see
@@ -76,5 +76,5 @@ def _argument_with(call: Callable[..., Any], option: str) -> str:
             if dataclasses.is_dataclass(kind) and isinstance(kind, type):
                 if option in {field.name for field in dataclasses.fields(kind)}:
                     made = f"{argument}=fk.{kind.__name__}({option}=...)"
-                    return f"{option!r} is a part of {argument}: {made}"
+                    return f"{option!r} is an option of {argument}: {made}"
     return ""

@@ -1,9 +1,9 @@
-"""Client work as a value. A task says what the server sends to a client, what the client computes,
-and what it replies.
+"""Tasks: descriptions of client work. A task declares the data that the server sends to a client,
+the client's computation, and its reply.
 
-A task is a frozen dataclass, and ``World.run`` runs it on any clients, simulated or real. Its
-fields are sent down, each as declared (``shared``, ``chosen``, ``each``, ``kept``, ``initial``,
-``stays``; any other field is a plain setting). ``up`` is the schema of the reply: ``Rows`` if the
+A task is a frozen dataclass, and ``World.run`` runs it on simulated or real clients. Its fields are
+sent to clients, each as declared (``shared``, ``chosen``, ``each``, ``kept``, ``initial``,
+``stays``). Any other field is a plain setting. ``up`` is the schema of the reply: ``Rows`` if the
 server receives each client's values, ``Sums`` if it receives only sums over clients. Shapes: n rows
 of a call, K models, P parameters, C classes, d numbers of a sample.
 """
@@ -30,7 +30,7 @@ from fedkin.core.training import LocalTraining
 
 
 class Down(NamedTuple):
-    """How a field is sent down."""
+    """How a task's field is sent to clients."""
 
     kind: Literal["shared", "chosen", "each", "kept", "initial", "setting", "stays"] = "setting"
     axes: str = ""
@@ -42,40 +42,41 @@ def _field(down: Down, **default: Any) -> Any:
 
 
 def shared(axes: str, **default: Any) -> Any:
-    """A field whose whole array is sent to every client."""
+    """Declare a field whose whole array is sent to every client."""
     return _field(Down("shared", axes), **default)
 
 
 def chosen(axes: str, by: str = INDEX, **default: Any) -> Any:
-    """A field of models. A client receives the models that its rows index in the field ``by``; if
-    that is None, all of them."""
+    """Declare a field of models. The field ``by`` holds the model index of each row, and a client
+    receives the models that its rows index. If the field ``by`` is None, it receives all models."""
     return _field(Down("chosen", axes, by), **default)
 
 
 def each(**default: Any) -> Any:
-    """A field with an entry for each row, or None."""
+    """Declare a field with an entry for each row, or None. A client receives the entries of its
+    rows."""
     return _field(Down("each"), **default)
 
 
 def kept(axes: str, **default: Any) -> Any:
-    """A field whose array a client receives once and keeps. Its bytes are counted only for the task
-    that announces it."""
+    """Declare a field whose array a client receives once and keeps. Its bytes are counted only for
+    the task that announces it."""
     return _field(Down("kept", axes), **default)
 
 
 def initial(axes: str = "P", **default: Any) -> Any:
-    """A field with the run's initial model, which clients generate from the seed: no bytes are
-    counted."""
+    """Declare a field with the run's initial model. Clients generate it from the seed, so no bytes
+    are counted."""
     return _field(Down("initial", axes), **default)
 
 
 def setting(**default: Any) -> Any:
-    """A field with a plain value, or with the settings of local training."""
+    """Declare a field with a plain value, or with the settings of local training."""
     return _field(Down(), **default)
 
 
 def stays(**default: Any) -> Any:
-    """A field that stays on the server."""
+    """Declare a field that stays on the server."""
     return _field(Down("stays"), **default)
 
 
@@ -87,28 +88,29 @@ class Task:
     name: ClassVar[str] = ""
     # The reply's schema; a property where it depends on the fields.
     up: ClassVar[Any] = Rows()
-    # The arrays that it reads or stores on the client.
+    # The arrays that the task reads or stores on the client.
     memory: ClassVar[Mapping[str, Memory]] = {}
-    # How a real client gets it. ``asked``: now, in a separate message. ``next``: with the next
-    # message, since no reply is needed. ``announced``: its kept arrays are sent with the first
-    # message that needs them.
+    # How a real client receives the task. ``asked``: at once, in a separate message. ``next``: with
+    # the next message, since no reply is needed. ``announced``: its kept arrays are sent with the
+    # first message that needs them.
     delivery: ClassVar[Literal["asked", "next", "announced"]] = "asked"
-    # Header entry by which a server lets clients answer it in every reply.
+    # Header entry by which a server requests this task's answer in every reply; empty: never.
     standing: ClassVar[str] = ""
     # Arrays of standing tasks that count as missing after this task.
     resets: ClassVar[tuple[str, ...]] = ()
-    # Whether it is for models that detect one class (True), for other models (False), or both
+    # Whether the task is for detectors of one class (True), for other models (False), or for both
     # (None).
     detectors: ClassVar[bool | None] = False
     # Whether row i is a message from client i to another client, which no server can run.
     between_peers: ClassVar[bool] = False
-    # How it is made private. ``sum``: clipped sums by model with noise, once in a round.
-    # ``unit_sum``: sums by model of vectors of norm at most 1 with noise, before the first round.
-    # ``choice``: the client chooses among released values, and the server does not release the
-    # choice. ``not``: not at all.
+    # How differential privacy protects the reply. ``sum``: clipped sums by model with noise, once
+    # in a round. ``unit_sum``: sums by model of vectors of norm at most 1 with noise, before the
+    # first round. ``choice``: the client chooses among released values, and the server does not
+    # release the choice. ``not``: the reply is not protected.
     charged: ClassVar[str] = "not"
 
-    # The next three have no annotations, since a subclass may have fields of these names.
+    # The next three attributes have no annotations, since a subclass may have fields of these
+    # names.
 
     # Whether models stay on their device, so that nothing is sent.
     local = cast(Any, False)
@@ -118,22 +120,23 @@ class Task:
     work = cast(Any, None)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        """The reply of one client: its arrays without the row axis. Fields by row have one entry
-        here."""
+        """The reply of one client: its arrays without the row axis. Fields by row have one entry,
+        the client's."""
         raise NotImplementedError(f"{type(self).__name__} has no compute(client)")
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """The replies of all rows in portions: row indices, and their arrays. The default computes
-        one client after another; a task may have a faster form."""
+        """Yield the replies of all rows in portions: the indices of the portion's rows, and their
+        arrays. The default computes one client after another; a task may override it with a faster
+        form."""
         return rows.one_by_one(self)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError for a model for which the task is not defined.
+        """Raise ModelError if the task is not defined for a model.
 
         Args:
             model: the model's name.
-            spec: its spec.
-            classes: C.
+            spec: the model's spec.
+            classes: C, the number of classes.
         """
         if self.detectors is not None and spec.detects != self.detectors:
             expected = "a detector" if self.detectors else "a model with a score for every class"
@@ -142,10 +145,11 @@ class Task:
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Raise TaskError for a reply that fits the schema but cannot be true."""
+        """Raise TaskError for a reply that fits the schema but has impossible values."""
 
     def sizes(self) -> dict[str, int]:
-        """Sizes by name, from the arrays that are sent down. Raises TaskError if two disagree."""
+        """Sizes of the axes by name, from the arrays in the task's fields. Raises TaskError if two
+        arrays disagree."""
         sizes: dict[str, int] = {}
         for field, down in fields_down(self):
             value = getattr(self, field)
@@ -160,13 +164,13 @@ class Task:
             for axis, size in zip(axes, np.shape(value), strict=True):
                 if sizes.setdefault(axis, size) != size:
                     raise TaskError(
-                        f"task {self.name}: {field} has {axis} = {size}, and another field "
+                        f"task {self.name}: {field} has {axis} = {size}, but another field has "
                         f"{sizes[axis]}"
                     )
         return sizes
 
     def select(self, rows: Int[np.ndarray, "r"]) -> Task:
-        """The task restricted to some rows."""
+        """The task restricted to the rows with the given indices."""
         selected: dict[str, Any] = {}
         for field, down in fields_down(self):
             value = getattr(self, field)
@@ -177,11 +181,13 @@ class Task:
         return dataclasses.replace(self, **selected)
 
     def single(self) -> Task | None:
-        """The same work with each client's reply instead of sums; None if there is no such form."""
+        """The task that does the same work and returns each client's reply instead of sums. None if
+        there is no such task."""
         return None
 
     def for_messages(self, spec: ModelSpec) -> Task:
-        """The form sent to real clients, which may request more in the same message."""
+        """The form of the task that is sent to real clients. It may request more in the same
+        message."""
         return self
 
     def norm_group(self) -> str:
@@ -189,20 +195,20 @@ class Task:
         return self.name
 
     def start_norms(self) -> Float[np.ndarray, "K"] | None:
-        """Norms of the models that clients train, if their replies are updates of these; None for
-        other work."""
+        """Norms of the models from which clients train, if the replies are updates of these models.
+        None for other work."""
         models = getattr(self, "models", None)
         if not isinstance(models, np.ndarray) or models.ndim != 2:
             return None
         return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
-        """The reply seen as a training of whole models, for the metrics of a round; None for other
-        work."""
+        """The part of a reply that describes local training of whole models, for the metrics of a
+        round. None for other work."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
-        """Models that a real client, alone on its device, stores for later use."""
+        """Models from the reply that a real client stores on its device for later use, by name."""
         return {}
 
     def __init_subclass__(cls) -> None:
@@ -212,8 +218,8 @@ class Task:
 
 
 def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
-    """Names of a task's fields, and how each is sent down. Raises TaskError for a class that is not
-    a dataclass."""
+    """The names of a task's fields, and how each is sent to clients. Raises TaskError for a class
+    that is not a dataclass."""
     return _fields_of(task if isinstance(task, type) else type(task))
 
 
@@ -229,32 +235,34 @@ def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
 
 
 def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[np.ndarray, "n"]:
-    """The client ids of a call's rows, as integers.
+    """Check the client ids of a call's rows, and convert them to integers.
 
     Args:
         task: the call's task.
-        clients: ids, one per row.
-        total: N.
+        clients: client ids, one per row.
+        total: N, the number of clients.
 
     Raises:
-        TaskError: an unknown client; two rows of one client if the task has memory.
+        TaskError: a client is unknown, or has two rows although the task has memory.
     """
     clients = np.asarray(clients, np.int64)
     if clients.size and not 0 <= clients.min() <= clients.max() < total:
         raise TaskError(f"task {task.name}: clients must be from 0 to {total - 1}, got {clients}")
     if task.memory and len(np.unique(clients)) < len(clients):
         names = " and one ".join(task.memory)
-        raise TaskError(f"task {task.name}: a client has one row only, as it keeps one {names}")
+        raise TaskError(
+            f"task {task.name}: a client may have only one row, because it keeps one {names}"
+        )
     return clients
 
 
 def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a call by name: those known to the world, and the task's.
+    """The sizes of all axes in a call, by name: the sizes that the world knows, and the task's.
 
     Args:
         task: the call's task.
-        rows: n.
-        known: sizes known to the world.
+        rows: n, the number of rows.
+        known: sizes that the world knows, by name.
 
     Raises:
         TaskError: an array has another size, does not have one entry for each row, or indexes a
@@ -276,7 +284,7 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
 
 
 def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
-    """Raise TaskError for a field by row that does not have one entry for each row."""
+    """Raise TaskError unless a field by row has one entry for each row."""
     if not isinstance(value, np.ndarray):
         raise TaskError(
             f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}"
@@ -284,13 +292,13 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
     if np.shape(value)[:1] != (rows,):
         entries = len(value) if value.ndim else "no"
         raise TaskError(
-            f"task {task.name}: {field} has {entries} entries, and the call {rows} rows"
+            f"task {task.name}: {field} has {entries} entries, but the call has {rows} rows"
         )
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Raise TaskError for an index out of the sent models, and for replies by model with a model
-    that no client has."""
+    """Raise TaskError for a model index out of range, and for a reply by model if clients receive
+    only the models that they index."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.
@@ -298,14 +306,15 @@ def _check_index(task: Task, field: str, down: Down) -> None:
     if index.size and not low <= index.min() <= index.max() < count:
         none = "" if low == 0 else ", or -1 for none"
         raise TaskError(
-            f"task {task.name}: {down.by} must be from 0 to {count - 1}, as there are so many "
+            f"task {task.name}: {down.by} must be from 0 to {count - 1}, the last index of "
             f"{field}{none}; got {index.min()} to {index.max()}"
         )
     for name, array in task.up.of("row").items():
         if down.axes.split()[0] in array.axes.split():
             raise TaskError(
-                f"task {task.name}: {name} has an entry for each of the {field}, of which a "
-                f"client receives its own only; let {field} be shared({down.axes!r})"
+                f"task {task.name}: {name} has an entry for each of the {field}, but a client "
+                f"receives only the {field} that it indexes; declare {field} as "
+                f"shared({down.axes!r})"
             )
 
 
@@ -324,8 +333,8 @@ def traffic(
     Args:
         task: the call's task.
         clients: client of each row.
-        answered: rows whose client replied.
-        sizes: by name.
+        answered: mask of the rows with a reply.
+        sizes: sizes of the axes, by name.
     """
     counted_down = ("shared", "chosen")
     if task.delivery == "announced":
@@ -348,9 +357,9 @@ def traffic(
 
 
 def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "n"]) -> int:
-    """How many numbers of a field are sent to all clients of a call."""
+    """How many numbers are sent for one field of a task, over all clients of a call."""
     index = getattr(task, how.by) if how.kind == "chosen" else None
-    # Most calls have ascending clients, which need no search for duplicates.
+    # Most calls have strictly ascending clients, so no search for duplicates is needed.
     distinct = bool((clients[1:] > clients[:-1]).all())
     if index is None:
         return value.size * (len(clients) if distinct else len(np.unique(clients)))

@@ -1,5 +1,5 @@
-"""Registry of all task classes, and the checks of their definitions. They refuse tasks that no
-world could run."""
+"""Registry of all task classes. It checks their definitions, and refuses tasks that no world could
+run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESERVED = {
     "clients",
     "moved",
 }
-# Attributes of every task that a field may replace.
+# Attributes of every task that a field of the same name may replace.
 _OWN_FIELDS = {"local", "can_be_lost", "work"}
 # All defined task classes.
 _kinds: dict[str, Any] = {}
@@ -48,16 +48,16 @@ def register(kind: Any, attributes: set[str]) -> None:
 
     Args:
         kind: the class.
-        attributes: names that every task has.
+        attributes: attribute names of every task.
 
     Raises:
-        TaskError: it cannot run in every world, or conflicts with another task.
+        TaskError: the task cannot run in every world, or conflicts with another task.
     """
     other = _kinds.get(kind.name)
     if other is not None and _origin(other) != _origin(kind):
         raise TaskError(
-            f"two tasks are called {kind.name!r}: {other.__module__} and {kind.__module__}; rename "
-            "one"
+            f"two tasks are called {kind.name!r}, in {other.__module__} and {kind.__module__}; "
+            "rename one of them"
         )
     if not kind.name.isidentifier() or kind.name in ("hello", *_REQUEST):
         raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
@@ -83,17 +83,19 @@ def register(kind: Any, attributes: set[str]) -> None:
 
 
 def check_names(task: str, schema: Schema) -> None:
-    """Raise TaskError for names of reply arrays that are reserved."""
+    """Raise TaskError if an array of a reply has a reserved name."""
     standing = (names for name, names in _standing.items() if name != task)
     taken = RESERVED.union(*standing)
     if clash := taken & schema.arrays.keys():
         raise TaskError(
-            f"task {task}: a reply has {', '.join(sorted(clash))} already; choose another name"
+            f"task {task}: the reply's name {', '.join(sorted(clash))} is reserved; choose another "
+            "name"
         )
 
 
 def declared_fields(kind: Any) -> dict[str, str]:
-    """Fields of a class, which may not be a dataclass yet, and how each is sent down."""
+    """The fields of a task class and how each is sent to clients, by name. The class may not be a
+    dataclass yet."""
     fields: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         defaults = base.__dict__ | base.__dict__.get("__dataclass_fields__", {})
@@ -104,8 +106,8 @@ def declared_fields(kind: Any) -> dict[str, str]:
 
 
 def find_task(name: str) -> Any:
-    """The registered task class with this name; None if there is none. A name never triggers an
-    import."""
+    """The registered task class called ``name``; None if there is none. The lookup never imports a
+    module."""
     return _kinds.get(name)
 
 
@@ -115,8 +117,8 @@ def all_tasks() -> list[Any]:
 
 
 def _entries(kind: Any) -> set[str]:
-    """Entries that this task adds to any request: for a task that is answered in every reply, or
-    that waits for the next message."""
+    """Header entries that a task may add to requests of other tasks. Only tasks that are answered
+    in every reply, or sent with the next message, add an entry."""
     entries = set()
     if kind.standing:
         entries.add(kind.standing)
@@ -136,28 +138,33 @@ def _check_memory(kind: Any, other_kinds: Iterable[Any]) -> None:
         kept_by_others = [other.__dict__.get("memory", {}).get(name) for other in other_kinds]
         if any(kept is not None and kept != memory for kept in kept_by_others):
             raise TaskError(
-                f"task {kind.name}: another task keeps a different {name} on clients; rename it"
+                f"task {kind.name}: another task declares the memory {name} differently; rename it"
             )
 
 
 def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
-    """Raise TaskError for what cannot be sent along with other messages."""
+    """Raise TaskError for fields or replies that cannot be sent along with another task's
+    messages."""
     arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
     field_kinds = set(fields.values())
     keeps_for_run = all(memory.lifetime == "run" for memory in kind.memory.values())
     if kind.delivery == "next" and (fields or arrays or not keeps_for_run):
         raise TaskError(
-            f"task {kind.name} waits for the next message: no fields, no reply, no memory but of "
-            "the run"
+            f"task {kind.name} has delivery 'next', so it cannot have fields, a reply, or memory "
+            "that ends with the assignment; remove these, or take delivery = 'asked'"
         )
     if kind.delivery == "announced" and (arrays or field_kinds - {"kept"}):
-        raise TaskError(f"task {kind.name} is announced: it has kept fields only, and no reply")
+        raise TaskError(
+            f"task {kind.name} has delivery 'announced', so all its fields must be kept(...), and "
+            "it cannot have a reply"
+        )
     one_number_each = all(
         array is not None and not array.axes and array.over == "row" for array in arrays.values()
     )
     if kind.standing and (field_kinds - {"setting"} or not one_number_each):
         raise TaskError(
-            f"task {kind.name} stands in every reply: settings only, and one number for each client"
+            f"task {kind.name} is answered in every reply, so all its fields must be settings, and "
+            "its reply must be one number for each client"
         )
 
 
@@ -168,11 +175,10 @@ def _kind_of(default: Any) -> str:
 
 def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
     if names := sorted(names):
-        raise TaskError(
-            f"task {kind.name}: {what} {', '.join(names)}, which has a meaning already; rename it"
-        )
+        raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, a reserved name; rename it")
 
 
 def _origin(kind: Any) -> tuple[str, str]:
-    """Where a class is defined. The same class may be defined there again."""
+    """Module and qualified name of a class. A class with the same origin may be registered
+    again."""
     return kind.__module__, kind.__qualname__

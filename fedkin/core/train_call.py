@@ -1,4 +1,4 @@
-"""A training call: the input of a trainer of any library, for some rows.
+"""Training calls: the input of a trainer, the same for all libraries.
 
 A row is a client with a model. Shapes: r rows, K models, P parameters.
 """
@@ -26,9 +26,9 @@ class GradientTerms(NamedTuple):
     """Additional terms of each row's loss, as their gradients. They are added in every step before
     the gradient is clipped to ``clip_norm``.
 
-    Every field has an entry for each row: a vector [r P], or a number [r]. A new term is a field
-    and its lines in ``added_to``, which all libraries run. The arrays of a call are NumPy's; a
-    trainer converts them to its library.
+    Every field has an entry for each row: a vector [r P], or a number [r]. To add a term, add a
+    field and its lines in ``added_to``, which the trainers of all libraries run. The arrays of a
+    call are NumPy arrays; a trainer converts them to its library.
     """
 
     correction: Any = None  # [r P] a constant vector
@@ -39,10 +39,11 @@ class GradientTerms(NamedTuple):
         """A gradient plus the terms.
 
         Args:
-            gradient: gradient of the loss without them: of all rows, one row, or one entry of its
-                model.
+            gradient: gradient of the loss without the terms, for all rows, one row, or one entry of
+                a model.
             w: the parameters where the gradient was taken, in the same shape.
-            add_scaled: (a, factor, b) to a + factor b, with the library's rounding.
+            add_scaled: function that returns a + factor b for (a, factor, b), with the library's
+                rounding.
         """
         if self.correction is not None:
             gradient = gradient + self.correction
@@ -51,15 +52,16 @@ class GradientTerms(NamedTuple):
         return gradient
 
     def select(self, rows: Any) -> GradientTerms:
-        """The terms of some rows. If ``rows`` is a number, of one row, without the row axis."""
+        """The terms of the given rows. If ``rows`` is a number, the terms have no row axis."""
         return self.map(lambda term: term[rows])
 
     def map(self, function: Callable[[Any], Any]) -> GradientTerms:
-        """The terms with a function applied to every array that is set."""
+        """The terms after a function is applied to every array that is not None."""
         return GradientTerms(*(None if term is None else function(term) for term in self))
 
     def by_entry(self, cut: Callable[[Any], Sequence[Any]], entries: int) -> list[GradientTerms]:
-        """One row's terms for each entry of its model: vectors are cut, numbers stay the same.
+        """Split the terms of one row by the entries of its model. Vectors are cut; numbers stay the
+        same.
 
         Args:
             cut: splits a vector [P] into its parts, one for each entry.
@@ -70,20 +72,20 @@ class GradientTerms(NamedTuple):
 
 
 class MixedModel(NamedTuple):
-    """A second model v of each row. It is trained with the same batches and optimiser as w, on the
-    loss of share v + (1 - share) w, where w is held constant."""
+    """A second model v for each row. It trains with the same batches and optimiser as the first
+    model w, on the loss of the mix share * v + (1 - share) * w, in which w is held constant."""
 
     start: Any  # [r P] initial v
     share: Any  # [r] weight of v in the mix
 
     def select(self, rows: Any) -> MixedModel:
-        """The models of some rows. If ``rows`` is a number, of one row, without the row axis."""
+        """The models of the given rows. If ``rows`` is a number, they have no row axis."""
         return MixedModel(self.start[rows], self.share[rows])
 
 
 class Envelope(NamedTuple):
-    """Steps on the Moreau envelope of a batch's loss f. Its gradient is strength (w - theta), where
-    theta minimises f(theta) + strength/2 |theta - w|^2."""
+    """Settings for training on the Moreau envelope of a batch's loss f. The envelope's gradient is
+    strength * (w - theta), where theta minimises f(theta) + strength/2 |theta - w|^2."""
 
     strength: float
     steps: int  # steps of gradient descent from w that approximate theta
@@ -92,22 +94,22 @@ class Envelope(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainCall:
-    """Local training of r rows.
+    """A request for local training of r rows.
 
     Attributes:
-        models: initial models, K of them.
+        models: the K models that rows start from.
         clients: the client of each row, a position in the data.
-        model_index: the model of each row.
-        work: batches and optimiser; ``work.positive`` has the classes of these rows' detectors.
+        model_index: the initial model of each row, an index of ``models``.
+        work: batches and optimiser. ``work.positive`` holds the class of each row's detector.
         num_steps: epochs of each row, or steps if ``work.steps`` is set.
         stream: random numbers of the call.
-        gradient: whether to return the full gradient of each row at the start. This and all
-            following options do not apply to detectors.
-        terms: added to the gradients; None: none.
-        trained: which parameters are trained; None: all.
+        gradient: whether to return each row's full gradient at the initial model. Detectors support
+            neither this option nor the following ones.
+        terms: terms that are added to the gradients; None: none.
+        trained: mask of the parameters that are trained; None: all.
         mixed: a second model of each row, trained in a mix with the first; None: none.
-        envelope: replaces the loss; ``own`` of the result is then the theta of the last batch,
-            minus the initial model. None: training on the loss itself.
+        envelope: train on the Moreau envelope of the loss. The result's field ``own`` is then the
+            theta of the last batch, minus the initial model. None: train on the loss itself.
         weights: weight of each sample of a row's client in the loss; None: all 1. The loss of a
             batch of B samples is their weighted sum divided by B, so that half the weight gives
             half the step. A full gradient is not weighted.
@@ -133,7 +135,7 @@ class TrainCall:
         return {field.name for field in optional if getattr(self, field.name) is not field.default}
 
     def select(self, rows: Int[np.ndarray, "q"]) -> TrainCall:
-        """The call restricted to some rows. It has all models, since rows refer to them by
+        """The call restricted to the given rows. It keeps all models, since rows refer to them by
         index."""
         return replace(
             self,

@@ -1,4 +1,4 @@
-"""The settings of local training."""
+"""Settings of local training: epochs, mini-batches, optimiser, learning rate and loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_options
 from fedkin.core.schedule import Schedule, read_schedule
 
-# Upper limits of counts: a plan of all steps must fit in memory.
+# Upper limits of counts. They bound the list of all steps, which must fit in memory.
 _MOST = {"epochs": 1_000_000, "steps": 1_000_000, "batch_size": 2**31 - 1}
 OPTIMIZERS = ("sgd", "adam", "adamw")
 _SCHEDULES = ("schedule", "step_schedule")
@@ -42,9 +42,10 @@ _RANGES = {
 @plain_options
 @dataclass(frozen=True)
 class LocalTraining:
-    """Settings of local training. A field that may be an array holds one entry per row of the call.
+    """Settings of local training. If a field is an array, it has one entry for each row of the
+    call.
 
-    A step takes the gradient of the mini-batch's loss plus that of FedProx's term, clips it to
+    A step takes the gradient of the mini-batch's loss and FedProx's term, clips it to
     ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
     direction, to which ``weight_decay`` times w is added (adamw). The direction is multiplied by
     the learning rate of the round and the step. The optimiser's state starts at zero in every call.
@@ -76,11 +77,11 @@ class LocalTraining:
 
     @property
     def count(self) -> int:
-        """Epochs (or steps) of the first row."""
+        """The number of epochs (or steps) of the first row."""
         return int(np.asarray(self.epochs if self.steps is None else self.steps).flat[0])
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
-        """The settings of some rows."""
+        """The settings of the rows with the given indices."""
         by_row = {
             name: getattr(self, name)[rows]
             for name in ("epochs", "positive")
@@ -89,14 +90,14 @@ class LocalTraining:
         return replace(self, **by_row) if by_row else self
 
     def rate(self, round: int) -> float:
-        """The learning rate of a communication round. Before the first round, that of the first."""
+        """The learning rate of a communication round. Round 0 has the rate of round 1."""
         return float(
             self.lr if self.schedule is None else self.lr * self._factors(self.schedule, round)[0]
         )
 
     def step_rates(self, round: int, steps: int) -> Float[np.ndarray, "steps"] | None:
-        """The learning rate of each local step of a client that does ``steps`` steps; None:
-        ``rate(round)`` for all."""
+        """The learning rate of each local step of a client with ``steps`` steps. None: all steps
+        use ``rate(round)``."""
         if self.step_schedule is None:
             return None
         return self.rate(round) * self.step_schedule.factors(np.arange(steps), steps)
@@ -115,14 +116,14 @@ class LocalTraining:
         return schedule.factors(np.array([max(round - 1, 0)]))
 
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
-        """Weight of each class in the loss of some clients; None: equal weights.
+        """The weight of each class in the loss of each client; None: equal weights.
 
-        "balanced" is scikit-learn's: samples / (number of the client's classes * samples of the
-        class). A class that the client does not have gets 1, which matters only with label
+        "balanced" is scikit-learn's rule: samples / (number of the client's classes * samples of
+        the class). A class without samples gets the weight 1, which matters only with label
         smoothing.
 
         Args:
-            label_counts: label counts of the clients' training samples.
+            label_counts: number of training samples of each class, by client.
         """
         if self.class_weights is None:
             return None
@@ -133,8 +134,8 @@ class LocalTraining:
         return np.where(label_counts > 0, balanced, 1.0).astype(np.float32)
 
     def check_classes(self, classes: int, detects: bool) -> None:
-        """Raise ConfigError if the number of class weights differs from the number of classes, and
-        for options that detectors do not have."""
+        """Raise ConfigError if the number of class weights differs from the number of classes, or
+        if an option does not apply to detectors."""
         weights = self.class_weights
         if isinstance(weights, tuple) and len(weights) != classes:
             raise ConfigError(
@@ -149,29 +150,30 @@ class LocalTraining:
             )
 
     def check_precision(self, model: str, untrained: bool) -> None:
-        """Raise ConfigError for bfloat16 and a model with parts that are averaged but not trained.
+        """Raise ConfigError for bfloat16 training of a model with parameters that are averaged but
+        not trained.
 
         Args:
-            model: its name.
-            untrained: whether it has running statistics or frozen parameters.
+            model: the model's name.
+            untrained: whether the model has running statistics or frozen parameters.
         """
         if self.precision is not None and untrained:
             raise ConfigError(
-                f"local.precision = {self.precision} does not go with model {model!r}, whose "
-                "running statistics or frozen parameters would be rounded; leave it out, or take "
-                "group normalisation"
+                f"local.precision = {self.precision} does not support model {model!r}, because its "
+                "running statistics or frozen parameters would be rounded; remove the option, or "
+                "use a model with group normalisation"
             )
 
     def settings(self) -> dict[str, Any]:
-        """The fields by name, schedules as tables. Options of later versions are included only if
-        used."""
+        """The settings by name, with schedules as tables. Options that were added in later versions
+        are included only if they are set."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {n: s.settings() for n, s in values.items() if isinstance(s, Schedule)}
         return without_unused(values)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> LocalTraining:
-        """Local training from its settings by name.
+        """Create local training from a table of settings.
 
         Args:
             settings: as returned by ``settings()``, or as in a configuration, where a schedule may
@@ -218,7 +220,7 @@ class LocalTraining:
             return
         if schedule.name in ("linear", "cosine"):
             raise ConfigError(
-                f"schedule: {schedule.name} needs length, the number of rounds until its end"
+                f"schedule: {schedule.name!r} needs length, the number of rounds until its end"
             )
 
     def _check_numbers(self) -> None:
@@ -239,8 +241,8 @@ class LocalTraining:
             raise ConfigError(f"optimizer must be 'sgd', 'adam' or 'adamw', got {self.optimizer!r}")
         if self.optimizer != "sgd" and self.momentum:
             raise ConfigError(
-                f"momentum = {self.momentum} does not apply to {self.optimizer}, which has its "
-                "own; leave it out"
+                f"momentum = {self.momentum} does not apply to {self.optimizer}, which has its own "
+                "moments; remove it"
             )
         if not isinstance(self.nesterov, (bool, np.bool_)):
             raise ConfigError(f"nesterov must be true or false, got {self.nesterov!r}")
@@ -252,13 +254,12 @@ class LocalTraining:
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of local training by name, without unused options of later versions."""
+    """Remove unset options of later versions from a table of local-training settings."""
     return {name: value for name, value in values.items() if name not in _LATER or value}
 
 
 def _read_weights(value: Any) -> tuple[float, ...] | str | None:
-    """Class weights as a tuple. Raises ConfigError for anything but numbers above 0, "balanced" and
-    None."""
+    """Class weights as a tuple, "balanced" or None. Raises ConfigError for any other value."""
     if value is None or (isinstance(value, str) and value == "balanced"):
         return value
     if isinstance(value, str):
@@ -294,8 +295,8 @@ def SGD(  # noqa: N802
         batch_size: samples of a mini-batch.
         lr: learning rate.
         momentum: in [0, 1).
-        options: ``weight_decay``, ``nesterov``, ``clip_norm``, ``schedule``, ``step_schedule``,
-            ``label_smoothing``, ``class_weights``, ``precision``, as ``LocalTraining`` has them.
+        options: further fields of ``LocalTraining``: ``weight_decay``, ``nesterov``, ``clip_norm``,
+            ``schedule``, ``step_schedule``, ``label_smoothing``, ``class_weights``, ``precision``.
 
     Raises:
         ConfigError: an unknown option, or a value out of range.
@@ -336,8 +337,8 @@ def AdamW(  # noqa: N802
         epochs: passes over a client's training samples.
         batch_size: samples of a mini-batch.
         lr: learning rate.
-        weight_decay: in every step, w shrinks by lr times this share. The default is PyTorch's
-            (Optax: 1e-4).
+        weight_decay: in every step, the parameters w are reduced by ``lr * weight_decay * w``. The
+            default is PyTorch's (Optax: 1e-4).
         options: as for ``Adam``.
 
     Raises:

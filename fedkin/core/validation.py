@@ -1,4 +1,4 @@
-"""Checks of a method's hyper-parameters. Each raises MethodError and says what was expected."""
+"""Checks of a method's hyper-parameters. Each raises MethodError with the expected range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients of a federation, simulated or real, as a method sees them: ``World``.
+"""The interface between methods and clients, simulated or real: ``World``.
 
 A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call, P parameters.
 """
@@ -23,7 +23,7 @@ UPDATE_MEMORY = 2**28  # bytes; default of ``World.update_memory``
 
 @runtime_checkable
 class World(Protocol):
-    """The clients of a federation, simulated or real."""
+    """The clients of a federation, simulated or real, as a method sees them."""
 
     spec: ModelSpec
     work: LocalTraining  # the run's local-training settings
@@ -32,13 +32,13 @@ class World(Protocol):
 
     @property
     def update_memory(self) -> int:
-        """Memory limit, in bytes, for the single updates that one call may request for measurements
-        when its method needs only means."""
+        """Memory limit in bytes for updates of single clients that a call requests only for
+        measurements, when the method itself needs only means."""
         ...
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
-        """True clusters, in a simulation. Only the oracle may use them."""
+        """The true cluster of each client; None if unknown. Only the oracle method may use it."""
         ...
 
     def begin(self, stream: Stream) -> None:
@@ -47,7 +47,7 @@ class World(Protocol):
         ...
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
-        """A newly initialised model."""
+        """The parameters of a newly initialised model."""
         ...
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
@@ -58,7 +58,7 @@ class World(Protocol):
         """Run a task on clients. All kinds of client work are in ``fedkin.tasks``.
 
         Args:
-            task: what is sent down, what is computed and what is replied.
+            task: the data sent to clients, their computation and their reply.
             clients: ids, one per row of the call.
             stream: the clients' random numbers; None if the task draws none.
 
@@ -66,24 +66,24 @@ class World(Protocol):
             The reply. Rows of clients that did not reply hold the schema's missing values.
 
         Raises:
-            TaskError: a reply that does not fit the schema, or a task that this world cannot run.
-            ModelError: a model for which the task is not defined.
+            TaskError: a reply does not fit the schema, or this world cannot run the task.
+            ModelError: the task is not defined for the model.
         """
         ...
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Tell the world that these clients change cluster now, so that they delete what they kept
-        for the old one. A method calls this before they work for the new cluster. For other changes
-        the run's loop calls it at the end of a round."""
+        """Notify clients that their cluster changes now, so that they delete memory with the
+        lifetime ``assignment``. A method calls this before these clients work for the new cluster.
+        For other changes of clusters, the run's loop calls it at the end of a round."""
         ...
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must store: the memory of simulated clients, or what a server knows
-        about real ones."""
+        """Arrays for a checkpoint: the memory of simulated clients, or a server's records of real
+        clients."""
         ...
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
-        """Restore what ``memory`` returned."""
+        """Restore the arrays that ``memory`` returned."""
         ...
 
 
@@ -92,14 +92,14 @@ class RegisteringWorld(Protocol):
     """A world that registers clients on their first contact; they may be absent later."""
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of all clients that were ever accepted, ascending, including those that cannot be
+        """Ids of all clients that were ever accepted, ascending, including clients that cannot be
         reached now."""
         ...
 
 
 def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
-    """The clients that were ever accepted, including absent ones. None in a simulation, where a
-    client that cannot be reached has not arrived yet or has left for good.
+    """Ids of all clients that a world ever accepted, including absent ones. None in a simulation,
+    where an unreachable client has not arrived yet or has left for good.
 
     Args:
         world: the world.
@@ -108,7 +108,7 @@ def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
 
 
 def client_names(world: World) -> Sequence[str] | None:
-    """The names of all clients if the world knows them. Only messages need them."""
+    """The names of all clients, for messages; None if the world knows no names."""
     return getattr(world, "client_names", None)
 
 
@@ -123,21 +123,21 @@ class LateReply(NamedTuple):
 
 @runtime_checkable
 class WaitingWorld(Protocol):
-    """A world that may wait for replies for more than a round."""
+    """A world that may wait longer than one round for replies."""
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """Late replies to a kind of task that arrived since the last call, each returned once.
+        """Late replies to tasks of a kind, since the last call. Each reply is returned once.
 
         Args:
-            task: a task of the kind.
-            rounds: age in rounds after which a reply is useless. The world waits that long for
-                replies to the next call of the kind.
+            task: any task of the kind.
+            rounds: age in rounds after which a reply is dropped. The world waits for that many
+                rounds for replies to the next task of this kind.
         """
         ...
 
 
 def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
-    """Late replies of a world that waits for them; none for any other world.
+    """Late replies of a world, as ``WaitingWorld.late_replies``; none if the world does not wait.
 
     Args:
         world: the world.

@@ -1,4 +1,4 @@
-"""A world that forwards every call to another world. Subclasses change what passes between a
+"""A world that forwards every call to another world. Subclasses change the data that pass between a
 method and its clients."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WorldProxy:
 
     @property
     def client_names(self) -> Sequence[str] | None:
-        """Names of all clients, for messages; None where they have none."""
+        """The names of all clients, for messages; None if they have no names."""
         return client_names(self._world)
 
     def begin(self, stream: Stream) -> None:
@@ -54,7 +54,7 @@ class WorldProxy:
         self._world.reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply of the wrapped world."""
+        """Run a task in the wrapped world, and return its reply."""
         return self._world.run(task, clients, stream)
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:

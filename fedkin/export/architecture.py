@@ -1,4 +1,5 @@
-"""Describes networks of ``fedkin.models`` so that ``plain_torch`` can rebuild them in PyTorch."""
+"""Description of networks of ``fedkin.models``, from which ``plain_torch`` rebuilds them in
+PyTorch."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ Architecture = dict[str, Any]
 
 
 def architecture_of(model: AnyModel) -> Architecture | None:
-    """The argument of ``plain_torch.build``; None for a model that it cannot build."""
+    """The architecture of a model, as the argument of ``plain_torch.build``. None if that cannot
+    build the model."""
     if isinstance(model, ModelWithWorkers):
         return None
     from fedkin.models.cnn import AthenaCNN, DenseCNN, FemnistCNN, MnistCNN
@@ -44,11 +46,11 @@ def architecture_of(model: AnyModel) -> Architecture | None:
 
 
 def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, Any] | None:
-    """The section [model] of a configuration that makes the same network.
+    """The section [model] of a configuration for the same network.
 
     Args:
         model: the network.
-        architecture: of the model; None if ``plain_torch`` cannot build the network.
+        architecture: architecture of the model; None if ``plain_torch`` cannot build the network.
 
     Returns:
         The section; None without an architecture.

@@ -1,4 +1,5 @@
-"""Selects a model's input columns from a table, by name and in the order of the training data."""
+"""Selection of a model's input columns from a table, by name and in the order of the training
+data."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from fedkin.data.tables import check_columns
 
 
 def is_table(x: Any) -> bool:
-    """Whether samples are a DataFrame of pandas."""
+    """Whether samples are a pandas DataFrame."""
     return hasattr(x, "columns") and hasattr(x, "loc")
 
 
@@ -21,20 +22,20 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
     """The named columns, in this order, as an array [B, d].
 
     Args:
-        table: a DataFrame; its other columns are left out.
-        names: of the features that the model was trained with.
-        place: file or name to begin errors with.
-        dtype: of the array.
+        table: a DataFrame; its other columns are ignored.
+        names: names of the features with which the model was trained.
+        place: file or name at the start of error messages.
+        dtype: type of the array.
 
     Raises:
-        DataError: a column that does not exist (the nearest one is named), occurs twice, or is not
-            numeric; a value that is missing or infinite.
+        DataError: a column is missing (the message suggests a similar one), occurs twice, or is not
+            numeric; or a value is missing or infinite.
     """
     table = table.set_axis([str(name) for name in table.columns], axis=1)
     check_columns(table, names, place, dict.fromkeys(names, "the model needs it"))
     for name in names:
         if list(table.columns).count(name) > 1:
-            raise DataError(f"{place}: expected columns of different names, got {name!r} twice")
+            raise DataError(f"{place}: expected columns with different names, got {name!r} twice")
         if table[name].dtype.kind not in "iufb":
             raise DataError(
                 f"{place}: expected numbers in column {name!r}, got {table[name].dtype}"
@@ -44,7 +45,8 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
         return table[list(names)].astype(dtype).to_numpy()
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"{place}: columns {names[0]} .. {names[-1]} hold what is no {np.dtype(dtype)}: {error}"
+            f"{place}: columns {names[0]} .. {names[-1]} have values that are not "
+            f"{np.dtype(dtype)}: {error}"
         ) from error
 
 

@@ -33,8 +33,8 @@ class ModelEntry:
 
     Attributes:
         predictor: the model.
-        clients: names of the clients that it serves.
-        facts: further facts for its entry in the card, such as its test accuracy.
+        clients: names of the clients that use the model.
+        facts: further facts for the model's entry in the card, such as the test accuracy.
     """
 
     predictor: Predictor
@@ -45,35 +45,33 @@ class ModelEntry:
 def write(
     entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path, format: str
 ) -> Path:
-    """Write models into a new folder, or an empty one.
+    """Write models into a new or empty folder.
 
     Args:
-        entries: one or more models of one architecture.
-        facts: of the run, for the card, such as ``method``, ``data`` and ``model`` (the section of
-            a configuration, or None).
-        folder: of the export.
+        entries: one or more models of the same architecture.
+        facts: facts about the run for the card, such as ``method``, ``data`` and ``model`` (the
+            section of a configuration, or None).
+        folder: the folder of the export.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
         The card's path.
 
     Raises:
-        ConfigError: an unknown format.
-        ModelError, MissingExtra: as ``formats.encoded_model``; then nothing is written.
+        ConfigError: the format is unknown.
+        ModelError, MissingExtra: as for ``formats.encoded_model``. No file is written then.
         StorageError: the folder is not empty, or cannot be written.
     """
     suffix = SUFFIXES[check_format(format)]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StorageError(f"{folder} exists and is not empty; an export needs a new folder")
+        raise StorageError(f"{folder} exists and is not empty; name a new folder for the export")
     names = [_file_name(entry.predictor.name) for entry in entries]
     files = {
         name + suffix: encoded_model(entry.predictor, format)
         for name, entry in zip(names, entries, strict=True)
     }
     if len(files) < len(entries):
-        raise StorageError(
-            "two clients have names that make the same file name; rename one of them"
-        )
+        raise StorageError("two clients' names give the same file name; rename one of them")
     first = entries[0].predictor
     plain = architecture.architecture_of(first.model)
     card = {"fedkin": __version__, "format": format, **_described(first), **facts}
@@ -95,7 +93,8 @@ def write(
 
 
 def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
-    """Write a model, such as a fine-tuned one, into a new folder with a card, as ``run.export``.
+    """Write one model, such as a fine-tuned one, into a new folder with a card, as ``run.export``
+    does.
 
     Args:
         predictor: the model, from ``run.fine_tune`` or ``run.model_for``.
@@ -106,7 +105,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
         The card's path.
 
     Raises:
-        ConfigError, ModelError, MissingExtra, StorageError: as ``write``.
+        ConfigError, ModelError, MissingExtra, StorageError: as for ``write``.
     """
     facts: dict[str, Any] = {"data": getattr(predictor.samples, "name", None)}
     if (vocabulary := getattr(predictor.samples, "vocabulary", None)) is not None:
@@ -115,7 +114,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
 
 
 def _described(predictor: Predictor) -> dict[str, Any]:
-    """The facts of samples, labels and layers for the card."""
+    """The card's facts about samples, labels and layers."""
     x = predictor.samples.x
     labels = predictor.label_names
     features = getattr(predictor.samples, "feature_names", None)
@@ -140,7 +139,7 @@ def _described(predictor: Predictor) -> dict[str, Any]:
 
 
 def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
-    """The entry of a model in the card."""
+    """The card's entry of a model."""
     predictor = entry.predictor
     facts: dict[str, Any] = {
         "name": predictor.name,
@@ -156,13 +155,13 @@ def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
 
 
 def _file_name(name: str) -> str:
-    """A name restricted to characters that every file system allows."""
+    """A file name from a model's name, with only characters that every file system allows."""
     allowed = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
     return allowed.strip(".") or "model"
 
 
 def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
-    """Test accuracy over clients, for a card.
+    """The card's entries about test accuracy, over clients.
 
     Args:
         correct: number of correct predictions of each client.
@@ -176,7 +175,7 @@ def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of an export.
+    """Read the card of an export.
 
     Raises:
         ConfigError: there is no card, or it is damaged.
@@ -184,11 +183,11 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
         if card["format"] not in SUFFIXES or not card["models"]:
-            raise ValueError("it names no model, or a format of another version")
+            raise ValueError("it has no model, or a format of another version")
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder} holds no export: there is no {CARD} in it (fedkin export RUN --out DIR "
-            "makes one)"
+            f"{folder} holds no export: there is no {CARD} in it; make an export with fedkin "
+            "export RUN --out DIR"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CARD} cannot be read: {error}") from error

@@ -1,8 +1,7 @@
-"""The three formats of a trained model.
+"""The file formats of a trained model.
 
-* ``safetensors``: the arrays by name, for any model; no code, no pickle
-* ``torch``: a ``state_dict`` in the file that ``torch.save`` writes, for
-  ``torch.load(weights_only=True)``
+* ``safetensors``: the arrays by name, for any model, without code or pickle
+* ``torch``: a ``state_dict`` as written by ``torch.save``, for ``torch.load(weights_only=True)``
 * ``onnx``: the whole computation, samples [batch, ...] to scores [batch, C], for any ONNX runtime
 """
 
@@ -29,21 +28,21 @@ _OPSET = 20
 
 
 def check_format(format: str) -> str:
-    """The name of a format. Raises ConfigError for another."""
+    """Return a format's name if it is known. Raises ConfigError for an unknown format."""
     if format not in SUFFIXES:
         raise ConfigError(unknown("format", str(format), SUFFIXES))
     return format
 
 
 def encoded_model(predictor: Predictor, format: str) -> bytes:
-    """A model as the bytes of a file.
+    """Encode a model as the bytes of a file.
 
     Args:
         predictor: the model.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Raises:
-        ModelError: a model that cannot be written in this format.
+        ModelError: the model cannot be written in this format.
         MissingExtra: a library of the format is not installed.
     """
     if format == "safetensors":
@@ -55,14 +54,14 @@ def encoded_model(predictor: Predictor, format: str) -> bytes:
 
 
 def torch_module(predictor: Predictor, format: str) -> nn.Module:
-    """The model as a PyTorch module: the user's module, or one that ``plain_torch`` builds.
+    """A model as a PyTorch module: the user's module, or a module that ``plain_torch`` builds.
 
     Args:
         predictor: the model.
-        format: of the export, for messages.
+        format: format of the export, for messages.
 
     Raises:
-        ModelError: a JAX model that ``plain_torch`` cannot build.
+        ModelError: ``plain_torch`` cannot build this JAX model.
         MissingExtra: PyTorch is not installed.
     """
     library("torch", f"format {format!r}", "torch" if format == "torch" else "onnx")
@@ -72,9 +71,9 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
     architecture = architecture_of(predictor.model)
     if architecture is None and not isinstance(model, ModelWithWorkers):
         raise ModelError(
-            f"model {model.name!r} cannot be exported as {format!r}: among JAX models that can "
-            "mclr, mlp, cnn and detector; take format 'safetensors', which has its layers by "
-            "name, or train it as a PyTorch module"
+            f"model {model.name!r} cannot be exported as {format!r}: of the JAX models, only "
+            "mclr, mlp, cnn and detector can; use format 'safetensors', which has the layers by "
+            "name, or train the model as a PyTorch module"
         )
     if predictor.positive is None:
         return _network(predictor, architecture, predictor.vectors[0])
@@ -86,7 +85,7 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
 def _network(
     predictor: Predictor, architecture: dict[str, Any] | None, vector: np.ndarray
 ) -> nn.Module:
-    """One model with its weights, for inference."""
+    """A PyTorch module with the given weights, in evaluation mode."""
     from fedkin.export import plain_torch
     from fedkin.export.predictor import layers_of
 
@@ -122,7 +121,7 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
     log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            # The exporter's libraries emit warnings.
+            # Warnings of the exporter's libraries do not concern the user.
             warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 network,
@@ -138,7 +137,7 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
         # A user's module may raise any exception.
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ModelError(
-            f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; take format "
+            f"model {predictor.model.name!r} cannot be exported as 'onnx': {reason}; use format "
             "'torch' or 'safetensors'"
         ) from error
     finally:
@@ -148,19 +147,19 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
 
 
 def library(module: str, purpose: str, extra: str) -> Any:
-    """A library of an extra.
+    """Import an optional library.
 
     Args:
-        module: name of the library.
-        purpose: what it is needed for, for the message.
+        module: name of the library's module.
+        purpose: the feature that needs it, for the message.
         extra: the extra of fedkin that installs it.
 
     Raises:
-        MissingExtra: it is not installed.
+        MissingExtra: the library is not installed.
     """
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(
-            f"{purpose} needs {module}, which is not installed: pip install 'fedkin[{extra}]'"
+            f"{purpose} needs {module}, which is not installed; run pip install 'fedkin[{extra}]'"
         ) from error

@@ -1,4 +1,4 @@
-"""Labels of new samples as the classes of a run."""
+"""Conversion of new samples' labels to the classes of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
 
 
 def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
-    """Whether the labels of the run were numbers, so that a number may mean a class with a name.
+    """Whether the labels of the run's data were numbers. A number may then be the index of a named
+    class.
 
     Args:
         columns: ``FederatedData.columns`` of the run's data.
@@ -28,19 +29,20 @@ def encoded_labels(
     by_number: bool,
     rows: Int[np.ndarray, "s"] | None = None,
 ) -> Int[np.ndarray, "s"]:
-    """Labels as numbers.
+    """Labels as class numbers.
 
     Args:
-        y: names if labels have names, else numbers (2.0 is allowed). Booleans have the names False
-            and True. If all names are numbers, such as 3 and 5, a number is a name.
-        label_names: of the classes 0, 1, ..; None if labels are numbers.
-        classes: C.
+        y: the labels: names if the classes have names, otherwise numbers (2.0 is allowed). Booleans
+            have the names False and True. If all names are numbers, such as 3 and 5, a number is a
+            name.
+        label_names: names of the classes 0, 1, ..; None if labels are numbers.
+        classes: C, the number of classes.
         by_number: whether a number may be the index of a named class.
-        rows: of the labels, for messages; None if all rows have a label.
+        rows: row of each label, for messages; None if all rows have a label.
 
     Raises:
-        DataError: a label unknown to the run (its row is named); booleans if the names are not
-            False and True.
+        DataError: the run does not know a label (the message names the row), or labels are booleans
+            and the names are not False and True.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = label_array(y, "labels")
@@ -56,14 +58,14 @@ def encoded_labels(
 
 
 def _whole(labels: Shaped[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-    """Labels as integers if they are whole floats."""
+    """Convert labels to integers if they are floats with integer values."""
     if labels.dtype.kind != "f" or not np.isfinite(labels).all():
         return labels
     return labels.astype(np.int64) if (labels == np.floor(labels)).all() else labels
 
 
 def _are_names(names: Sequence[str]) -> bool:
-    """Whether all names are numbers and differ from the class indices."""
+    """Whether all class names are numbers, and they are not just the class indices."""
     numerals = all(name.removeprefix("-").isdecimal() for name in names)
     return numerals and list(names) != [str(number) for number in range(len(names))]
 
@@ -71,10 +73,10 @@ def _are_names(names: Sequence[str]) -> bool:
 def _number_names(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Shaped[np.ndarray, "s"]:
-    """Numbers as class names. 0 and 1 are False and True if these are the names.
+    """Convert number labels to class names. 0 and 1 mean False and True if these are the names.
 
     Raises:
-        DataError: a number is not a name, so its class is unknown.
+        DataError: a number is not a class name, so its class is unknown.
     """
     texts = np.array([str(label) for label in labels.tolist()], str)
     if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:
@@ -83,8 +85,8 @@ def _number_names(
     if wrong.any():
         first = int(np.argmax(wrong))
         raise DataError(
-            f"the label {texts[first]} in row {rows[first]} is a number, and the run knows the "
-            f"labels {', '.join(names)}; write those in its place"
+            f"the label {texts[first]} in row {rows[first]} is a number, but the run's "
+            f"labels are {', '.join(names)}; use these labels"
         )
     return texts
 
@@ -92,7 +94,7 @@ def _number_names(
 def _positions(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """The class of each name. Raises DataError for a name unknown to the run."""
+    """The class number of each name. Raises DataError for a name that the run does not know."""
     numbers = {name: number for number, name in enumerate(names)}
     unseen = ~np.isin(labels, names)
     if unseen.any():
@@ -105,9 +107,9 @@ def _positions(
 def _class_numbers(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], classes: int, rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """Labels as class indices. Raises DataError for other labels."""
+    """Check that labels are valid class numbers. Raises DataError otherwise."""
     known = f", or one of {', '.join(names)}" if names else ""
-    expected = f"labels must be integers 0..{classes - 1}{known}, as those of the run"
+    expected = f"labels must be integers 0..{classes - 1}{known}, as in the run"
     if labels.dtype.kind not in "iu":
         raise DataError(f"{expected}; got {labels.dtype}")
     wrong = (labels < 0) | (labels >= classes)

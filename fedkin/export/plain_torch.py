@@ -1,18 +1,15 @@
-"""The networks of an export of fedkin in plain PyTorch. An export has a copy of this file as
+"""The networks of a fedkin export in plain PyTorch. Each export has a copy of this file,
 ``model.py``.
 
     import json, torch
     from model import build
 
-    card = json.load(open("card.json"))
-    network = build(card["architecture"]).eval()
-    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True))
-    # x: float32 [B, ...], as card["input"] says; scores [B, C], before the softmax
-    scores = network(x)
+    card = json.load(open("card.json"))     network = build(card["architecture"]).eval()
+    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True)) # x: float32
+    [B, ...], as described in card["input"]; scores [B, C], before the softmax scores = network(x)
 
-Entries of the state have the names and shapes of the layers in fedkin. Images are [B, H, W,
-channels], flat images [B, H W channels]. They are flattened in that order before the first dense
-layer.
+Entries of the state have the names and shapes of fedkin's layers. Images are [B, H, W, channels],
+flat images [B, H W channels]. Images are flattened in this order before the first dense layer.
 """
 
 from __future__ import annotations
@@ -25,11 +22,10 @@ from torch.nn import functional
 
 
 class PlainPerceptron(nn.Module):
-    """Dense layers with rectified linear units between them. Without hidden layers, it is logistic
-    regression.
+    """Dense layers with ReLU between them. Without hidden layers, this is logistic regression.
 
     Args:
-        widths: number of features, width of each hidden layer, number of scores.
+        widths: the number of features, the width of each hidden layer, and the number of scores.
     """
 
     def __init__(self, widths: list[int]) -> None:
@@ -48,12 +44,12 @@ class PlainPerceptron(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """Convolutions with rectified linear units, a dense layer or none, and the last layer.
+    """Convolutional network: convolutions with ReLU, an optional dense layer, and the last layer.
 
     Args:
         image: height, width and channels.
-        convs: ``outputs``, ``window``, ``stride``, ``same`` (TensorFlow's padding; else none) and
-            ``pool`` (the maximum of each 2 x 2 pixels) of each convolution.
+        convs: ``outputs``, ``window``, ``stride``, ``same`` (whether to use TensorFlow's padding)
+            and ``pool`` (whether to take the maximum of each 2 x 2 pixels) of each convolution.
         hidden: width of the dense layer; None for no dense layer.
         scores: number of scores.
     """
@@ -73,7 +69,7 @@ class ConvNet(nn.Module):
             padding = [(0, 0), (0, 0)]
             if conv["same"]:
                 padding = [_padding(side, window, stride) for side in sides]
-            # PyTorch pads the last axis first.
+            # PyTorch expects the padding of the last axis first.
             rows, columns = padding
             self.plan.append(((*columns, *rows), conv["pool"]))
             self.convs.append(nn.Conv2d(channels, conv["outputs"], window, stride))
@@ -100,11 +96,12 @@ class ConvNet(nn.Module):
 
 
 class Detectors(nn.Module):
-    """A classifier made of detectors: their scores are the scores of their classes.
+    """A classifier that consists of detectors. The score of a detector is the score of its class.
 
     Args:
-        detectors: by class, each with one score. The score of a class without a detector is -inf.
-        classes: C.
+        detectors: detectors by class, each with one score. The score of a class without a detector
+            is -inf.
+        classes: C, the number of classes.
     """
 
     def __init__(self, detectors: dict[int, nn.Module], classes: int) -> None:
@@ -123,9 +120,9 @@ class Detectors(nn.Module):
 
 
 def build(architecture: dict[str, Any]) -> nn.Module:
-    """The network of a card's ``architecture``, with new weights.
+    """Build the network of a card's ``architecture``, with new weights.
 
-    Of a cluster's detectors, it is one detector: see ``build_detectors``.
+    For a cluster of detectors, this is a single detector; see ``build_detectors``.
     """
     kinds = {"perceptron": PlainPerceptron, "convnet": ConvNet}
     options = {key: value for key, value in architecture.items() if key != "kind"}
@@ -133,17 +130,17 @@ def build(architecture: dict[str, Any]) -> nn.Module:
 
 
 def build_detectors(architecture: dict[str, Any], detected: list[int], classes: int) -> Detectors:
-    """The classifier of a cluster's detectors, with new weights.
+    """Build the classifier of a cluster's detectors, with new weights.
 
     Args:
-        architecture: of a detector.
-        detected: the classes that have a detector, from the card's entry of the model.
-        classes: C.
+        architecture: the architecture of a detector.
+        detected: the classes that have a detector, from the model's entry in the card.
+        classes: C, the number of classes.
     """
     return Detectors({positive: build(architecture) for positive in detected}, classes)
 
 
 def _padding(length: int, window: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's SAME padding before and after an axis."""
+    """TensorFlow's SAME padding: the numbers of pixels before and after an axis."""
     total = max((-(-length // stride) - 1) * stride + window - length, 0)
     return total // 2, total - total // 2

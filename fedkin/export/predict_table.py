@@ -1,4 +1,5 @@
-"""Predictions for a file of samples: a table with a row per sample, or an npz file with ``x``."""
+"""Predictions for a file of samples: a table with a row for each sample, or an npz file with
+``x``."""
 
 from __future__ import annotations
 
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 _SPLIT = "split"
 PREDICTION = "prediction"
 _PROBABILITY = "probability_"
-# A predictions file starts with this text.
+# The text with which a file of predictions begins.
 BEGINS = f"{PREDICTION},{_PROBABILITY}"
 
 
 class Predictions(NamedTuple):
-    """Predictions of a file.
+    """The predictions for a file.
 
     Attributes:
         table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: over the rows that have a label; None if no row has one.
-        scored: number of rows that have a label.
+        accuracy: accuracy over the rows with a label; None if no row has one.
+        scored: number of rows with a label.
     """
 
     table: pd.DataFrame
@@ -44,7 +45,7 @@ class Predictions(NamedTuple):
 
 
 class _File(NamedTuple):
-    """Samples of a file, with labels and clients if the file has them."""
+    """The samples of a file, with labels and clients if the file has them."""
 
     x: Shaped[np.ndarray, "B ..."]
     y: np.ndarray | None
@@ -58,24 +59,24 @@ def predict_file(
     client: str | None = None,
     cluster: int | None = None,
 ) -> Predictions:
-    """Predictions for every sample of a file.
+    """Predict every sample of a file.
 
-    Without a model, a client or a cluster, each row is predicted with the model of its client,
-    which is named in a column of the file. An export with one model needs no such column. Labels
-    are optional: a row without a label is predicted but not scored.
+    Without ``model``, ``client`` and ``cluster``, each row is predicted with its client's model. A
+    column of the file names the client. An export with one model needs no such column. Labels are
+    optional: a row without a label is predicted but not scored.
 
     Args:
-        export: the models.
+        export: the export with the models.
         path: a CSV or Parquet table, or an npz file with ``x``.
         model: name of a model.
         client: name of a client.
         cluster: number of a cluster.
 
     Raises:
-        DataError: a file of another kind; columns that are missing or not numeric; a missing value;
-            a row whose client is missing; labels unknown to the run.
-        ConfigError: no such model, client or cluster.
-        ModelError: scores that are NaN or infinite.
+        DataError: the file is of another kind, a column is missing or not numeric, a value or a
+            client is missing, or the run does not know a label.
+        ConfigError: the model, client or cluster does not exist.
+        ModelError: scores are NaN or infinite.
     """
     path = user_path(path)
     file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
@@ -86,8 +87,8 @@ def predict_file(
         if file.client is None:
             _, client_column = _columns(export)
             raise ConfigError(
-                f"{path}: has no column {client_column!r} that says whose a row is, and the export "
-                f"{models} models; say --client NAME or --cluster K"
+                f"{path}: has no column {client_column!r} with the client of each row, and the "
+                f"export {models} models; choose one by --client NAME or --cluster K"
             )
         classes, proba = _by_client(export, x, file.client, path)
     else:
@@ -99,7 +100,8 @@ def predict_file(
 
 
 def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) -> pd.DataFrame:
-    """A row for each sample: its class, and the probability of each class."""
+    """The table of predictions, with a row for each sample: the class, and the probability of each
+    class."""
     import pandas as pd
 
     labels = export.card["labels"] or list(range(export.card["classes"]))
@@ -112,7 +114,7 @@ def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) ->
 def _scored(
     export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path
 ) -> Predictions:
-    """Predictions with their accuracy over the rows that have a label."""
+    """The predictions with their accuracy over the rows with a label."""
     rows = np.setdiff1d(np.arange(len(y)), missing_rows(y))
     if not len(rows):
         return Predictions(table, None)
@@ -133,7 +135,7 @@ def _scored(
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """All samples as model input, converted at once so that errors name the row of the file."""
+    """Convert all samples to model input at once, so that errors name the row of the file."""
     try:
         return as_samples(x, export.samples)
     except DataError as error:
@@ -141,7 +143,7 @@ def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
-    """The decisions of a model. Errors name the file."""
+    """The predictions of a model. Errors name the file."""
     try:
         return model.decide(x)
     except (DataError, ModelError) as error:
@@ -149,13 +151,13 @@ def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
 
 
 def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -> Decisions:
-    """The decisions on each client's rows by the client's model."""
+    """The predictions for each client's rows by the client's model."""
     _, column = _columns(export)
     missing = missing_rows(clients)
     if len(missing):
         raise DataError(
-            f"{path}: column {column!r}, row {missing[0]} (rows count from 0) says no client "
-            f"({len(missing)} such rows); fill it in, or predict all rows by one model: --client "
+            f"{path}: column {column!r}, row {missing[0]} (rows count from 0) has no client "
+            f"({len(missing)} such rows); fill it in, or predict all rows with one model: --client "
             "NAME or --cluster K"
         )
     names = np.array([str(name) for name in whole_ids(clients)])
@@ -164,7 +166,7 @@ def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -
             row = int(np.argmax(names == name))
             wrong = unknown("client", str(name), export.clients)
             raise ConfigError(
-                f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or say --client NAME"
+                f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or use --client NAME"
             )
     classes = np.empty(len(x), np.int64)
     proba = np.empty((len(x), export.card["classes"]))
@@ -178,20 +180,20 @@ def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -
 
 
 def _columns(export: Export) -> tuple[str, str]:
-    """The columns of labels and clients."""
+    """The names of the columns of labels and clients."""
     columns = export.card.get("columns", {})
     return columns.get("label", "y"), columns.get("client", "client_id")
 
 
 def _npz(export: Export, path: Path) -> _File:
-    """The content of an npz file."""
+    """Read the samples of an npz file."""
     arrays = read_npz(path, ("x",))
     label, client = _columns(export)
     return _File(x=arrays["x"], y=arrays.get(label), client=arrays.get(client))
 
 
 def _table(export: Export, path: Path) -> _File:
-    """The content of a table."""
+    """Read the samples of a table."""
     label, client = _columns(export)
     table = read_table(path, client)
     shape = export.card["input"]["shape"]
@@ -201,7 +203,7 @@ def _table(export: Export, path: Path) -> _File:
         names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):
         raise DataError(
-            f"{path}: the model takes {int(np.prod(shape))} features, and the file has "
+            f"{path}: the model needs {int(np.prod(shape))} features, but the file has "
             f"{len(names)} columns other than {label}, {client} and {_SPLIT}: "
             f"{', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )

@@ -1,4 +1,4 @@
-"""A model with weights, for prediction: the model of a cluster or of a client.
+"""Predictors: models with weights, which predict for a cluster or a client.
 
 Shapes: B samples, C classes, P parameters, D detectors.
 """
@@ -23,13 +23,13 @@ _PIXELS = np.float32(255)
 
 
 class Decisions(NamedTuple):
-    """The decisions of a model on samples.
+    """The predictions of a model for samples.
 
     Attributes:
-        classes: the class with the highest score, the first for ties. Scores are used instead of
-            probabilities, because probabilities of several confident detectors round to the same
-            number.
-        probability: of each class.
+        classes: the class with the highest score (the first of ties). Scores are compared, not
+            probabilities, because the probabilities of several confident detectors may round to the
+            same number.
+        probability: the probability of each class.
     """
 
     classes: Int[np.ndarray, "B"]
@@ -37,7 +37,7 @@ class Decisions(NamedTuple):
 
 
 class Classifier:
-    """A base class that predicts classes from scores.
+    """Base class of models that predict classes from scores.
 
     A subclass has ``samples``, ``label_names``, ``detects`` and ``_scores``.
     """
@@ -51,26 +51,28 @@ class Classifier:
         raise NotImplementedError
 
     def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
-        """Scores of samples: logits, before the softmax; or log probabilities of a mixture.
+        """Compute the scores of samples: logits before the softmax, or log probabilities of a
+        mixture.
 
         Args:
-            x: [B ...], as in the run's data. ``uint8`` values are divided by 255 if the run's data
-                were, and refused otherwise. Columns of a DataFrame are selected by name if the
-                run's data had names.
+            x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
+                if the run's data were, and refused otherwise. Columns of a DataFrame are selected
+                by name if the run's data have column names.
 
         Raises:
-            DataError: samples of another shape or type, with NaN or infinity, or without a column.
+            DataError: the samples have another shape or type, contain NaN or infinity, or lack a
+                column.
         """
         x = as_samples(x, self.samples)
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
     def predict(self, x: Any, proba: bool = False) -> np.ndarray:
-        """Classes of samples [B]: names if labels have names, else numbers.
+        """Predict the classes [B] of samples: names if labels have names, otherwise numbers.
 
         Args:
-            x: as for calling the model.
-            proba: return probabilities [B, C] instead: the softmax of the scores; for detectors the
-                sigmoid of each score, divided by their sum.
+            x: samples, as for calling the model.
+            proba: whether to return probabilities [B, C] instead: the softmax of the scores, or for
+                detectors the sigmoid of each score divided by the sum of sigmoids.
         """
         classes, probability = self.decide(x)
         if proba:
@@ -78,14 +80,14 @@ class Classifier:
         return classes if self.label_names is None else np.asarray(self.label_names)[classes]
 
     def decide(self, x: Any) -> Decisions:
-        """Classes and probabilities of samples.
+        """Predict the classes and the probabilities of samples.
 
         Args:
-            x: as for calling the model.
+            x: samples, as for calling the model.
 
         Raises:
             DataError: as for calling the model.
-            ModelError: scores that are NaN or infinite; the model and a sample are named.
+            ModelError: scores are NaN or infinite; the message names the model and a sample.
         """
         scores = self(x)
         # The score of a class without a detector is -inf; the highest score must be finite.
@@ -93,8 +95,8 @@ class Classifier:
         nonfinite = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(highest))
         if len(nonfinite):
             raise ModelError(
-                f"{self.name}: its scores of {len(nonfinite)} of {len(scores)} samples are NaN or "
-                f"infinite, such as those of sample {nonfinite[0]}; its training may have diverged "
+                f"{self.name}: the scores of {len(nonfinite)} of {len(scores)} samples are NaN or "
+                f"infinite, such as sample {nonfinite[0]}; the training may have diverged "
                 "(a lower learning rate may help)"
             )
         return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
@@ -102,13 +104,14 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictor(Classifier):
-    """A trained model.
+    """A trained model that predicts classes.
 
     Attributes:
         name: ``cluster-2`` for the model of a cluster, ``client-7`` for the model of a client.
         model: the network, without weights.
-        vectors: the weights: one row per detector or mixture component; one row for other models.
-        samples: one sample, which defines the shape and type of all samples.
+        vectors: the weights, with a row for each detector or mixture component; one row for other
+            models.
+        samples: a sample, which defines the shape and type of all samples.
         label_names: name of each class, if labels have names.
         positive: the class of each detector; None for other models.
         cluster: number of the cluster; None if the model belongs to no cluster.
@@ -147,11 +150,11 @@ class Predictor(Classifier):
         """
         if self.shares is not None:
             raise ModelError(
-                f"{self.name} is a mixture of {len(self.vectors)} models; take vectors and shares"
+                f"{self.name} is a mixture of {len(self.vectors)} models; use vectors and shares"
             )
         if self.detects:
             raise ModelError(
-                f"{self.name} is {len(self.vectors)} detectors, not one model; take vectors and "
+                f"{self.name} has {len(self.vectors)} detectors, not one model; use vectors and "
                 "positive"
             )
         return self.vectors[0]
@@ -160,7 +163,7 @@ class Predictor(Classifier):
     def layers(self) -> dict[str, np.ndarray]:
         """The weights by layer name, in the layers' shapes.
 
-        Names of detectors begin with ``detectors.CLASS.``, those of mixtures with
+        For detectors, names begin with ``detectors.CLASS.``; for mixtures, with
         ``components.NUMBER.``.
         """
         parts = [layers_of(self.model, vector) for vector in self.vectors]
@@ -210,7 +213,8 @@ class Predictor(Classifier):
 
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
-    """The arrays of a model by their names; for a PyTorch module, its ``state_dict``."""
+    """The weights of a model as arrays by layer name. For a PyTorch module, this is its
+    ``state_dict``."""
     if isinstance(model, ModelWithWorkers):
         state = model.network(vector).state_dict()  # type: ignore[attr-defined]
         return {name: entry.numpy() for name, entry in state.items()}
@@ -223,30 +227,32 @@ def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.n
 def probabilities(
     scores: Float[np.ndarray, "B C"], detects: bool = False
 ) -> Float[np.ndarray, "B C"]:
-    """Probabilities from scores: the softmax, or for detectors, sigmoids divided by their sum."""
+    """Probabilities from scores: the softmax, or for detectors the sigmoids divided by their
+    sum."""
     logits = scores.astype(np.float64)
     if detects:
-        # The log of the sigmoid: its softmax is the sigmoid divided by the sum.
+        # The softmax of log sigmoids is each sigmoid divided by the sum of sigmoids.
         logits = -np.logaddexp(0, -logits)
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
 def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
-    """Samples as the input of a model.
+    """Convert samples to the input of a model.
 
     Args:
-        x: anything that NumPy converts to an array [B ...]. ``uint8`` values are divided by 255 if
+        x: any value that NumPy converts to an array [B ...]. ``uint8`` values are divided by 255 if
             the training samples were. Columns of a DataFrame are selected by name if the features
             have names.
         samples: training samples, which define shape and type, and may have ``from_uint8`` and
             ``feature_names``.
 
     Returns:
-        An array of the type of the training samples.
+        An array of the training samples' type.
 
     Raises:
-        DataError: another shape or type, NaN or infinity, a missing column.
+        DataError: the samples have another shape or type, contain NaN or infinity, or lack a
+            column.
     """
     shape = tuple(samples.x.shape[1:])
     dtype = samples.x.dtype
@@ -261,15 +267,15 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         kind = "numbers" if floats else "integers"
         raise DataError(
             f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
-            f"{samples.name} has them), got {array.dtype} of shape {list(array.shape)}; one "
+            f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; one "
             "sample is x[None]"
         )
     if floats and array.dtype == np.uint8:
         if not getattr(samples, "from_uint8", False):
             raise DataError(
-                f"uint8 samples: {samples.name} does not say that its own were uint8 divided by "
-                "255, so how to scale these is not known; prepare them as those were, and give "
-                "floats (x.astype('float32'))"
+                f"uint8 samples: it is unknown whether the samples of {samples.name} were uint8 "
+                "divided by 255, so these cannot be scaled; prepare them like the training "
+                "samples, and pass floats (x.astype('float32'))"
             )
         array = array / _PIXELS
     array = np.ascontiguousarray(array, dtype)
@@ -279,19 +285,19 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     return array
 
 
-# Batch size, fixed because JAX compiles a program per number of samples.
+# Batch size. It is fixed because JAX compiles a program for each number of samples.
 _WIDTH = 64
 
 
 def class_scores(
     model: AnyModel, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
 ) -> Float[np.ndarray, "B S"]:
-    """Scores of samples, in inference mode.
+    """Compute the scores of samples in inference mode.
 
     Args:
         model: the network.
-        vector: its weights.
-        x: one or more samples, of the type of the data.
+        vector: the weights.
+        x: one or more samples, of the data's type.
     """
     score = _torch_scores if isinstance(model, ModelWithWorkers) else _jax_scores
     return score(model, vector, x)

@@ -1,4 +1,4 @@
-"""Predictions from the files of an export.
+"""Reading of an export, and predictions with its models.
 
 Shapes: B samples, C classes, P parameters.
 """
@@ -27,20 +27,20 @@ from fedkin.simulation.workers import AnyModel, check_samples
 
 # Advice about unknown clients, for messages.
 NEWCOMER = (
-    "a new client is placed with fk.Run.load(RUN).place(x, y), and predicted with the --cluster "
-    "that this finds"
+    "for a new client, find its cluster with fk.Run.load(RUN).place(x, y), and predict with "
+    "--cluster"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel(Classifier):
-    """A model executed by ONNX Runtime.
+    """A model that ONNX Runtime executes.
 
     Attributes:
-        name: of the model.
-        session: of ONNX Runtime.
-        samples: one sample, which shows shape and type.
-        label_names: of the classes, where labels have names.
+        name: name of the model.
+        session: session of ONNX Runtime.
+        samples: a sample, which defines the shape and type of all samples.
+        label_names: names of the classes, if labels have names.
         detects: whether the model has a detector for each class.
     """
 
@@ -59,11 +59,11 @@ class OnnxModel(Classifier):
 
 @dataclass(frozen=True, eq=False)
 class Export:
-    """An export: its card and its models, which are loaded on demand.
+    """An export: its card, and its models, which are loaded on demand.
 
     Attributes:
-        folder: of the export.
-        card: content of ``card.json``.
+        folder: folder of the export.
+        card: contents of ``card.json``.
         given: the user's model, if neither fedkin nor the file has its code.
     """
 
@@ -73,7 +73,7 @@ class Export:
 
     @cached_property
     def samples(self) -> DataDescription:
-        """One sample, which shows shape and type of all samples."""
+        """A sample of zeros, which defines the shape and type of all samples."""
         shape = self.card["input"]["shape"]
         dtype = self.card["input"]["dtype"]
         words = self.card.get("words")
@@ -90,7 +90,7 @@ class Export:
 
     @property
     def clients(self) -> dict[str, dict[str, Any]]:
-        """For each client, the card's entry of its model."""
+        """The card's entry of each client's model, by client name."""
         return {client: entry for entry in self.card["models"] for client in entry["clients"]}
 
     def model(
@@ -100,18 +100,19 @@ class Export:
         client: str | int | None = None,
         cluster: int | None = None,
     ) -> Classifier:
-        """A model, by its name, a client or a cluster. An export of one model needs none of them.
+        """Load a model by its name, by a client or by a cluster. An export with one model needs no
+        argument.
 
         Args:
-            name: as in the card.
-            client: name of a client, exactly as text (7 is "7"). A client without a name has its
-                position in the run's data as a name.
+            name: name of the model in the card.
+            client: name of a client, as text (7 is "7"). For a client without a name, its position
+                in the run's data.
             cluster: number of a cluster.
 
         Raises:
-            ConfigError: no such model; more than one of the three given, or none for an export of
-                several models; a file that has changed since the export.
-            ModelError, MissingExtra: the network, or a library, is not available.
+            ConfigError: the model does not exist; more than one argument is given, or none for an
+                export with several models; or a file has changed since the export.
+            ModelError, MissingExtra: the network or a library is not available.
         """
         entry = self._entry(name, client, cluster)
         path = self.folder / entry["file"]
@@ -122,7 +123,9 @@ class Export:
                 f"{path}: cannot be read: {error.strerror}; export the run again"
             ) from error
         if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-            raise ConfigError(f"{path}: its content is not what was exported; export the run again")
+            raise ConfigError(
+                f"{path}: the file has changed since the export; export the run again"
+            )
         labels = self.card["labels"]
         if self.card["format"] == "onnx":
             runtime = library("onnxruntime", "an ONNX export", "onnx")
@@ -155,7 +158,7 @@ class Export:
         entries = self.card["models"]
         by_name = {entry["name"]: entry for entry in entries}
         if sum(choice is not None for choice in (name, client, cluster)) > 1:
-            raise ConfigError("say one of client, cluster and model")
+            raise ConfigError("give only one of client, cluster and model")
         if name is not None:
             if name not in by_name:
                 raise ConfigError(f"{self.folder}: {unknown('model', name, by_name)}")
@@ -170,8 +173,7 @@ class Export:
             return self._of_cluster(cluster)
         if len(entries) > 1:
             raise ConfigError(
-                f"{self.folder} has {len(entries)} models: say whose is meant, client=... or "
-                "cluster=..."
+                f"{self.folder} has {len(entries)} models; choose one by client=... or cluster=..."
             )
         return entries[0]
 
@@ -190,19 +192,19 @@ class Export:
         ]
         exported = "its clients have personal models"
         if clusters:
-            exported = f"it has those of cluster {', '.join(clusters)}"
+            exported = f"it has the models of cluster {', '.join(clusters)}"
         raise ConfigError(f"{self.folder} has no model of cluster {cluster}; {exported}")
 
     @cached_property
     def _network(self) -> AnyModel:
-        """The network that computes with the weights."""
+        """The network, without weights: the given model, or the one that the card names."""
         model = self.given
         entry = self.card["model"]
         if model is None and entry is None:
             raise ModelError(
-                f"{self.folder}: the model is the user's own, and format {self.card['format']!r} "
-                "has its weights only; give it, load(folder, model=...), or export as 'onnx', "
-                "which has the whole computation"
+                f"{self.folder}: the network is a user's model, and format {self.card['format']!r} "
+                "has only the weights; pass the model, load(folder, model=...), or export as "
+                "'onnx', which has the whole computation"
             )
         if model is None:
             model = registry.make(registry.models(), entry, self.samples)
@@ -215,18 +217,18 @@ def load(folder: str | Path, model: Any = None) -> Export:
     """Read an export.
 
     Args:
-        folder: with its ``card.json``.
+        folder: the folder of the export, with ``card.json``.
         model: the user's model, if the run trained one and the format is not ``onnx``.
 
     Raises:
-        ConfigError: no export, or a damaged one.
+        ConfigError: the folder holds no export, or a damaged one.
     """
     path = user_path(folder)
     return Export(path, read_card(path), model)
 
 
 def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
-    """The arrays of a model file by name."""
+    """Read the arrays of a model file, by name."""
     if format == "safetensors":
         from safetensors.numpy import load as decode
 
@@ -239,17 +241,19 @@ def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
 
 
 def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
-    """The flat vector of the arrays with a prefix, excluding entries such as counters."""
+    """The flat parameter vector from the arrays whose names begin with a prefix. Entries that are
+    not parameters, such as counters, are ignored."""
     names = [prefix + name for name in model.spec.slices]
     missing = [name for name in names if name not in arrays]
     if missing:
         raise ModelError(
-            f"model {model.name!r} has a layer {missing[0]!r}, and the export has not; give its "
-            "own model"
+            f"model {model.name!r} has a layer {missing[0]!r}, but the export does not; give the "
+            "model of the export"
         )
     vector = np.concatenate([arrays[name].ravel() for name in names]).astype(np.float32)
     if len(vector) != model.spec.parameters:
         raise ModelError(
-            f"model {model.name!r} has {model.spec.parameters} parameters, the export {len(vector)}"
+            f"model {model.name!r} has {model.spec.parameters} parameters, but the export has "
+            f"{len(vector)}"
         )
     return vector

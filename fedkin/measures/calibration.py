@@ -1,9 +1,10 @@
-"""Platt scaling of detectors' scores from histograms, so that the server needs no samples.
+"""Platt scaling of detectors from histograms of scores, so that the server needs no samples.
 
-ATHENA-FL trains detectors separately and compares their scores, although these are not calibrated.
-Clients send histograms of their scores. The server sums them and fits, for each detector, a and b
-such that sigma(a s + b) is a probability. This is not part of any ATHENA-FL paper. Shapes: n
-samples, D detectors, P parameters.
+ATHENA-FL trains detectors separately and compares their scores, although the scores are not
+calibrated. Here clients send histograms of scores. The server sums the histograms and fits a and b
+for each detector, so that sigma(a s + b) is a probability. This is not part of any ATHENA-FL paper.
+
+Shapes: n samples, D detectors, P parameters.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.core.errors import MethodError, ModelError
 
 BINS = 64
-EDGES = np.linspace(-16, 16, BINS + 1)  # of a score before the sigmoid; the outer bins are open
+EDGES = np.linspace(-16, 16, BINS + 1)  # edges for scores before the sigmoid; outer bins are open
 CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
-# Rows of a histogram
+# Rows of a histogram.
 POSITIVE = 0
 NEGATIVE = 1
 
 _MAX_STEPS = 100  # Newton's method takes about ten
 _MAX_HALVINGS = 30
-_TOLERANCE = 1e-10  # relative to the number of samples: a smaller gradient is zero
-_ROUNDING = 1e-12  # relative to the cross entropy
-_RIDGE = 1e-12  # relative to the samples: makes the problem solvable if all scores are in one bin
+_TOLERANCE = 1e-10  # relative to the number of samples; a smaller gradient counts as zero
+_ROUNDING = 1e-12  # rounding error, relative to the cross entropy
+_RIDGE = 1e-12  # relative to the samples; makes the fit possible if all scores are in one bin
 
 
 def score_histogram(
@@ -37,12 +38,12 @@ def score_histogram(
     histogram of all their samples.
 
     Raises:
-        MethodError: a score that is not a number.
+        MethodError: a score is NaN.
     """
     if np.isnan(scores).any():
         nan = np.flatnonzero(np.isnan(scores))
         raise MethodError(
-            f"scores must be numbers, {len(nan)} are NaN, such as that of sample {nan[0]}"
+            f"scores must be numbers, but {len(nan)} are NaN, such as the score of sample {nan[0]}"
         )
     bins = np.clip(np.searchsorted(EDGES, scores, side="right") - 1, 0, BINS - 1)
     positives = np.bincount(bins[positive], minlength=BINS)
@@ -51,21 +52,21 @@ def score_histogram(
 
 
 def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
-    """(a, b) of each detector: sigma(a s + b) is the probability that a sample of score s is
-    positive.
+    """Fit (a, b) of each detector, so that sigma(a s + b) is the probability that a sample with
+    score s is positive.
 
     The fit is maximum likelihood at the bin centres, with Platt's targets (N+ + 1) / (N+ + 2) and 1
-    / (N- + 2) instead of 1 and 0, so that perfect detectors also have a finite scale (Platt 1999;
-    by Newton's method with backtracking, as in Lin, Lin & Weng, Machine Learning 68, 2007). Binning
-    makes a 1 % too small for widely spread scores, and 10 % too small if their standard deviation
-    is 0.5, one bin.
+    / (N- + 2) instead of 1 and 0, so that perfect detectors have a finite scale too (Platt 1999).
+    It uses Newton's method with backtracking (Lin, Lin & Weng, Machine Learning 68, 2007). Binning
+    makes a too small: by 1 % for widely spread scores, and by 10 % if their standard deviation is
+    0.5, the width of a bin.
 
-    ``a`` is negative if a detector is worse than chance, which reverses its scores. A detector
-    without positives or without negatives cannot be calibrated and keeps its scores, (1, 0). If all
-    scores are in one bin, a is not determined, and the result is one of the optimal scales.
+    ``a`` is negative if a detector is worse than chance; this reverses its scores. A detector
+    without positive or without negative samples cannot be calibrated, and keeps its scores: (1, 0).
+    If all scores are in one bin, a is not determined, and the result is one of the optimal scales.
 
     Raises:
-        MethodError: a count below 0.
+        MethodError: a count is below 0.
     """
     if counts.min(initial=0) < 0:
         raise MethodError(f"counts of samples must be at least 0, got {counts.min()}")
@@ -89,13 +90,13 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
 def fold_scale(
     models: Float[np.ndarray, "D P"], head: slice, bias: slice, scale: Float[np.ndarray, "D 2"]
 ) -> Float[np.ndarray, "D P"]:
-    """The detectors with (a, b) folded into their last layer: the new score is a s + b.
+    """Apply scales to detectors by changing their last layer, so that the new score is a s + b.
 
     Args:
         models: one detector per row.
-        head: the slice of the last layer, weights and bias (``ModelSpec.head``); it is multiplied
+        head: the slice of the last layer, weights and bias (``ModelSpec.head``). It is multiplied
             by a.
-        bias: the slice of its bias (``ModelSpec.head_bias``), to which b is added.
+        bias: the slice of the last layer's bias (``ModelSpec.head_bias``), to which b is added.
         scale: (a, b) of each detector.
 
     Raises:
@@ -103,8 +104,8 @@ def fold_scale(
     """
     if not 0 <= head.start <= bias.start < bias.stop <= head.stop <= models.shape[1]:
         raise ModelError(
-            f"the bias {bias} must be a part of the head {head}, and that of {models.shape[1]} "
-            "parameters; take both from the model's spec"
+            f"the bias {bias} must be a part of the head {head}, and the head a part of the "
+            f"{models.shape[1]} parameters; take both from the model's spec"
         )
     models = models.copy()
     models[:, head] *= scale[:, :1]
@@ -117,9 +118,9 @@ def _newton(
     hits: Float64[np.ndarray, "D 64"],
     scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D 2"]:
-    """Minimise the convex cross entropy over (a, b); bins have ``samples``, of which ``hits`` are
-    positive."""
-    # Slow to import, and no client needs it.
+    """Minimise the convex cross entropy over (a, b) by Newton's method. ``samples`` are the counts
+    of the bins, and ``hits`` the positive ones."""
+    # Imported here, because it is slow to import and clients do not need it.
     from scipy.special import expit
 
     features = np.stack([CENTRES, np.ones(BINS)])
@@ -144,7 +145,8 @@ def _step_length(
     scale: Float64[np.ndarray, "D 2"],
     step: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D"]:
-    """Backtracking step length: 1, halved until the cross entropy does not increase; else 0."""
+    """Backtracking step length: 1, halved until the cross entropy does not increase; 0 if it always
+    increases."""
     before = _cross_entropy(samples, hits, scale) * (1 + _ROUNDING)
     length = np.ones(len(scale))
     for _ in range(_MAX_HALVINGS):

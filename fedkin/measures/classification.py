@@ -1,7 +1,7 @@
 """Classification metrics beyond accuracy. Shapes: n samples, C classes.
 
-Balanced accuracy, F1 and AUROC are scikit-learn's. Expected calibration error: C. Guo, G. Pleiss,
-Y. Sun, K. Q. Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.
+Balanced accuracy, F1 and AUROC use scikit-learn. Expected calibration error: C. Guo, G. Pleiss, Y.
+Sun, K. Q. Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import ModelError
 
-CALIBRATION_BINS = 15  # M of Guo et al.
+CALIBRATION_BINS = 15  # M in Guo et al.
 MEASURES = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 
 
@@ -24,20 +24,20 @@ def classification_measures(
     undefined.
 
     Args:
-        y: labels.
-        probability: of each class.
+        y: true labels.
+        probability: probability of each class.
         predicted: predicted classes; None: the first class with the highest probability.
 
     Raises:
-        ModelError: probabilities that are NaN or infinite.
+        ModelError: probabilities are NaN or infinite.
     """
     if not len(y):
         return dict.fromkeys(MEASURES, np.nan)
     broken = np.flatnonzero(~np.isfinite(probability).all(axis=1))
     if len(broken):
         raise ModelError(
-            f"probabilities of {len(broken)} samples are NaN or infinite, such as of sample "
-            f"{broken[0]}"
+            f"the probabilities of {len(broken)} samples are NaN or infinite, such as sample "
+            f"{broken[0]}; the training may have diverged"
         )
     chosen = probability.argmax(axis=1) if predicted is None else predicted
     correct = chosen == y
@@ -52,7 +52,7 @@ def classification_measures(
 
 
 def balanced_accuracy(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
-    """Mean recall of the classes that occur among the labels."""
+    """Balanced accuracy: the mean recall of the classes that occur in the labels."""
     from sklearn.metrics import recall_score
 
     recall = recall_score(
@@ -66,14 +66,14 @@ def balanced_accuracy(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) 
 
 
 def macro_f1(y: Int[np.ndarray, "n"], predicted: Int[np.ndarray, "n"]) -> float:
-    """Mean F1 of the classes that occur among labels or predictions."""
+    """Macro F1: the mean F1 of the classes that occur in labels or predictions."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(y, predicted, average="macro", zero_division=0))  # type: ignore[arg-type]
 
 
 def one_vs_rest_auroc(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n C"]) -> float:
-    """Mean one-vs-rest area under the ROC curve; NaN if all labels are of one class.
+    """Mean one-vs-rest area under the ROC curve; NaN if all labels are equal.
 
     The mean is over classes with both positive and negative samples.
     """
@@ -88,18 +88,19 @@ def one_vs_rest_auroc(y: Int[np.ndarray, "n"], probability: Float[np.ndarray, "n
 def expected_calibration_error(
     confidence: Float[np.ndarray, "n"], correct: Bool[np.ndarray, "n"], bins: int = CALIBRATION_BINS
 ) -> float:
-    """sum_m |B_m| / n |acc(B_m) - conf(B_m)| over M bins ((m-1)/M, m/M] of equal width.
+    """Expected calibration error: sum_m |B_m| / n |acc(B_m) - conf(B_m)|, over M bins ((m-1)/M,
+    m/M].
 
-    NaN without a sample.
+    NaN without samples.
 
     Args:
-        confidence: probability of the predicted class.
-        correct: whether the prediction is correct.
-        bins: M.
+        confidence: probability of the predicted class, for each sample.
+        correct: whether the prediction is correct, for each sample.
+        bins: M, the number of bins.
     """
     if not len(confidence):
         return float("nan")
     m = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
-    # |B_m| (acc - conf)
+    # |B_m| (acc(B_m) - conf(B_m)) for each bin.
     gap = np.bincount(m, correct, bins) - np.bincount(m, confidence, bins)
     return float(np.abs(gap).sum() / len(confidence))

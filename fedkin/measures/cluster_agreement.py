@@ -10,9 +10,9 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
     """Adjusted Rand index (Hubert & Arabie 1985): 1 for equal partitions, about 0 for independent
     ones.
 
-    Of the n(n - 1) ordered pairs, a are together in both, b in the first only, c in the second
-    only, and d in neither: ARI = 2 (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)), with exact
-    integers. Cluster names do not matter.
+    Among the n(n - 1) ordered pairs, a are together in both partitions, b only in the first, c only
+    in the second, and d in neither. Then ARI = 2 (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)),
+    with exact integers. The names of clusters do not matter.
     """
     _, row = np.unique(first, return_inverse=True)
     _, column = np.unique(second, return_inverse=True)

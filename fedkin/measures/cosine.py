@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-_COLUMNS = 2048  # of a block
+_COLUMNS = 2048  # number of columns in a block
 
 
 def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np.ndarray, "n m"]:
-    """cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|); zero if either row is zero (FedGroup, eq. 5).
+    """Cosine similarities cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|) of all pairs (FedGroup, eq.
+    5).
 
-    A vector of zeros has no direction: its similarity is zero, never NaN.
+    A row of zeros has no direction. Its similarities are zero, never NaN.
     """
     return np.clip(unit_rows(a) @ unit_rows(b).T, -1, 1)
 
@@ -21,7 +22,7 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
     """Each row scaled to length 1; zero rows are unchanged.
 
-    Lengths are float64, because those of float32 rows may overflow or underflow float32.
+    Lengths are computed in float64, because they may overflow or underflow float32.
     """
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
@@ -32,14 +33,15 @@ def cosine_from(
     b: Float[np.ndarray, "m P"],
     origin: Float[np.ndarray, "P"] | None = None,
 ) -> Float[np.ndarray, "n m"]:
-    """``cosine`` of a and b relative to an origin, computed in column blocks to avoid large copies.
+    """Cosine similarities of a and b relative to an origin, computed in column blocks to avoid
+    large copies.
 
-    It is also zero if float32 cannot represent a squared length.
+    The similarity is also zero if float32 cannot represent a squared length.
 
     Args:
-        a: one vector per row of the result.
-        b: one vector per column; passing ``a`` itself takes half the time.
-        origin: subtracted from both; zero by default.
+        a: vectors, one for each row of the result.
+        b: vectors, one for each column of the result. Passing ``a`` itself takes half the time.
+        origin: vector that is subtracted from both; default: zero.
     """
     product = np.zeros((len(a), len(b)))
     squares_a = np.zeros(len(a))
@@ -67,7 +69,7 @@ def _relative(
 
 
 def column_blocks(columns: int) -> Iterator[slice]:
-    """Slices of columns that stay in a core's cache for some hundred rows."""
+    """Yield slices of columns that are small enough for a core's cache with some hundred rows."""
     for first in range(0, columns, _COLUMNS):
         yield slice(first, first + _COLUMNS)
 
@@ -75,6 +77,6 @@ def column_blocks(columns: int) -> Iterator[slice]:
 def dissimilarity(
     a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]
 ) -> Float[np.ndarray, "n m"]:
-    """(1 - cos) / 2, in [0, 1]: 0 for the same direction, 1/2 for orthogonal, 1 for opposite
-    (FedGroup, eq. 8)."""
+    """Dissimilarities (1 - cos) / 2 in [0, 1]: 0 for the same direction, 1/2 for orthogonal and 1
+    for opposite directions (FedGroup, eq. 8)."""
     return (1 - cosine(a, b)) / 2

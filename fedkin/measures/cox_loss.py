@@ -1,11 +1,11 @@
-"""The Cox loss of a client's patients: its negative log partial likelihood per event.
+"""The Cox loss of a client's patients: the negative log partial likelihood per event.
 
     loss = sum over events i of (log sum over j with t_j >= t_i of exp(s_j) - s_i) / events
            (Breslow 1974)
 
-With Efron (1977), the sum of the k-th of d tied events, k = 0 .. d - 1, is reduced by k / d of the
-sum over these d. Risk sets contain only one client's patients. So the sum over clients, weighted by
-their events, is the partial likelihood stratified by client.
+With Efron (1977), the sum for the k-th of d tied events, k = 0 .. d - 1, is reduced by k / d of the
+sum over these d events. Risk sets contain only one client's patients. The sum over clients,
+weighted by their numbers of events, is therefore the partial likelihood stratified by client.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from jaxtyping import Bool, Float
 from fedkin.core.errors import DataError
 from fedkin.core.validation import check_choice
 
-TIES = ("breslow", "efron")  # of events at the same time
+TIES = ("breslow", "efron")  # treatments of events at the same time
 
 
 def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float | None:
     """The Cox loss per event; None for patients without an event.
 
     Args:
-        scores: risk of each patient [n]; the higher, the sooner it dies.
-        times: until the event, or until a patient was last seen [n].
-        died: whether the event was observed [n]: booleans, or 1 and 0; else the patient is
+        scores: risk score of each patient [n]; a higher score means an earlier death.
+        times: time until the event, or until the patient was last seen [n].
+        died: whether the event was observed [n], as booleans or 1 and 0. Otherwise the patient is
             censored.
-        ties: of events at the same time: ``breslow`` or ``efron``.
+        ties: treatment of events at the same time: ``breslow`` or ``efron``.
 
     Raises:
-        DataError: arrays of different lengths, a number that is not finite, or events that are no
+        DataError: arrays have different lengths, a number is not finite, or events are not
             booleans.
-        MethodError: unknown ties.
+        MethodError: ``ties`` is unknown.
     """
     check_choice("ties", ties, TIES)
     risks = _finite("scores", scores)
@@ -42,7 +42,7 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
     events = _finite("died", died)
     if not len(risks) == len(ends) == len(events):
         raise DataError(
-            f"cox_loss: one score, time and event for each patient are expected, got {len(risks)} "
+            f"cox_loss: expected one score, time and event for each patient, got {len(risks)} "
             f"scores, {len(ends)} times and {len(events)} events"
         )
     is_boolean = np.isin(events, (0, 1))
@@ -55,7 +55,8 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
 
 
 def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
-    """Values as finite numbers, one per patient. Raises DataError otherwise."""
+    """Convert values to finite numbers, one for each patient. Raises DataError if that is not
+    possible."""
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
@@ -64,7 +65,7 @@ def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
         ) from None
     if array.ndim != 1:
         raise DataError(
-            f"cox_loss: {name} must be one number for each patient, got the shape "
+            f"cox_loss: {name} must be one number for each patient, got an array of shape "
             f"{list(array.shape)}"
         )
     if not np.isfinite(array).all():

@@ -1,5 +1,7 @@
-"""Descriptors of clients' data: moments of a model's outputs on their samples (FLUX, FEROMA).
-Shapes: n clients, t samples, C classes, and C numbers per sample; H inputs of a model's last layer.
+"""Descriptors of clients' data: moments of a model's outputs on the clients' samples (FLUX,
+FEROMA).
+Shapes: n clients, t samples, C classes (and C numbers per sample), H inputs of a model's last
+layer.
 
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
@@ -11,18 +13,18 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 
 ABSENT = -1.0  # moments of a class with fewer than two samples at a client
-_POINTS = 200  # random points that define the projection
+_POINTS = 200  # number of random points that define the projection
 _SEED = 1
 
 
 def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
     """The first principal axes of 200 random points in the unit cube; zero if there are fewer axes.
 
-    They form an orthonormal projection that depends only on the dimensions. The largest entry of
-    each axis is positive.
+    The axes form an orthonormal projection that depends only on the dimensions. The largest entry
+    of each axis is positive.
 
     Args:
-        numbers: H.
+        numbers: H, the dimension of the points.
         count: C, the number of axes.
     """
     points = np.random.RandomState(_SEED).uniform(size=(_POINTS, numbers))
@@ -41,16 +43,16 @@ def group_moments(
     samples.
 
     Args:
-        values: of samples.
-        group: of each sample, from 0.
+        values: C numbers for each sample.
+        group: group of each sample, from 0.
         groups: number of groups.
-        least: samples of a group that has moments, at least 1.
+        least: smallest number of samples of a group with moments, at least 1.
     """
     count = np.bincount(group, minlength=groups)[:, None]
     divisor = np.maximum(count, 1)
 
     def sums(rows: Float[np.ndarray, "t C"]) -> Float64[np.ndarray, "groups C"]:
-        """Of each group and column."""
+        """The sum of the rows of each group, by column."""
         columns = [np.bincount(group, column, groups) for column in rows.T]
         return np.stack(columns, axis=1).astype(np.float64)
 
@@ -63,8 +65,8 @@ def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64
     """Minimum and maximum of each block of C columns, over all clients and columns of the block.
 
     Args:
-        descriptors: finite.
-        classes: C; D is B C.
+        descriptors: finite descriptors.
+        classes: C, the number of columns of a block, so that D = B C.
     """
     blocks = descriptors.astype(np.float64).reshape(len(descriptors), -1, classes)
     return np.stack([blocks.min(axis=(0, 2)), blocks.max(axis=(0, 2))])
@@ -73,12 +75,13 @@ def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64
 def scaled(
     descriptors: Float[np.ndarray, "n D"], ranges: Float[np.ndarray, "2 B"], classes: int
 ) -> Float64[np.ndarray, "n D"]:
-    """Descriptors scaled by block to [0, 1]; clients not used for the ranges may exceed it.
+    """Scale descriptors to [0, 1] by block. Clients that were not used for the ranges may have
+    values outside.
 
     Args:
-        descriptors: the first D / C blocks; D may be fewer than B C.
-        ranges: of ``value_ranges``.
-        classes: C.
+        descriptors: the first D / C blocks; D may be smaller than B C.
+        ranges: result of ``value_ranges``.
+        classes: C, the number of columns of a block.
     """
     count = descriptors.shape[1] // classes
     blocks = descriptors.astype(np.float64).reshape(len(descriptors), count, classes)
@@ -90,8 +93,8 @@ def scaled(
 def inverse_distances(
     first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]
 ) -> Float64[np.ndarray, "n m"]:
-    """Weights of the second descriptors for each first one: 1 / (distance + 1e-8), normalised to
-    sum 1 (FEROMA)."""
+    """Weights of all ``second`` descriptors for each ``first`` descriptor: 1 / (distance + 1e-8),
+    normalised to sum 1 (FEROMA)."""
     from scipy.spatial.distance import cdist
 
     distances = cdist(first.astype(np.float64), second.astype(np.float64))

@@ -12,20 +12,20 @@ from fedkin.measures.gram import float64_blocks, gram
 
 METRICS = ("l1", "l2", "cosine")
 
-# Relative to the squared lengths: a smaller squared distance has lost more than 6 of 16 digits.
+# Relative to the squared lengths. A smaller squared distance has lost more than 6 of 16 digits.
 _CLOSE = 1e-6
 
 
 def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray, "n n"]:
-    """Distances d(x_i, x_j), symmetric with a zero diagonal.
+    """Distances d(x_i, x_j) of all pairs of rows, symmetric with a zero diagonal.
 
-    ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, ``cosine`` 1 - cos in
-    [0, 2]. A zero row has no direction, so its cosine distance to all others is 1. l2 and cosine
-    use one matrix product. Close rows are compared element by element, because the product loses
-    precision for them.
+    ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, and ``cosine`` is 1 -
+    cos in [0, 2]. A zero row has no direction, so its cosine distance to all other rows is 1. l2
+    and cosine use one matrix product. Close rows are compared element by element, because the
+    product loses precision for them.
 
     Raises:
-        MethodError: an unknown metric.
+        MethodError: the metric is unknown.
     """
     if metric not in METRICS:
         raise MethodError(unknown("metric", metric, METRICS))
@@ -48,7 +48,8 @@ def _squared(
     inner: Float64[np.ndarray, "n n"],
     scale: Float64[np.ndarray, "n"],
 ) -> Float64[np.ndarray, "n n"]:
-    """|s_i x_i - s_j x_j|^2 from the Gram matrix of the rows; of unit rows it is 2 (1 - cos)."""
+    """Squared distances |s_i x_i - s_j x_j|^2 of scaled rows, from the rows' Gram matrix. For unit
+    rows they are 2 (1 - cos)."""
     inner = inner * np.outer(scale, scale)
     lengths = inner.diagonal()[:, None] + inner.diagonal()
     squared = np.clip(lengths - 2 * inner, 0, None)
@@ -66,7 +67,7 @@ def _from_differences(
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Distances of selected rows, summed over their differences: exact but slow."""
+    """Distances of the selected rows from their differences, which is exact but slow."""
     from scipy.spatial.distance import pdist, squareform
 
     count = len(chosen)

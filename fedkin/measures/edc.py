@@ -1,5 +1,5 @@
-"""Euclidean distance of decomposed cosine similarity: update directions in m numbers (FlexCFL, eq.
-7)."""
+"""EDC, the Euclidean distance of decomposed cosine similarity. Each update's direction is described
+by m numbers (FlexCFL, eq. 7)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64[np.ndarray, "n m"]:
-    """E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n matrix:
-    K(dW, V^T) of eq. 7.
+    """Embedding E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n
+    matrix of updates: K(dW, V^T) in eq. 7.
 
-    These are raw cosines in [-1, 1], the input of K-means. They are computed from the Gram matrix
+    The entries are cosines in [-1, 1], the input of K-means. They are computed from the Gram matrix
     G: with G a_j = lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G
-    a_j)_i / sqrt(lambda_j), and no P x m matrix is formed. (It also equals sqrt(lambda_j) a_ij, but
-    that loses precision for updates much smaller than the others.) The sign of a singular vector is
-    arbitrary, so the entry of largest magnitude in each column is made positive. Directions beyond
-    the rank of the updates are zero columns; zero updates are zero rows.
+    a_j)_i / sqrt(lambda_j), and no P x m matrix is formed. (This also equals sqrt(lambda_j) a_ij,
+    which loses precision for updates much smaller than the others.) The sign of a singular vector
+    is arbitrary, so the entry of largest magnitude in each column is made positive. Directions
+    beyond the rank of the updates are zero columns; zero updates are zero rows.
 
     Raises:
-        MethodError: fewer updates than directions, or no directions.
+        MethodError: there are fewer updates than directions, or ``directions`` is below 1.
     """
     inner = gram(updates)
     values, vectors = leading_eigenpairs(inner, directions)
@@ -34,8 +34,8 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
-    """EDC(i, j) = |E_i - E_j| / m, the distances of eq. 7. The factor 1/m does not change a
-    clustering into a given number of clusters."""
+    """Distances EDC(i, j) = |E_i - E_j| / m of eq. 7. The factor 1/m does not change a clustering
+    into a given number of clusters."""
     from scipy.spatial.distance import pdist, squareform
 
     return squareform(pdist(embedding)) / embedding.shape[1]

@@ -1,8 +1,8 @@
-"""Fairness across clients, from their accuracies. Shapes: N clients.
+"""Measures of fairness across clients, from the clients' accuracies. Shapes: N clients.
 
-Variance: T. Li, M. Sanjabi, A. Beirami, V. Smith: Fair Resource Allocation in Federated Learning.
-ICLR 2020. Index: R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination.
-DEC-TR-301, 1984.
+Source of the variance: T. Li, M. Sanjabi, A. Beirami, V. Smith: Fair Resource Allocation in
+Federated Learning. ICLR 2020. Source of the index: R. Jain, D. Chiu, W. Hawe: A Quantitative
+Measure of Fairness and Discrimination. DEC-TR-301, 1984.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ FAIRNESS = ("accuracy_variance", "accuracy_std", "bottom_decile", "top_decile", 
 def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
     """Fairness measures over clients; NaN without clients.
 
-    They are variance (divided by N, as in Li et al.) and standard deviation, mean accuracy of the
-    bottom and the top 10% of clients (at least one), and Jain's index.
+    The measures are variance (divided by N, as in Li et al.) and standard deviation, mean accuracy
+    of the bottom and of the top 10% of clients (at least one client), and Jain's index.
     """
     if not len(accuracy):
         return dict.fromkeys(FAIRNESS, math.nan)
@@ -35,8 +35,8 @@ def fairness_measures(accuracy: Float[np.ndarray, "N"]) -> dict[str, float]:
 
 
 def jain_index(values: Float[np.ndarray, "N"]) -> float:
-    """(sum x)^2 / (N sum x^2): 1 if all are equal, 1 / N if only one is nonzero, NaN if all are
-    zero."""
+    """Jain's index (sum x)^2 / (N sum x^2): 1 if all values are equal, 1 / N if only one is
+    nonzero, NaN if all are zero."""
     squares = float(np.sum(values**2))
     if not squares:
         return math.nan
@@ -44,7 +44,7 @@ def jain_index(values: Float[np.ndarray, "N"]) -> float:
 
 
 def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
-    """Mean accuracy of the bottom 10% of clients (at least one)."""
+    """Mean accuracy of the bottom 10% of clients (at least one client); None without clients."""
     if not len(accuracy):
         return None
     tenth = math.ceil(len(accuracy) / 10)

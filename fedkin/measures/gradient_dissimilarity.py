@@ -12,26 +12,27 @@ from fedkin.measures.gram import gram
 def gradient_dissimilarity(
     gradients: Float[np.ndarray, "n P"], weights: Real[np.ndarray, "_"] | None = None
 ) -> float:
-    """B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2.
+    """Gradient dissimilarity B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2.
 
-    It is 1 if all gradients are equal, larger the more they cancel, and infinite if their mean is
-    zero.
+    It is 1 if all gradients are equal, increases the more they cancel, and is infinite if their
+    mean is zero.
 
-    It is the square of the local dissimilarity of FedProx (Li et al., MLSys 2020, definition 3), at
-    one model. The gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2,
-    is B^2 / n if all weights are equal. ``weights`` p are shares of the samples (any positive
+    It is the square of FedProx's local dissimilarity (Li et al., MLSys 2020, definition 3), at one
+    model. The gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2, is
+    B^2 / n if all weights are equal. ``weights`` p are shares of the samples (any positive
     numbers); equal by default. Gradient noise of small clients increases the value, so compare with
     clients of the same sizes and IID data.
 
     Raises:
-        MethodError: no gradient, one that is not finite, all zero, or invalid weights.
+        MethodError: there are no gradients, a gradient is not finite, all are zero, or the weights
+            are invalid.
     """
     n = len(gradients)
     shares = np.full(n, 1.0) if weights is None else weights.astype(np.float64)
     if not n or not np.isfinite(gradients).all() or not gradients.any():
-        raise MethodError("the dissimilarity needs gradients, all finite and not all zero")
+        raise MethodError("the dissimilarity needs finite gradients that are not all zero")
     if shares.shape != (n,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
-        raise MethodError(f"weights must be {n} numbers from zero up and not all zero")
+        raise MethodError(f"weights must be {n} numbers from 0 up, not all zero")
     shares = shares / shares.sum()
     inner: Float64[np.ndarray, "n n"] = gram(gradients)
     mean = float(shares @ inner @ shares)

@@ -9,21 +9,21 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # of the first squared singular value: weaker directions are float32 rounding
-_BLOCK = 2**21  # numbers that are converted to float64 at a time: they fit the processor's cache
+_NOISE = 1e-12  # relative to the first squared singular value; weaker directions are rounding
+_BLOCK = 2**21  # numbers that are converted to float64 at a time, to fit the processor's cache
 _MIN_COLUMNS = 256  # with fewer columns, adding n x n partial sums costs more than computing them
 
 
 def float64_blocks(updates: Float[np.ndarray, "n P"]) -> Iterator[Float64[np.ndarray, "n b"]]:
-    """Column blocks of ``updates`` in float64, so that memory does not grow with P."""
+    """Yield column blocks of ``updates`` in float64, so that memory does not grow with P."""
     columns = max(_MIN_COLUMNS, _BLOCK // max(len(updates), 1))
     for start in range(0, updates.shape[1], columns):
         yield updates[:, start : start + columns].astype(np.float64, copy=False)
 
 
 def gram(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix G_ij = <x_i, x_j> in float64, precise enough for directions a thousand times
-    weaker than the first."""
+    """Gram matrix G_ij = <x_i, x_j> in float64. It is precise enough for directions a thousand
+    times weaker than the first."""
     total = np.zeros((len(updates), len(updates)))
     for block in float64_blocks(updates):
         total += block @ block.T
@@ -36,15 +36,16 @@ def leading_eigenpairs(
     """The largest eigenvalues of a Gram matrix, largest first, and their eigenvectors as columns.
 
     Eigenvalues are squared singular values of the updates. An eigenvector holds the weights of the
-    updates in a direction. Beyond the rank of the updates both are zero instead of rounding noise.
+    updates in a direction. Beyond the rank of the updates, both are set to zero instead of rounding
+    noise.
 
     Raises:
-        MethodError: no directions, or more than there are updates.
+        MethodError: ``directions`` is below 1 or above the number of updates.
     """
     if not 1 <= directions <= len(inner):
         raise MethodError(
-            f"{directions} directions: it must be at least 1 and at most the updates, got "
-            f"{len(inner)}"
+            f"the number of directions must be from 1 to the number of updates, {len(inner)}; got "
+            f"{directions}"
         )
     values, vectors = np.linalg.eigh(inner)
     values = values[::-1][:directions]

@@ -12,14 +12,14 @@ from fedkin.core.errors import MethodError
 
 
 def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]:
-    """The Jensen-Shannon divergence (Lin 1991), in bits, of each client's label distribution p_i
-    from the distribution q of all samples.
+    """Jensen-Shannon divergence (Lin 1991), in bits, between each client's label distribution p_i
+    and the distribution q of all samples.
 
-    It is 1/2 KL(p_i | m) + 1/2 KL(q | m) with m the mean of p_i and q: from 0 (equal) to 1 (no
-    common class).
+    It is 1/2 KL(p_i | m) + 1/2 KL(q | m), with m the mean of p_i and q. It is 0 for equal
+    distributions and 1 without a common class.
 
     Raises:
-        MethodError: a client without a label, or a negative count.
+        MethodError: a client has no labels, or a count is negative.
     """
     if counts.min(initial=0) < 0 or (counts.sum(axis=1) == 0).any():
         raise MethodError(
@@ -34,6 +34,6 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
 def _divergence(
     p: Float64[np.ndarray, "N C"], q: Float64[np.ndarray, "N C"]
 ) -> Float64[np.ndarray, "N"]:
-    """KL(p | q) in bits; classes without mass in p contribute 0."""
+    """Kullback-Leibler divergence KL(p | q) in bits. Classes with p = 0 contribute 0."""
     ratio = np.divide(p, q, out=np.ones_like(p), where=p > 0)
     return (p * np.log2(ratio)).sum(axis=1)

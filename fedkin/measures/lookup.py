@@ -1,4 +1,4 @@
-"""Finds measures by name and in the description of a run."""
+"""Lookup of measures by name, and of the user's measures in a run's description."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WORDS = ("name", "title", "head", "short", "unit", "digits", "direction")
 
 
 def measures_of(names: Iterable[str]) -> list[Measure]:
-    """Measures by their names, in this order."""
+    """The measures with the given names, in this order."""
     return [MEASURES[name] for name in names]
 
 
 def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
-    """The extra measures of every table of a run: ``EXTRA`` and the user's measures in its
-    description.
+    """The measures that every table of a run shows after the built-in ones: ``EXTRA``, and the
+    user's measures in the run's description.
 
-    No module is imported. Damaged entries are skipped.
+    No user's module is imported. Damaged entries are skipped.
     """
     settings = description.get("run")
     entries = settings.get("measures") if isinstance(settings, Mapping) else None
@@ -33,7 +33,8 @@ def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
 
 
 def _from_entry(entry: Any) -> Measure | None:
-    """A user's measure from its entry, without its function; None for a damaged entry."""
+    """A user's measure from its entry in a description, without its function; None for a damaged
+    entry."""
     if not isinstance(entry, Mapping):
         return None
     words = {name: value for name, value in entry.items() if name in WORDS}
@@ -49,11 +50,11 @@ def _from_entry(entry: Any) -> Measure | None:
 
 
 def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
-    """The entry of a user's measure in a description.
+    """The entry of a user's measure for a run's description.
 
     Args:
         measure: the measure.
-        origin: import path, ``module:name``.
+        origin: import path of the measure, ``module:name``.
     """
     entry = {"from": origin}
     for name in WORDS:
@@ -64,14 +65,14 @@ def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
 
 
 def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
-    """The measure for a word of ``fedkin compare --by``.
+    """The measure that a word of ``fedkin compare --by`` means.
 
     Args:
-        word: ``final``, ``best``, ``bottom``, ``validation``, or the name of an extra measure.
-        own: extra measures (``measures_in``).
+        word: ``final``, ``best``, ``bottom``, ``validation``, or the name of a user's measure.
+        own: the user's measures (``measures_in``).
 
     Raises:
-        ConfigError: another word, or a measure without a better direction.
+        ConfigError: the word is unknown, or the measure has no better direction.
     """
     by_word = {measure.by: measure for measure in (*measures_of(COMPARED), *own)}
     if word not in by_word:
@@ -79,7 +80,7 @@ def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
     measure = by_word[word]
     if measure.direction == "neither":
         raise ConfigError(
-            f"measure {word!r} says not which direction is better: give it "
+            f"measure {word!r} does not define which direction is better; set "
             'direction="higher" or "lower"'
         )
     return measure

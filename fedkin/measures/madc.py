@@ -1,4 +1,4 @@
-"""Mean of absolute differences of cosine similarity (FlexCFL, eq. 6)."""
+"""MADC, the mean of absolute differences of cosine similarity (FlexCFL, eq. 6)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,43 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-# Rows per thread and strip, compared with all later rows. Small strips balance the load.
+# Number of rows in a strip, which a thread compares with all later rows. Small strips balance the
+# load.
 _STRIP = 16
 
 
 def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
-    """MADC(i, j) = 1 / (n - 2) sum over z other than i and j of |S_iz - S_jz|; 0 for i = j.
+    """Distances MADC(i, j) = 1 / (n - 2) sum over z other than i and j of |S_iz - S_jz|; 0 for i =
+    j.
 
     Two updates are close if they are equally similar to all others. ``similarity`` has the cosines
-    of the updates; its diagonal is 1, or 0 for a zero update. The sum is over all z, minus the
-    terms of i and j, so memory is n x n, never n x n x n.
+    of the updates; its diagonal is 1, or 0 for a zero update. The sum is computed over all z, minus
+    the terms of i and j, so memory is n x n, never n x n x n.
 
     Raises:
-        MethodError: fewer than three updates, which leave no z.
+        MethodError: there are fewer than three updates, so there is no z.
     """
     n = len(similarity)
     if n < 3:
         raise MethodError(
-            f"MADC compares two updates by their similarity to others: it needs at least 3, got {n}"
+            "MADC compares two updates by their similarity to others, so it needs at least 3 "
+            f"updates, got {n}"
         )
     similarity = similarity.astype(np.float64, copy=False)
     total = _cityblock(similarity)
-    # The terms of z = i; their transpose has the terms of z = j.
+    # The terms for z = i. Their transpose has the terms for z = j.
     terms = np.abs(similarity.diagonal()[:, None] - similarity)
     total -= terms
     total -= terms.T
-    # Rounding can leave less than 0.
+    # Rounding errors can make entries negative.
     np.maximum(total, 0, out=total)
     total /= n - 2
     return total
 
 
 def _cityblock(rows: Float64[np.ndarray, "n z"]) -> Float64[np.ndarray, "n n"]:
-    """L1 distances between rows, in parallel strips, because SciPy releases the GIL."""
+    """L1 distances between all rows, in parallel strips. Threads help because SciPy releases the
+    GIL."""
     from scipy.spatial.distance import cdist
 
     total = np.zeros((len(rows), len(rows)))

@@ -1,4 +1,4 @@
-"""A measure: a metric of a run, with its name, texts, unit and better direction.
+"""The class ``Measure``: a metric of a run with its name, texts, unit and better direction.
 
 Shapes: c scored clients.
 """
@@ -25,18 +25,19 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, eq=False)
 class ScoredClients:
-    """The input of a measure: the clients scored after a round, each with its cluster's model.
+    """The input of a measure: the clients that were scored after a round with their cluster's
+    model.
 
-    Clients without samples to score and clients that did not reply are excluded.
+    Clients without samples, and clients that did not reply, are excluded.
 
     Attributes:
-        round: its number.
-        clients: their ids.
-        cluster: of each of them.
-        examples: number of scored samples of each, at least 1.
-        correct: number of correctly classified samples.
-        accuracy: correct / examples.
-        loss: mean loss of its samples.
+        round: the round's number.
+        clients: ids of the scored clients.
+        cluster: cluster of each client.
+        examples: number of scored samples of each client, at least 1.
+        correct: number of correctly classified samples of each client.
+        accuracy: correct / examples of each client.
+        loss: mean loss of each client's samples.
         state: the method's state after the round.
     """
 
@@ -52,30 +53,30 @@ class ScoredClients:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric of a run: its names, its format, and whether higher is better.
+    """A metric of a run: its names, its number format, and its better direction.
 
     Args:
-        name: in records, summaries and tables: lower-case letters, digits and underscores.
-        of: function from the scored clients of a round to the value; NaN if undefined. None: fedkin
-            computes it.
-        title: its meaning in a few words; default: the name.
-        head: column head; default: the title.
-        short: a short head for narrow tables.
-        unit: ``share`` (0.5 is written 50.0%), ``index`` (0.52), ``number``, ``count``, ``rounds``,
-            ``bytes`` or ``seconds``.
-        digits: decimal places.
+        name: the name in records, summaries and tables: lower-case letters, digits and underscores.
+        of: function from ``ScoredClients`` to the value; NaN if undefined. None: fedkin computes
+            the measure.
+        title: the meaning in a few words; default: the name.
+        head: column heading; default: the title.
+        short: short column heading for narrow tables.
+        unit: ``share`` (0.5 is printed as 50.0%), ``index`` (0.52), ``number``, ``count``,
+            ``rounds``, ``bytes`` or ``seconds``.
+        digits: number of decimal places; default: by unit.
         direction: whether ``higher`` or ``lower`` is better, or ``neither``.
-        by: its word in ``fedkin compare --by``; default: the name.
-        label: a head that is clear without the rest of the table.
-        phrase: its name in a sentence; ``{split}`` is replaced by the split that was scored.
-        column: its name in records.
-        moment: whether a run's value is that of its ``last`` or ``best`` round.
-        over_all: the measure that replaces it if some clients had no cluster.
-        kept: where it is stored: in the record of a ``round``, in the summary of a ``run``, or in
-            ``both``.
+        by: the word in ``fedkin compare --by``; default: the name.
+        label: heading that is clear outside of a table.
+        phrase: name in a sentence; ``{split}`` is replaced by the scored split.
+        column: name in records; default: the name.
+        moment: whether a run's value is from its ``last`` or its ``best`` round.
+        over_all: name of the measure that is used instead if some clients had no cluster.
+        kept: where the measure is stored: in the record of a ``round``, in the summary of a
+            ``run``, or in ``both``.
 
     Raises:
-        ConfigError: an invalid name, unit or direction.
+        ConfigError: the name, unit or direction is invalid.
     """
 
     name: str
@@ -118,51 +119,52 @@ class Measure:
         self._fill("digits", DIGITS[self.unit])
 
     def _fill(self, field: str, default: str | int) -> None:
-        """Set a field to its default if it was not given."""
+        """Set a field to its default if it is not given."""
         if getattr(self, field) in ("", None):
             object.__setattr__(self, field, default)
 
     @property
     def narrow(self) -> str:
-        """Its head in a narrow table."""
+        """The column heading for a narrow table."""
         return self.short or self.head
 
     @property
     def heading(self) -> str:
-        """Its head, above a chart."""
+        """The heading for a chart, with a capital first letter."""
         return self.head[:1].upper() + self.head[1:]
 
     @property
     def head_with_unit(self) -> str:
-        """Its head, with the mark of its unit: ``final (%)``."""
+        """The column heading with the unit: ``final (%)``."""
         mark = unit_mark(self.unit)
         return f"{self.head} ({mark})" if mark else self.head
 
     @property
     def sign(self) -> int:
-        """1 if higher is better, -1 if lower is."""
+        """1 if higher values are better, -1 if lower values are better."""
         return -1 if self.direction == "lower" else 1
 
     def better(self, value: float | int, other: float | int) -> bool:
-        """Whether a value is better than another."""
+        """Whether ``value`` is better than ``other``."""
         return self.sign * value > self.sign * other
 
     def text(self, value: float | int | None) -> str:
-        """A value without its unit mark, which is in the head; a dash for None."""
+        """A value as text without its unit, which is in the column heading; a dash for None."""
         if value is None:
             return NO_NUMBER
         return number_text(value, self.unit, self.digits)
 
     def text_with_unit(self, value: float | int | None) -> str:
-        """A value with its unit mark: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
+        """A value as text with its unit: ``81.2%``, ``0.52``, ``3.1 MB``; a dash for None."""
         return self.mean_with_unit(value, None)
 
     def mean_with_unit(self, value: float | int | None, high: float | int | None) -> str:
-        """A mean with its unit mark and, if it has an interval, half of that: ``81.2 ± 0.6%``.
+        """A mean as text with its unit, and with half of its interval if there is one:
+        ``81.2 ± 0.6%``.
 
         Args:
             value: the mean.
-            high: upper end of its interval, None if it has none.
+            high: upper bound of the interval; None without an interval.
         """
         if value is None:
             return NO_NUMBER
@@ -171,38 +173,39 @@ class Measure:
         return f"{self.text_with_half(value, high)}{space}{mark}"
 
     def gain_text(self, difference: float | int) -> str:
-        """A difference of two values, with its sign: ``+1.2`` of shares (in points), ``-0.031`` of
-        numbers."""
+        """A difference of two values as text, with its sign: ``+1.2`` for shares (in percentage
+        points), ``-0.031`` for numbers."""
         return number_text(difference, self.unit, self.digits, signed=True)
 
     @property
     def points(self) -> str:
-        """The unit of differences, after a number: `` points`` for shares; empty otherwise."""
+        """The unit after a difference: `` points`` for shares, empty for other units."""
         return " points" if self.unit == "share" else ""
 
     def text_with_half(self, value: float | int | None, high: float | int | None) -> str:
-        """A mean with half its interval, if it has one: ``81.2 ± 0.6``; a dash for None.
+        """A mean as text, with half of its interval if there is one: ``81.2 ± 0.6``; a dash for
+        None.
 
         Args:
             value: the mean.
-            high: upper end of its interval, None if it has none.
+            high: upper bound of the interval; None without an interval.
         """
         if value is None or high is None:
             return self.text(value)
         return f"{self.text(value)} ± {self.text(high - value)}"
 
     def compute(self, scored: ScoredClients) -> float | None:
-        """Its value after a round; None for NaN.
+        """Compute the measure's value after a round; None for NaN.
 
         Raises:
-            ConfigError: the measure's function raises, or does not return one number that is finite
-                or NaN.
+            ConfigError: the measure's function raises an error, or does not return one number that
+                is finite or NaN.
         """
         assert self.of is not None
         place = f"run.measures: {self.name} in round {scored.round}"
         try:
             value = self.of(scored)
-        # A user's function may raise anything.
+        # A user's function may raise any exception.
         except Exception as error:
             reason = " ".join(str(error).split())
             raise ConfigError(f"{place} raised {type(error).__name__}: {reason}") from error
@@ -214,7 +217,7 @@ class Measure:
 
 
 def _number(value: Any) -> float | None:
-    """A returned value as a number; None if it is not one."""
+    """A returned value as a float; None if it is not a number."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         return float(value)
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":

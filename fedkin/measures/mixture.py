@@ -1,4 +1,4 @@
-"""Mixtures of shared models: component probabilities of samples. Shapes: K components, t
+"""Mixtures of models: the probability of each component for each sample. Shapes: K components, t
 samples."""
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from jaxtyping import Float
 def responsibilities(
     losses: Float[np.ndarray, "K t"], log_prior: Float[np.ndarray, "K t"]
 ) -> Float[np.ndarray, "K t"]:
-    """E-step: the probability of each component for a sample, proportional to prior exp(-loss).
+    """E-step of a mixture: the probability of each component for each sample, proportional to prior
+    * exp(-loss).
 
     Args:
-        losses: of every component on every sample.
+        losses: loss of every component on every sample.
         log_prior: log prior of each component; -inf for an impossible component.
 
     Returns:
@@ -25,6 +26,6 @@ def responsibilities(
 
 
 def log_softmax(scores: Float[np.ndarray, "... C"]) -> Float[np.ndarray, "... C"]:
-    """Log probabilities of the classes."""
+    """Log probabilities of the classes from scores (log-softmax over the last axis)."""
     shifted = scores - scores.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

@@ -1,9 +1,9 @@
-"""Formats numbers for tables, by unit."""
+"""Formatting of numbers as text, by unit."""
 
 from __future__ import annotations
 
 NO_NUMBER = "-"
-# Decimal places by unit
+# Number of decimal places by unit.
 DIGITS = {
     "share": 1,
     "index": 2,
@@ -17,7 +17,7 @@ _MARKS = {"share": "%", "bytes": "MB"}
 
 
 def unit_mark(unit: str) -> str:
-    """The mark after numbers of a unit: ``%`` or ``MB``; empty for other units."""
+    """The text after a number of a unit: ``%`` or ``MB``; empty for other units."""
     return _MARKS.get(unit, "")
 
 
@@ -28,13 +28,13 @@ def number_text(
     signed: bool = False,
     grouped: bool | None = None,
 ) -> str:
-    """A number without its unit's mark: shares in per cent, bytes in megabytes.
+    """A number as text without its unit. Shares are in per cent, bytes in megabytes.
 
     Args:
         value: the number.
-        unit: of it.
-        digits: decimal places; None: the unit's default.
-        signed: whether a positive number has its sign.
+        unit: the number's unit.
+        digits: number of decimal places; None: the unit's default.
+        signed: whether to write a plus sign.
         grouped: whether to group thousands; None: only for counts and numbers without a unit.
     """
     places = DIGITS[unit] if digits is None else digits
@@ -48,32 +48,32 @@ def number_text(
 
 
 def percent(value: float | int | None, digits: int = 1) -> str:
-    """A share with its mark: ``81.2%``; a dash for None."""
+    """A share as text in per cent: ``81.2%``; a dash for None."""
     return NO_NUMBER if value is None else f"{number_text(value, 'share', digits)}%"
 
 
 def megabytes(count: float | int | None, grouped: bool = False) -> str:
-    """Bytes in megabytes, without the mark; a dash for None."""
+    """Bytes as text in megabytes, without the unit; a dash for None."""
     return NO_NUMBER if count is None else number_text(count, "bytes", grouped=grouped)
 
 
 def both_ways(down: float | int | None, up: float | int | None) -> str:
-    """Bytes of download and upload in megabytes: ``1.2 / 0.8``.
+    """Download and upload as text in megabytes: ``1.2 / 0.8``.
 
     Args:
-        down: of the download.
-        up: of the upload.
+        down: downloaded bytes.
+        up: uploaded bytes.
     """
     return f"{megabytes(down)} / {megabytes(up)}"
 
 
 def seconds_text(seconds: float | int) -> str:
-    """Seconds without a mark, with grouped thousands."""
+    """Seconds as text without the unit, with grouped thousands."""
     return number_text(seconds, "seconds", grouped=True)
 
 
 def byte_text(count: float | int) -> str:
-    """Bytes in human-readable form: ``1.2 MB``, ``310 B``."""
+    """Bytes as text with a suitable unit: ``1.2 MB``, ``310 B``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 1000 or unit == "TB":
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
@@ -82,7 +82,7 @@ def byte_text(count: float | int) -> str:
 
 
 def duration(seconds: float | int) -> str:
-    """A duration in seconds, minutes or hours; empty for 0."""
+    """A duration as text in seconds, minutes or hours; empty for 0."""
     if seconds < 120:
         return f"{seconds:,.1f} s" if seconds else ""
     minutes = round(seconds / 60)

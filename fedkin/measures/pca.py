@@ -1,4 +1,4 @@
-"""Principal components of a few long rows. Shapes: n rows, P parameters, q components."""
+"""Principal component analysis of a few long rows. Shapes: n rows, P parameters, q components."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def principal_scores(
     """Scores on the fewest principal components that explain more than ``variance`` of the rows'
     variance.
 
-    The result is exact without decomposing an n x P matrix: with Z the centred rows and Z Z^T = U
+    The result is exact, without decomposing an n x P matrix. With Z the centred rows and Z Z^T = U
     diag(s^2) U^T, the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all
     components. Signs are as in the decomposition. If all rows are equal, there is one component of
     zeros.
 
     Raises:
-        MethodError: no rows, or a share that is not in (0, 1].
+        MethodError: there are no rows, or ``variance`` is not in (0, 1].
     """
     if not 0 < variance <= 1:
         raise MethodError(f"variance must be a share above 0 and at most 1, got {variance}")
@@ -33,14 +33,14 @@ def principal_scores(
 
 
 def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
-    """The explained variance ratio of each principal component, largest first; zeros without
-    variance."""
+    """The share of the variance that each principal component explains, largest first. All shares
+    are zero if rows are equal."""
     values, _ = leading_eigenpairs(_centred_gram(rows), len(rows))
     return explained_shares(values)
 
 
 def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
-    """Number of distinct rows, up to nine digits of the largest number."""
+    """Number of distinct rows, with numbers rounded to nine digits of the largest number."""
     scale = np.abs(scores).max(initial=0)
     if not scale > 0:
         return min(1, len(scores))
@@ -54,12 +54,12 @@ def component_count(shares: Float64[np.ndarray, "n"], variance: float | int) -> 
 
 
 def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
-    """Eigenvalues as shares of their sum."""
+    """Eigenvalues as shares of their sum; zeros if all are zero."""
     return values / values.sum() if values.any() else np.zeros_like(values)
 
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix of the centred rows; equal rows give zeros.
+    """Gram matrix of the centred rows; zeros if all rows are equal.
 
     The mean is subtracted before the products, because it may be a thousand times longer than the
     differences.

@@ -13,17 +13,17 @@ from jaxtyping import Bool, Float, Float64, Int, Num
 from fedkin.core.validation import check_choice
 from fedkin.measures.gram import gram, leading_eigenpairs
 
-_WEAKEST = 0.5  # shorter columns are not directions: they are zero or NaN
-# Relative to the largest singular value: weaker directions of a basis are float32 rounding.
+_WEAKEST = 0.5  # shorter columns are not directions but zero or NaN
+# Relative to the largest singular value. Weaker directions of a basis are float32 rounding.
 _DEPENDENT = 1e-5
-_BLOCK = 2**23  # cosines held in memory at a time
+_BLOCK = 2**23  # number of cosines in memory at a time
 
 
 def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
-    """The first p left singular vectors of the d x s sample matrix, via the smaller Gram matrix.
+    """The first p left singular vectors of the d x s sample matrix, from the smaller Gram matrix.
 
     Samples are neither centred nor scaled, as in the authors' code, so the first direction is close
-    to their mean. The largest component of each direction is positive (the first for ties). If
+    to the mean sample. The largest component of each direction is positive (the first of ties). If
     there are fewer than p directions, because samples are few or equal, the last columns are zero.
     """
     rows = samples.astype(np.float64)
@@ -44,19 +44,20 @@ def directions_by_label(
     """The first p directions of the samples of each label; zero for a label without samples.
 
     Args:
-        samples: one per row.
-        labels: of the samples.
-        classes: C.
-        p: how many of each label.
+        samples: samples, one per row.
+        labels: labels of the samples.
+        classes: C, the number of classes.
+        p: number of directions for each label.
     """
     bases = [leading_directions(samples[labels == label], p) for label in range(classes)]
     return np.stack(bases, axis=1)
 
 
 def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d q"]:
-    """The directions of all labels as the q = C p columns of one matrix, in the order of labels.
+    """Arrange the directions of all labels as the q = C p columns of one matrix, in the order of
+    labels.
 
-    Columns that are not directions become zero and come last.
+    Columns that are not directions become zero and are moved to the end.
     """
     columns = bases.reshape(*bases.shape[:2], -1)
     is_direction = _directions(columns)
@@ -66,28 +67,30 @@ def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d 
 
 
 def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r"]:
-    """An orthonormal basis of the columns' span, for principal angles; extra columns are zero."""
+    """An orthonormal basis of the columns' span, as principal angles need it. Extra columns are
+    zero."""
     left, values, _ = np.linalg.svd(np.nan_to_num(bases.astype(np.float64)), full_matrices=False)
     in_span = values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST)
     return left * in_span[:, None]
 
 
 def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
-    """Which columns are directions."""
+    """Mask of the columns that are directions, neither zero nor NaN."""
     return np.einsum("ndp,ndp->np", bases, bases, dtype=np.float64) > _WEAKEST
 
 
 def angles_between(
     first: Float[np.ndarray, "n d p"], second: Float[np.ndarray, "m d p"], form: str = "smallest"
 ) -> Float64[np.ndarray, "n m"]:
-    """Angles between each client of the first and each of the second set, in bounded memory.
+    """Angles between each client of the first set and each client of the second set, in bounded
+    memory.
 
     Args:
-        first, second: columns of each client; for principal angles, orthonormal ones.
-        form: of ``subspace_angles``.
+        first, second: columns of each client; they must be orthonormal for principal angles.
+        form: form of the angle, as in ``subspace_angles``.
 
     Raises:
-        MethodError: another form.
+        MethodError: the form is unknown.
     """
     check_choice("form", form, tuple(FORMS))
     exists_first = _directions(first)
@@ -98,7 +101,7 @@ def angles_between(
     if not clients:
         return angles
 
-    # The directions of all second clients, side by side
+    # The directions of all clients of the second set, as columns of one matrix.
     columns = np.where(exists_second[:, None], second, 0).astype(np.float64).transpose(1, 0, 2)
     columns = columns.reshape(columns.shape[0], -1)
 
@@ -121,23 +124,24 @@ def subspace_angles(
 ) -> Float64[np.ndarray, "N N"]:
     """Angles between the subspaces of all pairs of clients.
 
-    * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j;
-    * ``sum``: the sum of all principal angles, as many as the smaller subspace has dimensions;
+    * ``smallest``: the smallest principal angle (eq. 2), from the singular values of U_i^T U_j.
+    * ``sum``: the sum of all principal angles. Their number is the dimension of the smaller
+      subspace.
     * ``same_rank``: tr arccos(U_i^T U_j) (eq. 3), the sum of angles between vectors of the same
-      rank;
-    * ``as_coded``: the smallest angle between any two vectors, as in the authors' code: never less
-      than the first.
+      rank.
+    * ``as_coded``: the smallest angle between any two vectors, as in the authors' code. It is never
+      below ``smallest``.
 
     The last two depend on the signs of the vectors. Zero columns are ignored in all forms. A client
     without any direction, or without a reply (NaN), has NaN. A client's angle with itself is 0.
 
     Args:
-        bases: orthonormal columns; with float32, angles below some hundredths of a degree are
-            rounding.
-        form: as above.
+        bases: orthonormal columns of each client. With float32, angles below some hundredths of a
+            degree are rounding errors.
+        form: form of the angle, from the list above.
 
     Raises:
-        MethodError: another form.
+        MethodError: the form is unknown.
     """
     check_choice("form", form, tuple(FORMS))
     exists = _directions(bases)
@@ -154,7 +158,7 @@ def subspace_angles(
 
 
 def _cosines(bases: Float[np.ndarray, "N d p"]) -> Float64[np.ndarray, "N N p p"]:
-    """U_i^T U_j of all pairs, by one matrix product."""
+    """The matrices U_i^T U_j of all pairs of clients, by one matrix product."""
     clients, _, p = bases.shape
     vectors = bases.transpose(0, 2, 1).reshape(clients * p, -1)
     return gram(vectors).reshape(clients, p, clients, p).transpose(0, 2, 1, 3)
@@ -167,7 +171,7 @@ def _degrees(cosines: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 def _principal(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> tuple[Float[np.ndarray, "m p"], Bool[np.ndarray, "m p"]]:
-    """The principal angles of each pair, ascending, and which of them exist."""
+    """The principal angles of each pair, ascending, and a mask of the angles that exist."""
     angles = _degrees(np.linalg.svd(cosines, compute_uv=False))
     dimensions_first = both.any(axis=2).sum(axis=1)
     dimensions_second = both.any(axis=1).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Reserved names in records, summaries and tables, which measures cannot have."""
+"""Reserved names in records, summaries and tables, which users' measures cannot have."""
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
-"""Sketches: low-dimensional directions of long vectors, by a data-independent projection.
+"""Sketches: short vectors that approximate the directions of long vectors, by a data-independent
+projection.
 
 The count sketch (Charikar, Chen and Farach-Colton 2002) adds every coordinate, with a random sign,
 to one of s buckets. Inner products are unbiased, with a standard deviation of about |x| |y| /
-sqrt(s). Shapes: r rows, P numbers of a vector, s of a sketch, m = s (s + 1) / 2 products of two.
+sqrt(s).
+
+Shapes: r rows, P numbers of a vector, s numbers of a sketch, m = s (s + 1) / 2 products of two
+numbers.
 """
 
 from __future__ import annotations
@@ -14,12 +18,12 @@ from jaxtyping import Float, Float64
 def unit_sketches(
     rows: Float[np.ndarray, "r P"], size: int, seed: int
 ) -> Float64[np.ndarray, "r s"]:
-    """Sketches of rows, normalised to length 1; zero for a zero row, NaN for a nonfinite row.
+    """Sketches of rows, normalised to length 1. A zero row gives zeros, a nonfinite row gives NaN.
 
     Args:
         rows: the vectors.
-        size: s.
-        seed: of buckets and signs, which are public.
+        size: s, the length of a sketch.
+        seed: seed of buckets and signs, which are public.
     """
     from scipy.sparse import csr_array
 
@@ -36,19 +40,19 @@ def unit_sketches(
 
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:
-    """Upper triangle of x x^T for each row, scaled by sqrt(2) off the diagonal, so its length is
-    |x|^2."""
+    """Second moments of each row x: the upper triangle of x x^T. Entries off the diagonal are
+    multiplied by sqrt(2), so that the result has length |x|^2."""
     upper, across = np.triu_indices(rows.shape[1])
     scale = np.where(upper == across, 1, np.sqrt(2))
     return rows[:, upper].astype(np.float64) * rows[:, across] * scale
 
 
 def moment_matrix(moments: Float[np.ndarray, "m"], size: int) -> Float64[np.ndarray, "s s"]:
-    """The symmetric matrix of second moments.
+    """The symmetric matrix of second moments, from the result of ``second_moments``.
 
     Args:
-        moments: a result of ``second_moments``, or a sum of such rows.
-        size: s.
+        moments: a row of ``second_moments``, or a sum of such rows.
+        size: s, the length of a sketch.
     """
     upper, across = np.triu_indices(size)
     matrix = np.zeros((size, size))

@@ -1,9 +1,9 @@
-"""The list of all measures, which defines names, heads and units for tables, charts, comparisons
+"""The list of all measures. It defines names, headings and units for tables, charts, comparisons
 and docs.
 
 ``PLACED`` measures have a fixed column in certain tables. ``EXTRA`` measures are appended to every
-table; a new measure of scored clients is one line there. The user's measures follow. ``lookup``
-finds measures by name and in the description of a run.
+table; to add a measure of scored clients, add one line there. The user's measures follow.
+``lookup`` finds measures by name and in the description of a run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedkin.measures.measure import Measure
 PLACED = (
     Measure(
         "accuracy",
-        title="correct / test samples, all clients together",
+        title="accuracy: correct / test samples, over all clients together",
         head="accuracy",
         unit="share",
         kept="round",
@@ -32,7 +32,7 @@ PLACED = (
     ),
     Measure(
         "accuracy_all_clients",
-        title="final accuracy, clients without a cluster on the model that they would get",
+        title="final accuracy over all clients, including clients without a cluster",
         head="final, all clients",
         unit="share",
         kept="run",
@@ -87,7 +87,7 @@ PLACED = (
     ),
     Measure(
         "best_bottom_decile",
-        title="of the bottom 10% of clients in the best round",
+        title="accuracy of the bottom 10% of clients in the best round",
         unit="share",
         kept="run",
     ),
@@ -185,7 +185,7 @@ PLACED = (
     ),
     Measure(
         "clusters",
-        title="clusters at the end",
+        title="number of clusters at the end",
         head="clusters",
         unit="count",
         direction="neither",
@@ -193,7 +193,7 @@ PLACED = (
     ),
     Measure(
         "configured_clusters",
-        title="clusters that were asked for",
+        title="configured number of clusters",
         unit="count",
         direction="neither",
         kept="run",
@@ -218,7 +218,7 @@ PLACED = (
     Measure("messages_up", title="upload of real messages so far", unit="bytes", direction="lower"),
     Measure(
         "seconds",
-        title="wall time of all rounds",
+        title="wall-clock time of all rounds",
         head="seconds",
         unit="seconds",
         direction="lower",
@@ -233,24 +233,50 @@ PLACED = (
     ),
     Measure(
         "stability",
-        title="agreement (ARI) of a round's clusters with those before",
+        title="agreement (ARI) of clusters in consecutive rounds",
         head="stability (ARI)",
         unit="index",
     ),
-    Measure("shift_precision", title="detections with a cause", unit="share", digits=0, kept="run"),
+    Measure(
+        "shift_precision",
+        title="share of detections that followed a shift",
+        head="detections with a cause",
+        unit="share",
+        digits=0,
+        kept="run",
+    ),
     Measure(
         "shift_recall",
-        title="shifts of data that were detected",
+        title="share of data shifts that were detected",
         head="of these detected",
         unit="share",
         digits=0,
         kept="run",
     ),
     Measure(
-        "shift_delay", title="rounds to detection", unit="rounds", direction="lower", kept="run"
+        "shift_delay",
+        title="rounds from a shift to its detection",
+        head="rounds to detection",
+        unit="rounds",
+        direction="lower",
+        kept="run",
     ),
-    Measure("migration_precision", title="right migrations", unit="share", digits=0, kept="run"),
-    Measure("migration_recall", title="changes followed", unit="share", digits=0, kept="run"),
+    Measure(
+        "migration_precision",
+        title="share of migrations into the true cluster",
+        head="correct migrations",
+        unit="share",
+        digits=0,
+        kept="run",
+    ),
+    Measure(
+        "migration_recall",
+        title="share of changes of a true cluster that clients followed",
+        head="changes followed",
+        unit="share",
+        digits=0,
+        kept="run",
+    ),
     Measure(
         "migration_delay",
         title="rounds until a client is in its new true cluster",
@@ -268,29 +294,27 @@ PLACED = (
     Measure("data_shifts", title="shifts of data", unit="count", direction="neither", kept="round"),
     Measure(
         "data_shifts_assigned",
-        title="shifts of clients with a cluster",
+        title="shifts of data of clients with a cluster",
         unit="count",
         direction="neither",
         kept="round",
     ),
     Measure(
         "data_shifts_new",
-        title="first shifts since a client was placed or detected one",
+        title="first shifts since a client was placed or detected a shift",
         unit="count",
         direction="neither",
         kept="round",
     ),
     Measure(
-        "shifts_detected",
-        title="shifts that clients detected",
-        unit="count",
-        direction="neither",
-        kept="round",
+        "shifts_detected", title="detected shifts", unit="count", direction="neither", kept="round"
     ),
-    Measure("shifts_detected_true", title="of these, with a cause", unit="count", kept="round"),
+    Measure(
+        "shifts_detected_true", title="detected shifts that did happen", unit="count", kept="round"
+    ),
     Measure(
         "detection_delay_sum",
-        title="rounds to these detections",
+        title="sum of rounds from shifts to their detections",
         unit="count",
         direction="lower",
         kept="round",
@@ -315,87 +339,80 @@ PLACED = (
         direction="neither",
         kept="round",
     ),
-    Measure(
-        "changes_recovered",
-        title="changes after which the client is right again",
-        unit="count",
-        kept="round",
-    ),
+    Measure("changes_recovered", title="changes that clients followed", unit="count", kept="round"),
     Measure(
         "recovery_delay_sum",
-        title="rounds to these recoveries",
+        title="sum of rounds until these clients were in their true cluster",
         unit="count",
         direction="lower",
         kept="round",
     ),
     Measure(
-        "newcomers_matched",
-        title="newcomers that reached their true cluster",
-        unit="count",
-        kept="round",
+        "newcomers_matched", title="newcomers in their true cluster", unit="count", kept="round"
     ),
     Measure(
         "newcomer_delay_sum",
-        title="rounds that took",
+        title="sum of rounds until newcomers reached their true cluster",
         unit="count",
         direction="lower",
         kept="round",
     ),
-    Measure("neighbours", title="peers that a peer trusts, mean", direction="neither"),
+    Measure("neighbours", title="mean number of peers that a peer trusts", direction="neither"),
     Measure(
-        "neighbour_precision", title="share of these that are of its true cluster", unit="share"
+        "neighbour_precision", title="share of trusted peers in the true cluster", unit="share"
     ),
     Measure("neighbour_recall", title="share of its true cluster that a peer trusts", unit="share"),
-    Measure(
-        "messages",
-        title="replies that peers gave each other so far",
-        unit="count",
-        direction="lower",
-    ),
+    Measure("messages", title="replies between peers so far", unit="count", direction="lower"),
     Measure(
         "discrepancy_sum",
-        title="distances from client models to their cluster's, sum (FedGroup)",
+        title="sum of distances from client models to their cluster models (FedGroup)",
         direction="lower",
         kept="round",
     ),
-    Measure("discrepancy_mean", title="the same, mean (FlexCFL)", direction="lower", kept="round"),
-    Measure("discrepancy_variance", title="the same, variance", direction="lower", kept="round"),
+    Measure(
+        "discrepancy_mean",
+        title="mean of distances from client models to their cluster models (FlexCFL)",
+        direction="lower",
+        kept="round",
+    ),
+    Measure(
+        "discrepancy_variance",
+        title="variance of distances from client models to their cluster models",
+        direction="lower",
+        kept="round",
+    ),
     Measure(
         "discrepancy_sum_mean",
-        title="mean of the rounds' sums of distances",
+        title="mean over rounds of the sum of distances",
         direction="lower",
         kept="run",
     ),
     Measure(
-        "discrepancy_sum_variance", title="variance of these sums", direction="lower", kept="run"
+        "discrepancy_sum_variance",
+        title="variance over rounds of the sum of distances",
+        direction="lower",
+        kept="run",
     ),
     Measure("missing", title="replies that did not arrive", unit="count", direction="lower"),
+    Measure("nonfinite", title="nonfinite or impossible replies", unit="count", direction="lower"),
+    Measure("outliers", title="replies with a far larger norm", unit="count", direction="lower"),
+    Measure("late_used", title="late replies used so far", unit="count", direction="neither"),
+    Measure("late_dropped", title="late replies dropped so far", unit="count", direction="lower"),
     Measure(
-        "nonfinite",
-        title="replies that were not finite or not possible",
-        unit="count",
-        direction="lower",
-    ),
-    Measure("outliers", title="replies far longer than others", unit="count", direction="lower"),
-    Measure(
-        "late_used", title="late replies that counted so far", unit="count", direction="neither"
-    ),
-    Measure("late_dropped", title="late replies that did not", unit="count", direction="lower"),
-    Measure(
-        "excluded", title="clients that shall have no cluster", unit="count", direction="neither"
+        "excluded", title="clients permanently without a cluster", unit="count", direction="neither"
     ),
     Measure(
         "evaluated",
-        title="clients of the sample that was scored",
+        title="number of clients in the scored sample",
         unit="count",
         direction="neither",
         kept="round",
     ),
     Measure("members", title="clients that were ever accepted", unit="count", direction="neither"),
-    Measure("scored", title="clients that were scored, where some were away", unit="count"),
+    Measure("scored", title="number of scored clients, if some were away", unit="count"),
     Measure(
         "scored_of",
-        title="clients with a cluster, where some were away",
+        title="number of clients with a cluster, if some were away",
         unit="count",
         direction="neither",
     ),
@@ -408,16 +425,16 @@ PLACED = (
     ),
 )
 EXTRA: tuple[Measure, ...] = (
-    # One measure per line, such as Measure("worst_client", of=worst_client, unit="share"). No other
-    # file needs a change.
+    # One measure per line, such as Measure("worst_client", of=worst_client, unit="share"). Other
+    # files need no change.
 )
 MEASURES = {measure.name: measure for measure in (*PLACED, *EXTRA)}
 
-SCORE = MEASURES["accuracy"]  # decides the best round and early stopping
+SCORE = MEASURES["accuracy"]  # determines the best round and early stopping
 AGREEMENT = ("ari", "nmi")
-# In every table over seeds
+# Measures in every table over seeds.
 MEANS = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")
-# In tables of runs with attackers
+# Measures in tables of runs with attackers.
 HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")
 # Measures by which methods can be compared.
 COMPARED = ("final_accuracy", "best_accuracy", "bottom_decile", "validation_accuracy")

@@ -1,1 +1,1 @@
-"""Figures, tables and progress, on request; no run or analysis imports this package."""
+"""Figures, tables and progress display. Runs and analyses do not import this package."""

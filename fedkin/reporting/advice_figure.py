@@ -1,4 +1,4 @@
-"""Figure of an advice: five criteria for the number of clusters, and a map of the clients."""
+"""Figure of an advice: criteria for the number of clusters, and a map of the clients."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from fedkin.reporting.style import (
 
 
 def save(advice: Advice, path: Path) -> list[Path]:
-    """Write the figure as png and svg, regardless of the extension of ``path``.
+    """Write the figure of an advice as png and svg. The extension of ``path`` is ignored.
 
-    Raises StorageError if it cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     check_figure(path)
     return save_as(lambda: draw(advice), path)
 
 
 def draw(advice: Advice) -> Figure:
-    """Split-half stability, dendrogram and spectrum; gap statistic, silhouette and a map of the
-    clients."""
+    """Draw the figure of an advice: split-half stability, dendrogram, spectrum, gap statistic,
+    silhouette, and a map of the clients."""
     figure = new_figure(12.5, 7.2)
     count = advice.cluster_count
     panels = figure.subplots(2, 3).ravel()
@@ -45,7 +45,7 @@ def draw(advice: Advice) -> Figure:
     _curve(
         axes=panels[3],
         heading="Gap statistic",
-        note=f"estimate {count.gap.clusters}: the first within an error of the next",
+        note=f"estimate {count.gap.clusters}: the first within one standard error of the next",
         numbers=numbers,
         values=count.gap.gap,
         estimate=count.estimates["gap statistic"],
@@ -89,19 +89,19 @@ def _curve(
 
 
 def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
-    """Split-half stability, its threshold, and its value by chance."""
+    """Draw the split-half stability, its threshold, and its value by chance."""
     noun = "cluster" if count.clusters == 1 else "clusters"
     _curve(
         axes=axes,
         heading=f"Split-half stability: {count.clusters} {noun}",
-        note="least share of a cluster that stays in it by the other half of the data",
+        note="smallest share of a cluster that stays in it with the other half of the data",
         numbers=numbers,
         values=count.stability,
         estimate=count.clusters,
     )
     for height, text, colour in (
         (THRESHOLD, "threshold", COLOURS[2]),
-        (count.chance, "IID splits, at most", COLOURS[1]),
+        (count.chance, "IID splits, maximum", COLOURS[1]),
     ):
         axes.axhline(height, color=colour, lw=1.2)
         axes.annotate(

@@ -1,4 +1,4 @@
-"""The figure of a comparison: a panel per setting, a curve per method."""
+"""Figure of a comparison: a panel for each setting, a curve for each method."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.run.run import Run
 
-PANELS = 12  # at most; a report shows more
+PANELS = 12  # largest number of panels; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Mean accuracy over the rounds with intervals, for all methods with a run; at most PANELS
-    settings."""
+    """Draw the mean accuracy over rounds with intervals, for all methods with a run. At most PANELS
+    settings are drawn."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
-    # Method names with their numbers of clusters are at the right of every panel.
+    # The longest label at the right of a panel: a method's name with its number of clusters.
     names = max(map(len, comparison.methods)) + len(" (K = 3)")
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
@@ -55,7 +55,7 @@ def draw(comparison: Comparison) -> Figure:
 
 
 def _label(run: Run, name: str) -> str:
-    """A method's label, with its number of clusters unless the label has it."""
+    """A method's label, with the number of clusters if the label does not contain it."""
     clusters = run.config.clusters
     if clusters is None or "clusters" in name or "K = " in name:
         return name

@@ -1,5 +1,4 @@
-"""A comparison on the terminal: progress over all runs and in the current one, and the tables at
-the end."""
+"""Display of a comparison on the terminal: progress bars, and the final tables."""
 
 from __future__ import annotations
 
@@ -29,15 +28,15 @@ _LEAST = 4  # columns that are always shown
 
 
 class ComparisonDisplay:
-    """Progress on standard error.
+    """Progress display of a comparison on standard error.
 
     On a terminal, two live bars show the runs of the grid and the rounds of the current run.
-    Elsewhere, each run is a plain line. It is a context manager; ``cell`` and ``round`` are its
-    callbacks.
+    Elsewhere, each run prints a plain line. The display is a context manager; ``cell`` and
+    ``round`` are its callbacks.
     """
 
     def __init__(self, grid: ComparisonGrid, several: bool = False) -> None:
-        # With parallel runs, no pace can be estimated, because several end together.
+        # With parallel runs the time left cannot be estimated, because several runs end together.
         self._timed = not several
         self.console = plain_console(stderr=True)
         self._rounds = {(s.label, m.label): s.config(m).run.rounds for s, m in grid.cells}
@@ -65,7 +64,7 @@ class ComparisonDisplay:
             self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
-        """Show the next run; ``finished`` is whether it was run before."""
+        """Show the next run. ``finished``: the run was already finished earlier."""
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -79,12 +78,12 @@ class ComparisonDisplay:
             print(f"{self._position()}  finished before", file=sys.stderr, flush=True)
 
     def leave_out(self, cell: Cell) -> None:
-        """Exclude a run that cannot be executed from the count."""
+        """Remove a run that cannot be executed from the count."""
         self._cells.remove((cell.setting.label, cell.method.label))
         self._bars.update(self._all, total=len(self._cells))
 
     def round(self, record: Record) -> None:
-        """Show a round of the current run."""
+        """Show a finished round of the current run."""
         assert self._current is not None
         method = self._current.method.label
         rounds = self._rounds[self._current.setting.label, method]
@@ -101,7 +100,7 @@ class ComparisonDisplay:
         return f"{self._started} of {self._started + len(self._cells)}  {_name(self._current)}"
 
     def _time_left(self, rounds: int) -> str:
-        """Time left, from the remaining rounds and the pace of each method."""
+        """Text with the time left, from the remaining rounds and the pace of each method."""
         remaining: dict[str, int] = defaultdict(int)
         if self._current is not None:
             remaining[self._current.method.label] += rounds
@@ -114,7 +113,7 @@ class ComparisonDisplay:
 
 
 class Pace:
-    """Seconds per round by method, including the first round of a run, which compiles."""
+    """Measures the seconds per round of each method, including compilation in the first round."""
 
     def __init__(self) -> None:
         self._spent: dict[str, tuple[float, int]] = {}
@@ -146,12 +145,12 @@ class Pace:
 def tables(
     comparison: Comparison, measure: str | None = None, console: Console | None = None
 ) -> list[Table]:
-    """The final tables, one per setting.
+    """The final tables, one for each setting.
 
     Args:
-        comparison: what to show.
-        measure: by which methods are compared; default: the comparison's measure.
-        console: console to print on; columns that do not fit go into a second table.
+        comparison: the comparison.
+        measure: the measure by which methods are compared; default: the comparison's measure.
+        console: console to print on. Columns that do not fit go into a second table.
     """
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
@@ -167,7 +166,7 @@ def tables(
     if count == len(every):
         return first
     second = with_columns(every[count:])
-    # Only the first table has the title, because the second may be narrower than a word of it.
+    # Only the first table has the title, because the second may be too narrow for it.
     for table in second:
         table.title = None
     return [table for pair in zip(first, second, strict=True) for table in pair]
@@ -176,9 +175,9 @@ def tables(
 def _table(
     comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]
 ) -> Table:
-    """One table, as narrow as possible, with the given columns.
+    """The table of a setting with the given columns, as narrow as possible.
 
-    Seeds are a column if rows differ in them; otherwise they are in the heading.
+    The number of seeds is a column if rows differ in it; otherwise it is in the heading.
     """
     rows = [
         (row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting
@@ -204,7 +203,7 @@ def _table(
 
 
 def _folded(head: str) -> str:
-    """A head broken into several lines."""
+    """A column heading broken into several lines."""
     for before, after in ((" (", "\n("), (" to ", "\nto "), (" / ", " /\n"), (" of ", "\nof ")):
         head = head.replace(before, after)
     return head

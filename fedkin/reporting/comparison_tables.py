@@ -48,15 +48,15 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     """Write comparison.md, comparison.tex and, if a run is finished, the figure.
 
     Args:
-        comparison: what to show.
-        folder: where to write; it need not exist.
+        comparison: the comparison.
+        folder: the folder, created if missing.
         measure: measure by which methods are compared; default: the comparison's ``by``.
 
     Returns:
         The path of comparison.md.
 
     Raises:
-        StorageError: they cannot be written.
+        StorageError: a file cannot be written.
     """
     run_folder.make_folder(folder)
     write_atomic(folder / MARKDOWN, markdown(comparison, measure))
@@ -69,7 +69,8 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
 
 
 def _write_ranks(ranks: Ranks, folder: Path) -> None:
-    """Write the table of ranks as LaTeX and, if scikit-posthocs is installed, their figure."""
+    """Write the table of ranks as LaTeX and, if scikit-posthocs is installed, the figure of
+    ranks."""
     write_atomic(folder / RANKS_LATEX, ranks.latex())
     try:
         save_as(lambda: ranks_figure.draw(ranks), folder / "ranks")
@@ -78,9 +79,10 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 
 
 def columns(comparison: Comparison) -> list[Column]:
-    """The columns after setting, method and seeds.
+    """The columns of a comparison's table after setting, method and seeds.
 
-    These are the columns of every comparison, those of its kind, and its extra measures.
+    Some columns are in every table, others depend on the runs, such as the columns for attacks. The
+    user's measures come last.
     """
     names = comparison.table().columns
     shown = [
@@ -99,12 +101,12 @@ def columns(comparison: Comparison) -> list[Column]:
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
-    """The heads of all columns."""
+    """The headings of all columns after setting, method and seeds."""
     return tuple(column.head for column in columns(comparison))
 
 
 def place_of(measure: Measure, shown: Sequence[Column]) -> int:
-    """Index of the column of the compared measure; -1 if the table has none.
+    """Index of the column with the compared measure; -1 if the table does not have it.
 
     Args:
         measure: the compared measure.
@@ -114,35 +116,38 @@ def place_of(measure: Measure, shown: Sequence[Column]) -> int:
 
 
 def cells(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row, in the order of its columns."""
+    """The cells of a row as text, in the order of the columns."""
     return [column.cell(row) for column in shown]
 
 
 def _rounds_to_target(row: Mapping[str, Any]) -> str:
-    """Mean over the seeds that reached the target, with their number if not all did."""
+    """The mean rounds over the seeds that reached the target. If not all seeds reached it, their
+    number follows."""
     rounds = MEASURES["rounds_to_target"].text(row["rounds_to_target"])
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     return rounds + partly
 
 
 def _honest_column(measure: Measure) -> Column:
-    """A measure of honest clients; shares have intervals, the agreement has none."""
+    """The column of a measure over honest clients. Shares have intervals, the agreement does
+    not."""
     return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 
 def not_run(row: Row) -> str | None:
-    """Why all runs of a row failed; None if some have finished."""
+    """The reason why all runs of a row failed; None if some have finished."""
     return f"not run: {row['reason']}" if not row["seeds"] and row.get("reason") else None
 
 
 def texts(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row as in ``cells``; if all runs failed, the first cell is the reason."""
+    """The cells of a row, as in ``cells``. If all runs failed, the first cell is the reason."""
     reason = not_run(row)
     return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """For each setting, a line per significant difference and the number of others."""
+    """Findings of a comparison as lines of text: significant differences in each setting, the
+    number of other differences, and ranks over settings."""
     lines: list[str] = []
     rows = rows_of(comparison.differences(measure))
     ranks = comparison.ranks(measure)
@@ -168,7 +173,7 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
 
 
 def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
-    """The significant differences between the methods of one setting, and the number of others."""
+    """Lines about the significant differences in one setting, and the number of other pairs."""
     significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
     few = sum(row["verdict"] == TOO_FEW for row in pairs)
     without_score = [row for row in pairs if row["verdict"] == NO_SCORE]
@@ -176,7 +181,7 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
     lines = [_difference(row, measure) for row in significant]
     if few:
         lines.append(
-            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds: not tested"
+            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds and are not tested"
         )
     for row in without_score:
         lines.append(f"{row['method']} and {row['against']} are not compared: {row['why']}")
@@ -186,8 +191,8 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
 
 
 def _over_attacks(comparison: Comparison) -> list[str]:
-    """Worst case and mean over several settings with attacks, for methods with a value in all of
-    them."""
+    """Lines with the worst case and the mean over several settings with attacks, for methods with a
+    value in all of them."""
     rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
     attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
     lines = []
@@ -204,7 +209,7 @@ def _over_attacks(comparison: Comparison) -> list[str]:
 
 
 def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
-    """The agreement of each method's clusters with the true clusters, if these are known."""
+    """A line with the agreement of each method's clusters with the true clusters, if known."""
     rows = [row for row in rows_of(comparison.table()) if row["setting"] == setting]
     by_method = {row["method"]: row.get("ari") for row in rows}
     shown = [f"{name} {ari:.2f}" for name, ari in by_method.items() if ari is not None]
@@ -220,20 +225,21 @@ def _difference(row: Row, measure: Measure) -> str:
 
 
 def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """Notes on how to read the table: means, tests, the target."""
+    """Notes below the table: means, tests, and the target."""
     finished = [len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods]
     tested = max(finished) >= LEAST_SEEDS
     lines = ["Means over the seeds of a row" + (f", with {_INTERVALS}" if tested else "") + "."]
     if tested:
         lines.append(
-            "All seeds share the data of their setting: intervals and tests are over models, "
-            "cohorts, batches."
+            "All seeds share the data of their setting, so intervals and tests cover the "
+            "variation of "
+            "initial models, cohorts and batches."
         )
     if any(is_partial(run) for run in comparison.finished.values()):
         lines.append(
-            "Where clients had no cluster in the last round, its accuracies are those of the "
-            "others; in brackets, the accuracy of all clients, which tests and bold type use "
-            "(accuracy_all_clients in a run's summary)."
+            "If clients had no cluster in the last round, its accuracies are over the other "
+            "clients. The accuracy of all clients is in brackets, and is used for tests and bold "
+            "type (accuracy_all_clients in a run's summary)."
         )
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
@@ -255,7 +261,7 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         )
         if any(run.scored_split != "test" for run in comparison.finished.values()):
             what += ", on validation samples"
-        note = "mean of the seeds that reached it; in brackets, where not all did, how many"
+        note = "mean over the seeds that reached it, with their number in brackets if not all did"
         lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
     private = [
         run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final
@@ -268,15 +274,15 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     return lines
 
 
-_INTERVALS = f"their 95% intervals (Student's t) where it has {LEAST_SEEDS} or more"
+_INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or more"
 _TESTED = (
-    "all that do not differ significantly from it (paired t-test over seeds, two-sided, "
+    "all that are not significantly different from it (paired t-test over seeds, two-sided, "
     "Holm-adjusted over all pairs of a setting, 5%)"
 )
 
 
 def markdown(comparison: Comparison, measure: str | None = None) -> str:
-    """The table, the findings and notes on how to read it."""
+    """The table, the findings and the notes of a comparison as Markdown."""
     shown = columns(comparison)
     place = place_of(comparison.grid.measure(measure), shown)
     head = [*_label_heads(comparison), *(column.head for column in shown)]
@@ -292,11 +298,11 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown.
+    """A table as Markdown text.
 
     Args:
-        heads: of the columns.
-        rows: cells.
+        heads: headings of the columns.
+        rows: cells of each row.
     """
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(
@@ -305,7 +311,7 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def latex(comparison: Comparison, measure: str | None = None) -> str:
-    """The table as LaTeX, with the package booktabs."""
+    """The table of a comparison as LaTeX, for the package booktabs."""
     shown = columns(comparison)
     place = place_of(comparison.grid.measure(measure), shown)
     several = len(comparison.settings) > 1
@@ -333,8 +339,8 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
 
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
-    """The rows of the table, each with the methods of its setting that are not significantly worse
-    than the best one."""
+    """The rows of the table. Each row comes with the methods of its setting that are not
+    significantly worse than the best method."""
     sign = comparison.grid.measure(measure).sign
     rows = rows_of(comparison.table())
     differences = rows_of(comparison.differences(measure))
@@ -366,5 +372,5 @@ def _labels(comparison: Comparison, row: Row) -> list[str]:
 
 
 def _bold(cells: list[str], place: int, mark: Callable[[str], str]) -> list[str]:
-    """The cells with one of them marked."""
+    """The cells of a row, with the cell at ``place`` marked."""
     return [mark(cell) if number == place else cell for number, cell in enumerate(cells)]

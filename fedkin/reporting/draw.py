@@ -1,4 +1,4 @@
-"""Figures and tables of a result, drawn on request; a run draws nothing."""
+"""``fk.draw``: figures and tables of a result, drawn on request."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ def draw(
 ) -> Path:
     """Write the figure of a result as PNG and SVG.
 
-    For a run: accuracy, discrepancy and cluster sizes over the rounds (``figure``); for peers also
-    the trust graph (``topology``), and for soft membership the shares (``membership``). Figures of
-    the run's other methods are in ``against/``. For several seeds: mean curves and gains. For a
-    comparison: a panel per setting, and its tables as Markdown and LaTeX. For an eps study or an
-    advice: the criteria behind it.
+    * Run: accuracy, discrepancy and cluster sizes over the rounds (``figure``). For peers also the
+      trust graph (``topology``), for soft membership the shares (``membership``). Figures of the
+      compared methods are in ``against/``.
+    * Several seeds: mean curves and gains.
+    * Comparison: a panel for each setting, and the tables as Markdown and LaTeX.
+    * Eps study or advice: the criteria on which it is based.
 
     Args:
-        result: what ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise`` returned, or
-            ``load`` read.
-        folder: where to write; default: the result's folder.
+        result: a result of ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise``, or
+            of ``load``.
+        folder: the folder for the files; default: the result's folder.
 
     Returns:
         The path of ``figure.png``.
 
     Raises:
-        ConfigError: no folder is given and the result has none, the folder is the name of a figure,
-            or the result cannot be drawn.
-        StorageError: the folder cannot be written, or has a figure of that name that fedkin did not
+        ConfigError: no folder is given and the result has none, the folder has the name of a figure
+            file, or the result cannot be drawn.
+        StorageError: the folder cannot be written, or has a figure of this name that fedkin did not
             write.
     """
     place = getattr(result, "folder", None) if folder is None else folder
     if place is None:
-        raise ConfigError("draw needs a folder to write in: this result has none of its own")
+        raise ConfigError("draw needs a folder, because this result has none; pass folder=")
     target = user_path(place)
     if target.suffix in (".png", ".svg", ".pdf") and not target.is_dir():
         raise ConfigError(
-            f"draw writes figure.png and figure.svg into a folder; {str(target)!r} looks like a "
-            "figure"
+            f"draw writes figure.png and figure.svg into a folder, but {str(target)!r} looks like "
+            "a figure file; pass a folder"
         )
     if folder is not None and place != getattr(result, "folder", None):
         check_figure(target / "figure")
@@ -64,7 +65,7 @@ def draw(
 
 
 def _draw_run(run: Run, folder: Path) -> None:
-    """Draw the figures of a run, and of the methods in ``run.against`` that have a folder."""
+    """Draw the figures of a run, and of the compared methods that have a folder."""
     for name, other in run.against.items():
         if (inner := against_folder(folder, name)).is_dir():
             _draw_run(other, inner)
@@ -74,9 +75,9 @@ def _draw_run(run: Run, folder: Path) -> None:
 
 
 def _draw_other(result: RepeatedRuns | Comparison | EpsStudy | Advice, folder: Path) -> None:
-    """Draw the figure of another result.
+    """Draw the figure of a result that is not a single run.
 
-    Imports are local, so that the figure of a single run does not wait for them.
+    Imports are local, so that the figure of a single run is fast.
     """
     from fedkin.analysis.advise.advice import Advice
     from fedkin.analysis.compare.comparison import Comparison

@@ -14,16 +14,16 @@ from fedkin.reporting.style import COLOURS, FADED, check_figure, new_figure, pre
 
 
 def save(study: EpsStudy, path: Path) -> list[Path]:
-    """Write the figure as png and svg, regardless of the extension of ``path``.
+    """Write the figure of an eps study as png and svg. The extension of ``path`` is ignored.
 
-    Raises StorageError if it cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     check_figure(path)
     return save_as(lambda: draw(study), path)
 
 
 def draw(study: EpsStudy) -> Figure:
-    """Clusters and noise over eps; and the k-distance curve."""
+    """Draw the numbers of clusters and noise clients over eps, and the k-distance curve."""
     figure = new_figure(10.5, 4.4)
     left, right = figure.subplots(1, 2, width_ratios=(1.4, 1))
     _clusters(left, study)
@@ -50,7 +50,7 @@ def _clusters(axes: Axes, study: EpsStudy) -> None:
     ]
     for column, label, colour in (
         ("clusters", "clusters", COLOURS[0]),
-        ("noise", "clients left as noise", COLOURS[1]),
+        ("noise", "clients that are noise", COLOURS[1]),
     ):
         axes.stairs(
             [getattr(one, column) for one in inside],
@@ -65,7 +65,7 @@ def _clusters(axes: Axes, study: EpsStudy) -> None:
     axes.set_ylim(bottom=-0.2)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_xlabel("eps, logarithmic")
-    axes.set_ylabel("number of clusters, of clients")
+    axes.set_ylabel("number of clusters or clients")
     axes.xaxis.set_major_locator(LogLocator(10, (1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -76,7 +76,7 @@ def _k_distances(axes: Axes, study: EpsStudy) -> None:
     prepare(
         axes,
         "k-distance curve",
-        f"least eps at which each client is a core point; knee: {study.knee:.3g}",
+        f"smallest eps at which each client is a core point; knee: {study.knee:.3g}",
     )
     axes.plot(
         np.arange(1, len(study.curve) + 1),

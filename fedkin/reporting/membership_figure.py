@@ -15,14 +15,14 @@ from fedkin.run.run import Run
 
 
 def save(run: Run, folder: Path) -> list[Path]:
-    """Write ``membership.png`` and ``membership.svg`` if membership is soft; else nothing."""
+    """Write ``membership.png`` and ``membership.svg`` if membership is soft. Returns the paths."""
     if memberships(run.state) is None:
         return []
     return save_as(lambda: draw(run), folder / "membership")
 
 
 def draw(run: Run) -> Figure:
-    """A bar of shares for each client with a cluster, ordered by its largest share."""
+    """Draw a bar of shares for each client with a cluster, ordered by largest share."""
     whole = memberships(run.state)
     assert whole is not None
     shares = whole[run.assignment >= 0]

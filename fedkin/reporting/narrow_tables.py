@@ -1,4 +1,4 @@
-"""Fits tables to a narrow terminal by dropping whole columns; numbers are never cut."""
+"""Fitting of tables to a narrow terminal: whole columns are dropped, and numbers are never cut."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-_WIDEST = 1000  # characters: more than any table has
+_WIDEST = 1000  # characters; no table is wider
 
 
 def fits(table: Table, console: Console) -> bool:
     """Whether a table fits on a console unchanged.
 
     Args:
-        table: to be printed.
-        console: to print it on.
+        table: the table.
+        console: the console on which it is printed.
     """
     measured = Measurement.get(console, console.options.update(width=_WIDEST), table)
     return measured.maximum <= console.width
 
 
 def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
-    """Drop columns until a table fits on a console; the caption names them.
+    """Drop columns until a table fits on a console. The caption lists the dropped columns.
 
     Args:
-        table: the table, changed in place.
-        console: to print it on.
-        droppable: heads of the columns that may be dropped, in this order.
+        table: the table, which is changed in place.
+        console: the console on which it is printed.
+        droppable: headings of the columns that may be dropped, in this order.
 
     Returns:
-        The table.
+        The same table.
     """
     caption = table.caption
-    # A caption is wrapped, so it needs no width.
+    # The caption is wrapped to the table's width, so it cannot make the table too wide.
     table.caption = None
     left_out = []
     for head in droppable:
@@ -46,7 +46,7 @@ def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
         table.columns = kept
     lines = [str(caption)] if caption else []
     if left_out:
-        lines.append(f"no room here for {', '.join(left_out)}")
+        lines.append(f"columns left out on this narrow terminal: {', '.join(left_out)}")
     table.caption = "\n".join(lines) or None
     table.caption_justify = "left"
     return table

@@ -1,4 +1,4 @@
-"""A run on the terminal: a live line for each method, and a table at the end."""
+"""Display of a run on the terminal: progress bars, and the final table."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from fedkin.run.metrics.partial_rounds import away_text, partial_text
 from fedkin.run.run_repr import robust_text
 
 INCOMPLETE = (
-    "best -: in no round every client had a cluster; run.selection=round_robin gives every client "
-    "a turn"
+    "best -: there was no round in which every client had a cluster; run.selection=round_robin "
+    "selects every client early"
 )
 ALWAYS_AWAY = (
-    "best -: in every round some client had no cluster or was away; wait for all "
+    "best -: in every round some client had no cluster or was absent; wait for all clients "
     "(federation.wait_for)"
 )
-VALIDATED = "best: on test samples, of the round that is best on validation samples"
+VALIDATED = "best: test accuracy of the round with the best validation accuracy"
 TRAFFIC_HEAD = "download /\nupload (MB)"
 LESS_NEEDED = ("seconds", TRAFFIC_HEAD, "round")  # columns dropped on a narrow terminal
-LINES = 20  # per run, if the output is not a terminal
+LINES = 20  # lines per run, if the output is not a terminal
 
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Context in which a disconnected terminal does not end a run."""
+    """Context manager that ignores errors of a disconnected terminal, so that the run continues."""
     try:
         yield
     except OSError as error:
@@ -59,8 +59,8 @@ def suppress_hangup() -> Iterator[None]:
 
 
 class ProgressDisplay:
-    """Progress on standard error: live bars on a terminal or in a notebook, about twenty lines
-    elsewhere.
+    """Progress display of a run on standard error: live bars on a terminal or in a notebook, about
+    twenty lines elsewhere.
 
     It is a context manager, and is called with the record of every round.
     """
@@ -68,7 +68,7 @@ class ProgressDisplay:
     def __init__(self, rounds: int, seeds: int = 1) -> None:
         self.rounds = rounds
         self.seeds = seeds
-        # Number of the current seed (from 0), and the seed.
+        # The number of the current seed (from 0), and the seed itself.
         self._seed: tuple[int, int] | None = None
         self.console = plain_console(stderr=True)
         self._tasks: dict[str, TaskID] = {}
@@ -86,11 +86,12 @@ class ProgressDisplay:
             self._bars.stop()
 
     def begin(self, number: int, seed: int) -> None:
-        """Begin the next of several seeds; ``number`` counts from 0."""
+        """Begin the run of the next seed. ``number`` counts the seeds from 0."""
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
-        """Show a round; with several seeds and without a terminal, only the last of each seed."""
+        """Show a round. With several seeds and no terminal, only the last round of each seed is
+        shown."""
         if self.console.is_terminal:
             with suppress_hangup():
                 self._update_bar(record)
@@ -130,7 +131,7 @@ class ProgressDisplay:
                 sizes=shown["sizes"],
             )
         self._bars.update(self._tasks[name], completed=completed)
-        # In a round without a score, the last accuracy is kept.
+        # A round without evaluation keeps showing the last accuracy.
         if record["accuracy"] is not None:
             self._bars.update(
                 self._tasks[name],
@@ -142,7 +143,7 @@ class ProgressDisplay:
 
 
 def _bar_columns() -> list[ProgressColumn]:
-    """The columns of a method's line, from left to right."""
+    """The columns of a method's progress bar, from left to right."""
     return [
         TextColumn("{task.fields[method]}", style="bold", markup=False),
         BarColumn(),
@@ -155,14 +156,14 @@ def _bar_columns() -> list[ProgressColumn]:
 
 @dataclass(frozen=True)
 class _Pace:
-    """The round and time at which this process began."""
+    """The round and the time at which this process began a run."""
 
     round: int
     time: float
 
 
 class _TimeLeft(ProgressColumn):
-    """Time left, from the mean pace of this process."""
+    """Column with the time left, from the mean pace of this process."""
 
     def render(self, task: Task) -> Text:
         pace: _Pace = task.fields["pace"]
@@ -175,7 +176,7 @@ class _TimeLeft(ProgressColumn):
 
 
 def plain_line(record: Record, rounds: int) -> str:
-    """One round as a line of text."""
+    """A round as one line of text."""
     shown = _shown(record)
     return (
         f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} "
@@ -186,12 +187,12 @@ def plain_line(record: Record, rounds: int) -> str:
 def table(
     summaries: list[dict[str, Any]], names: Sequence[str] | None = None, own: Sequence[Measure] = ()
 ) -> Table:
-    """The final table: one row per method.
+    """The final table of a run, with a row for each method.
 
     Args:
-        summaries: of the runs.
-        names: of all clients, by position; None if they have none.
-        own: the runs' extra measures without a fixed column.
+        summaries: summaries of the runs.
+        names: names of all clients by position; None if clients have no names.
+        own: the user's measures.
     """
     first = summaries[0]
     heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
@@ -208,7 +209,7 @@ def table(
 
 
 def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | None) -> list[str]:
-    """The lines below the final table, ordered by subject and then by method."""
+    """The notes below the final table, ordered by subject and then by method."""
     titles = {id(summary): method_title(summary["method"]) for summary in summaries}
 
     def lines_of(key: str, text: Callable[[dict[str, Any]], str]) -> list[str]:
@@ -239,26 +240,28 @@ def _lacks_replies(summary: dict[str, Any]) -> bool:
 
 
 def _failure(summary: dict[str, Any]) -> str:
-    """Why a run failed; empty if it did not, or if its stop line already says so."""
+    """The reason why a run failed. Empty if it did not fail, or if the note about its early stop
+    has the reason."""
     if "failed" not in summary or "stopped" in summary:
         return ""
-    return f"failed, as {summary['failed']}"
+    return f"failed: {summary['failed']}"
 
 
 def _in_words(summary: dict[str, Any], key: str, words: Callable[[dict[str, Any]], str]) -> str:
-    """A statement of a summary in words; empty if there is none."""
+    """An entry of a summary as text, by the function ``words``; empty if there is no such entry."""
     return words(summary[key]) if key in summary else ""
 
 
 class _Column(NamedTuple):
-    """A column of the final table: its head and a function from a run's summary to the cell."""
+    """A column of the final table: its heading, and a function from a run's summary to the cell."""
 
     head: str
     cell: Callable[[dict[str, Any]], str]
 
 
 def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> list[_Column]:
-    """Fixed columns, columns for which some run has a value, and columns of extra measures."""
+    """The columns of the final table: fixed ones, optional ones with a value in some run, and the
+    user's measures."""
     accuracies = measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile"))
     columns = [measure_column(measure) for measure in accuracies]
     columns.append(_Column("clusters:\nsizes", _clusters_and_sizes))
@@ -281,14 +284,15 @@ def _traffic(summary: dict[str, Any]) -> str:
 
 
 def measure_column(measure: Measure) -> _Column:
-    """The column of a measure with its short head; bytes and shares have unit marks."""
+    """The column of a measure, with its short heading. Bytes and shares are shown with their
+    unit."""
     return _Column(
         folded(measure.narrow), lambda summary: measure.text_with_unit(summary.get(measure.name))
     )
 
 
 def folded(head: str) -> str:
-    """A head of several words on two lines."""
+    """A heading with its last word on a second line."""
     return "\n".join(head.rsplit(" ", 1))
 
 
@@ -302,7 +306,7 @@ def _clusters_and_sizes(summary: dict[str, Any]) -> str:
 
 
 def _incomplete(summaries: Sequence[dict[str, Any]]) -> list[str]:
-    """Why some runs have no best round."""
+    """Notes about the reason why some runs have no best round."""
     without = [
         s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None
     ]
@@ -316,17 +320,18 @@ def _incomplete(summaries: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _messages(summary: dict[str, Any]) -> str:
-    """The megabytes of the messages of a deployed run, as a line below the table."""
+    """Note with the size of a deployed run's messages."""
     weight = both_ways(summary["messages_down"], summary["messages_up"])
     title = method_title(summary["method"])
     return (
-        f"{title}: messages of {weight} MB, with headers; the table counts arrays, as a simulation "
-        "does"
+        f"{title}: messages had {weight} MB with headers; the table counts arrays only, as in a "
+        "simulation"
     )
 
 
 def privacy_in_words(statement: dict[str, Any]) -> str:
-    """A run's epsilon and delta, the unit they protect, and the released rounds and scores."""
+    """Text with a run's epsilon and delta, the protected unit, and the released rounds and
+    scores."""
     epsilon = statement["epsilon"]
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
     warning = f"; {statement['warning']}" if "warning" in statement else ""
@@ -341,7 +346,7 @@ def privacy_in_words(statement: dict[str, Any]) -> str:
 
 
 def secret_in_words(statement: dict[str, Any]) -> str:
-    """How many secret sums a run made, and how many updates were lost or clipped."""
+    """Text with the numbers of a run's secret sums, and of lost and clipped updates."""
     counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
     words = [f"{statement['sums']:,} sums of {statement['answered']:,} updates"]
     words += [f"{count:,} {name}" for name, count in counts.items() if count]
@@ -350,10 +355,10 @@ def secret_in_words(statement: dict[str, Any]) -> str:
 
 
 def _replies(summary: dict[str, Any]) -> str:
-    """The number of replies excluded from averages, as a line below the table."""
+    """Note with the number of replies that were excluded from averages."""
     counts = {
-        "not finite or not possible": summary["nonfinite"],
-        "far longer than others": summary.get("outliers", 0),
+        "not finite or impossible": summary["nonfinite"],
+        "with a far larger norm": summary.get("outliers", 0),
         "missing": summary["missing"],
     }
     words = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
@@ -361,34 +366,34 @@ def _replies(summary: dict[str, Any]) -> str:
 
 
 def _estimated(summary: dict[str, Any]) -> str:
-    """The interval of the accuracy over all clients, if only a sample of them was scored."""
+    """Note with the interval of the accuracy over all clients, if only a sample was evaluated."""
     low, high = summary["final_interval"]
     return (
-        f"{method_title(summary['method'])}: final scores are of a sample of clients; of all, the "
-        f"accuracy is between {percent(low)} and {percent(high)} (95%)"
+        f"{method_title(summary['method'])}: final scores are from a sample of clients; the "
+        f"accuracy of all clients is between {percent(low)} and {percent(high)} (95% interval)"
     )
 
 
 def _late(summary: dict[str, Any]) -> str:
-    """The number of late replies, as a line below the table."""
+    """Note with the number of late replies."""
     used = summary["late_used"]
     dropped = summary["late_dropped"]
     title = method_title(summary["method"])
-    return f"{title}: replies that came late: {used:,} used in a later round, {dropped:,} not"
+    return f"{title}: late replies: {used:,} used in a later round, {dropped:,} dropped"
 
 
 def _stopped(summary: dict[str, Any]) -> str:
-    """The round after which a run stopped early, and why, as a line below the table."""
+    """Note with the round and the reason of an early stop."""
     stopped = summary["stopped"]
     title = method_title(summary["method"])
     return (
-        f"{title}: stopped after round {stopped['round']} of {stopped['of']}, as "
-        f"{stopped['reason']}"
+        f"{title}: stopped after round {stopped['round']} of {stopped['of']}: {stopped['reason']}"
     )
 
 
 def _differs(summary: dict[str, Any]) -> bool:
-    """Whether some clients have no cluster at the end and the accuracy over all clients differs."""
+    """Whether the accuracy over all clients differs from the final accuracy, because some clients
+    have no cluster."""
     everybody = summary.get("accuracy_all_clients")
     return everybody is not None and everybody != summary["final_accuracy"]
 
@@ -402,15 +407,15 @@ def _shown(record: Record) -> dict[str, str]:
 
 
 def measure(record: Record) -> str:
-    """The name of a round's accuracy, with its split unless that is the test set."""
+    """The name of a round's accuracy, with the split if it is not the test split."""
     return f"{record['split']} accuracy" if "split" in record else "accuracy"
 
 
 def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[str, str]:
-    """The number of nonempty clusters and their sizes, as text.
+    """The number of nonempty clusters and the cluster sizes, as two texts.
 
-    The configured (or total) number is added if it differs. For many clusters, only the smallest
-    and largest sizes are shown.
+    The configured (or total) number of clusters is added if it differs. For many clusters, only the
+    smallest and largest sizes are shown.
     """
     if not sizes:
         return ("-", "-") if sizes is None else ("0", "-")

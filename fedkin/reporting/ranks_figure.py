@@ -1,5 +1,5 @@
 """Critical-difference diagram of a comparison: average ranks, with bars over methods that do not
-differ."""
+differ significantly."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fedkin.reporting.style import headline, new_figure
 
 
 def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
-    """Draw the diagram of Demsar (2006) with scikit-posthocs.
+    """Draw the critical-difference diagram of Demsar (2006) with scikit-posthocs.
 
     Args:
-        ranks: of the methods.
-        blocks: name of the samples that methods were ranked over.
+        ranks: ranks of the methods.
+        blocks: plural noun for the samples over which methods are ranked.
 
     Raises:
         MissingExtra: scikit-posthocs is not installed.
@@ -36,13 +36,13 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
         apart.loc[row["method"], row["against"]] = row["p_nemenyi"]
         apart.loc[row["against"], row["method"]] = row["p_nemenyi"]
     drawn = diagram(ranks.average, apart, ax=axes)
-    # The library numbers items in set order, which changes between runs.
+    # The library orders items by a set, whose order changes between processes.
     for bar in chain.from_iterable(drawn["crossbars"]):
         bar.set_xdata(np.sort(bar.get_xdata()))
     headline(
         figure,
-        f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods that do not differ "
-        f"(Nemenyi, 5%, critical difference {ranks.critical_difference:.2f})\n",
+        f"Average ranks over {len(ranks.scores)} {blocks}: bars join methods without significant "
+        f"difference (Nemenyi, 5%, critical difference {ranks.critical_difference:.2f})\n",
     )
     return figure
 
@@ -52,7 +52,7 @@ def _diagram() -> Callable[..., Any]:
         from scikit_posthocs import critical_difference_diagram
     except ImportError as error:
         raise MissingExtra(
-            "the picture of average ranks needs scikit-posthocs, which is not installed: pip "
+            "the figure of average ranks needs scikit-posthocs, which is not installed; run pip "
             "install 'fedkin[ranks]'"
         ) from error
     return critical_difference_diagram

@@ -1,7 +1,7 @@
-"""Figure of a run, with all methods overlaid.
+"""Figure of a run and its compared methods.
 
-It shows the accuracy over the rounds, of all clients and of the bottom 10%; the discrepancy; and
-the cluster sizes if they change, else the accuracy of each client.
+It shows the accuracy of all clients and of the bottom 10% over the rounds, the discrepancy, and the
+cluster sizes. If cluster sizes never change, it shows the accuracy of each client instead.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 
 def save(run: Run, folder: Path) -> None:
-    """Write ``figure.png`` and ``figure.svg`` into a folder.
+    """Write the figure of a run, ``figure.png`` and ``figure.svg``, into a folder.
 
-    Raises StorageError if it cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     save_as(lambda: draw(run), folder / "figure")
 
 
 def draw(run: Run) -> Figure:
-    """Draw the figure.
+    """Draw the figure of a run.
 
-    Accuracy is on the left. On the right are the bottom 10% of clients, the discrepancy, and the
-    cluster sizes or, if these never change, the accuracy of each client.
+    The accuracy is on the left. On the right are the bottom 10% of clients, the discrepancy, and
+    the cluster sizes. If cluster sizes never change, the accuracy of each client replaces them.
     """
     extra_rows = -(-len(run.measures) // 3)
     figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
@@ -82,16 +82,16 @@ def draw(run: Run) -> Figure:
 
 
 def method_label(config: Description) -> str:
-    """The title of a run's method, with its number of clusters if it has that option: ``IFCA (K =
+    """The title of a run's method, with the number of clusters if it is configured: ``IFCA (K =
     3)``."""
     title = method_title(config.method_with_options)
     return title if config.clusters is None else f"{title} (K = {config.clusters})"
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:
-    """Draw cluster sizes of the first method, accuracy of each client, or both.
+    """Draw the third column: cluster sizes of the first method, accuracy of each client, or both.
 
-    A panel without content is left out. Panels with rounds on the x axis come first.
+    A panel without contents is left out. Panels with rounds on the x axis come first.
     """
     name = next(iter(runs))
     history = runs[name].history
@@ -119,7 +119,7 @@ def _sizes_change(history: pd.DataFrame) -> bool:
 
 
 def _split(histories: dict[str, pd.DataFrame]) -> str:
-    """The split on which rounds were scored."""
+    """The split on which rounds were evaluated: ``validation`` or ``test``."""
     return "validation" if any("split" in history for history in histories.values()) else "test"
 
 
@@ -228,10 +228,10 @@ def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -
 
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """Clients in each cluster of the first method, stacked."""
+    """Draw the cluster sizes of the first method as stacked areas."""
     prepare(axes, "Cluster sizes", f"clients in each cluster of {name}")
     known = history["cluster_sizes"].dropna()
-    # [K, rounds]; a cluster created later has no clients before.
+    # Sizes [K, rounds]. A cluster that is created later has size 0 before.
     sizes = np.array(list(zip_longest(*known, fillvalue=0)), float)
     shades = matplotlib.colormaps["Blues"](np.linspace(0.75, 0.25, len(sizes)))
     axes.stackplot(known.index, sizes, colors=shades, edgecolor="white", linewidth=0.8, step="post")
@@ -253,7 +253,7 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """The mean number of peers that a peer trusts."""
+    """Draw the mean number of peers that a peer trusts."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
     axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
     axes.set_ylim(bottom=0)

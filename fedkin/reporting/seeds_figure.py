@@ -1,4 +1,4 @@
-"""Figure of several seeds: mean curves with intervals, and the gain of a method over the others."""
+"""Figure of several seeds: mean curves with intervals, and the gain over the compared methods."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Curves = Mapping[str, Float[np.ndarray, "S R"]]  # by method
 
 
 def save(repeated: RepeatedRuns, folder: Path) -> None:
-    """Write ``figure.png`` and ``figure.svg`` into a folder.
+    """Write the figure of several seeds, ``figure.png`` and ``figure.svg``, into a folder.
 
-    Raises StorageError if it cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     save_as(lambda: draw(repeated), folder / "figure")
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Mean accuracy of every method; if there are several, also the gain of the first over the
-    others."""
+    """Draw the mean accuracy of every method. With several methods, also draw the gain of the first
+    method over the others."""
     named = {
         method_label(repeated.of(name)[0].config): curve
         for name, curve in repeated.curves().items()
@@ -68,23 +68,26 @@ def accuracies(
     incomplete: Curves | None = None,
     sample: str = "seed",
 ) -> None:
-    """Draw each method's mean accuracy over the seeds and its 95% interval, in the rounds that
-    every seed has.
+    """Draw the mean accuracy of each method over the seeds with its 95% interval, in the rounds
+    that every seed has.
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
-        heading: of the panel.
-        incomplete: the same, including rounds in which some clients have no cluster; drawn pale for
-            methods without other accuracies.
-        sample: singular name of what S counts; if the data are drawn several times, a draw.
+        heading: heading of the panel.
+        incomplete: accuracies including rounds in which some clients have no cluster. They are
+            drawn pale for methods without other accuracies.
+        sample: singular noun for the S repetitions, such as ``seed``, or ``draw`` if the data are
+            drawn repeatedly.
     """
     least = min(map(len, curves.values()))
     seeds = max(map(len, curves.values()))
     count = str(seeds) if least == seeds else f"{least} to {seeds}"
     mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
-    lacking = f"; never complete in all {sample}s: {', '.join(never)}" if never else ""
+    lacking = (
+        f"; without a round that is complete in all {sample}s: {', '.join(never)}" if never else ""
+    )
     if never and incomplete:
         lacking = "; pale: some clients never have a cluster"
     prepare(
@@ -113,15 +116,16 @@ def accuracies(
 
 
 def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
-    """Draw the first method's mean gain over each other method with 95% intervals, in points per
-    round.
+    """Draw the mean gain of the first method over each other method in each round, with 95%
+    intervals, in percentage points.
 
-    The interval is only visual: significance is tested once, in the table, not in every round.
+    The intervals are for illustration. Significance is tested once, in the table, not in every
+    round.
 
     Args:
         axes: the panel.
         curves: accuracies [S, R] by method.
-        heading: of the panel; default: "Gain of METHOD".
+        heading: heading of the panel; default: "Gain of METHOD".
     """
     ours, *others = curves
     seeds = len(curves[ours])
@@ -143,7 +147,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         ends.append((float(band.mean[-1]), f"over {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     low, high = axes.get_ylim()
-    # Keep differences of less than a point visually small.
+    # The axis spans at least one point, so that smaller differences look small.
     if high - low < 1:
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(curves[ours][0]) - 1)
@@ -154,7 +158,8 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
 
 
 def comparable(curves: Curves) -> Curves:
-    """The first method and those that share a scored round with it in every seed."""
+    """The curves of the first method and of the methods with a comparable round: one that both have
+    in every seed."""
     ours, *others = curves
     shared = [name for name in others if np.isfinite(curves[ours] - curves[name]).all(axis=0).any()]
     return {name: curves[name] for name in (ours, *shared)}

@@ -1,4 +1,4 @@
-"""Several seeds on the terminal: the table over all seeds, and the comparison of methods."""
+"""Display of several seeds on the terminal: the table of means, and the comparison of methods."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedkin.reporting.progress import folded
 
 INCOMPLETE_SEED = (
     "best -: some seed has no round in which every client had a cluster; "
-    "run.selection=round_robin gives every client a turn"
+    "run.selection=round_robin selects every client early"
 )
 
 
 def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
-    """The final table of several seeds: one row per method, means and their 95% intervals.
+    """The final table of several seeds, with a row for each method: means and 95% intervals.
 
     Args:
-        summary: of the runs.
-        own: their extra measures without a fixed column.
+        summary: summary of the repeated runs.
+        own: the user's measures.
     """
     from fedkin.analysis.tables import clusters_text  # imports pandas and scipy, unused in rounds
 
@@ -33,7 +33,7 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     heading = (
         f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
     )
-    # The table is as narrow as possible, for terminals of 80 columns.
+    # The table is as narrow as possible, to fit a terminal of 80 columns.
     out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", no_wrap=True)
     averaged = measures_of(("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile"))
@@ -45,7 +45,7 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     for head in (*heads, *(measure.narrow for measure in own)):
         out.add_column(folded(head), justify="right", no_wrap=True)
     for row in summary["methods"]:
-        # The number of clusters is below the name, because 80 columns have no room for a column.
+        # The number of clusters is below the name, because 80 columns have no room for it.
         title = f"{method_title(row['method'])}\nK {clusters_text(row)}"
         means = (_with_interval(row, measure) for measure in averaged)
         sent = (measure.text(row[measure.name]) for measure in traffic)
@@ -56,12 +56,12 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
 
 
 def _notes(summary: dict[str, Any]) -> list[str]:
-    """How to read the table, and why numbers are missing."""
+    """Notes below the table: how to read it, and why numbers are missing."""
     rows = summary["methods"]
     lines = []
     if rows[0]["final_accuracy_low"] is not None:
         lines.append(
-            "means over the seeds, and their 95% intervals; K: clusters with clients at the end"
+            "means over the seeds with 95% intervals; K: number of nonempty clusters at the end"
         )
     if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
         lines.append(INCOMPLETE_SEED)
@@ -69,8 +69,8 @@ def _notes(summary: dict[str, Any]) -> list[str]:
 
 
 def compared(summary: dict[str, Any]) -> Table:
-    """Gain of the main method over each other method in final accuracy (percentage points), with
-    tests."""
+    """The table of tests: the main method's gain in final accuracy over each other method, in
+    percentage points."""
     comparisons = summary["comparisons"]
     out = Table(
         title=f"{method_title(summary['method'])} against",
@@ -96,7 +96,7 @@ def compared(summary: dict[str, Any]) -> Table:
 
 
 def _points(row: dict[str, Any]) -> str:
-    """A difference with its interval; a dash if there is none."""
+    """A difference with its interval as text; a dash if there is none."""
     final = MEASURES["final_accuracy"]
     if row["difference"] is None:
         return "-"
@@ -107,7 +107,7 @@ def _points(row: dict[str, Any]) -> str:
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
-    """How to read the tests, and which seeds are left out of them."""
+    """Notes below the tests: how to read them, and the seeds that are left out."""
     tested = sum(row["p"] is not None for row in comparisons)
     lines = []
     if tested:

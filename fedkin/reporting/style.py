@@ -1,4 +1,5 @@
-"""The common style of all figures: colours, lines, headings, labels, and how they are saved."""
+"""The common style of all figures: colours, lines, headings and labels; and how figures are
+saved."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedkin.core.storage import WRITTEN_BY, check_output, write_atomic
 
-# Okabe and Ito's colours, distinct for all kinds of colour vision; line styles help in print.
+# Okabe and Ito's colours, which all kinds of colour vision can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = (
     "-",
@@ -43,17 +44,17 @@ STYLE: Any = {
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "svg.fonttype": "none",
-    "svg.hashsalt": "fedkin",  # the same run gives the same file
+    "svg.hashsalt": "fedkin",  # a constant, so that the same figure gives the same file
 }
 
 
 _HEADLINE: Any = {"fontsize": 13, "fontweight": "bold"}
-_NOTE = "_note"  # label of a panel's note; no legend has it
-_PAD = 18  # points between a panel and its heading, for a note of one line
+_NOTE = "_note"  # label of a panel's note, by which ``fit`` finds it
+_PAD = 18  # points between a panel and its heading, with room for a note of one line
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure (size in inches) that needs no display."""
+    """An empty figure of the given size in inches. It needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -62,7 +63,7 @@ def new_figure(width: float, height: float) -> Figure:
 def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
     """Draw a figure in the common style and write it as ``path``.png and ``path``.svg.
 
-    Raises StorageError if it cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     paths = figure_paths(path)
     with matplotlib.rc_context(STYLE):
@@ -74,7 +75,7 @@ def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
 
 
 def figure_paths(path: Path) -> list[Path]:
-    """The two files of a figure, with or without an ending: png and svg."""
+    """The two files of a figure, png and svg. ``path`` may have one of these endings or none."""
     base = path.with_suffix("") if path.suffix in (".png", ".svg") else path
     return [base.with_name(base.name + ending) for ending in (".png", ".svg")]
 
@@ -86,15 +87,15 @@ def check_figure(path: Path) -> None:
 
 
 def figure_metadata(kind: str) -> dict[str, Any]:
-    """The metadata of a figure's file: its writer and no date, so that the same figure gives the
-    same bytes."""
+    """The metadata of a figure's file. They have no date, so that the same figure gives the same
+    bytes."""
     dates = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     return {"Software" if kind == "png" else "Creator": WRITTEN_BY, **dates[kind]}
 
 
 def write(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of its ending (png or svg); the same figure gives the same
-    bytes."""
+    """Write a figure in the format of the path's ending (png or svg). The same figure gives the
+    same bytes."""
     kind = path.suffix[1:]
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=160, metadata=figure_metadata(kind))
@@ -102,12 +103,12 @@ def write(figure: Figure, path: Path) -> None:
 
 
 def line_style(number: int) -> tuple[str, Any]:
-    """Colour and dashes of a line; no two are equal among the first 49."""
+    """Colour and dashes of a line, by its number. The first 49 combinations are distinct."""
     return COLOURS[number % len(COLOURS)], DASHES[(number + number // len(COLOURS)) % len(DASHES)]
 
 
 def headline(figure: Figure, text: str) -> None:
-    """The heading of a whole figure, wrapped if long."""
+    """Set the heading of a whole figure, wrapped if it is long."""
     width = int(8.6 * figure.get_figwidth())  # characters of 13 points
     folded = "\n".join(textwrap.wrap(text.strip(), width))
     if text.endswith("\n"):
@@ -116,12 +117,12 @@ def headline(figure: Figure, text: str) -> None:
 
 
 def prepare(axes: Axes, heading: str, note: str) -> None:
-    """Give a panel its heading, a note in small print and its grid.
+    """Set a panel's heading, a note in small print, and the grid.
 
     Args:
         axes: the panel.
-        heading: what it shows.
-        note: how to read it; ``fit`` wraps it to the panel's width.
+        heading: the panel's heading.
+        note: how to read the panel; ``fit`` wraps it to the panel's width.
     """
     axes.set_title(heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD)
     small = axes.annotate(
@@ -134,7 +135,7 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
         color="#666",
         label=_NOTE,
     )
-    # A long note in the layout would make its panel narrow.
+    # A long note would make its panel narrow if the layout considered it.
     small.set_in_layout(False)
     axes.grid(axis="y", color=FAINT, lw=0.7)
     axes.margins(x=0)
@@ -142,7 +143,7 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Wrap the notes of all panels to the panel width, and make room for them."""
+    """Wrap the notes of all panels to the panels' width, and make room for them."""
     figure.draw_without_rendering()
     for axes in figure.axes:
         for note in axes.texts:
@@ -151,7 +152,7 @@ def fit(figure: Figure) -> None:
 
 
 def _break_lines(axes: Axes, note: Text) -> None:
-    """Break a note at words, by its width in this font."""
+    """Break a note into lines between words, so that it fits its panel's width."""
     room = axes.get_window_extent().width
     text = note.get_text()
     wide = note.get_window_extent().width
@@ -168,12 +169,12 @@ def _break_lines(axes: Axes, note: Text) -> None:
 def label_ends(
     axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}"
 ) -> None:
-    """Write names and last values at the ends of the lines, moved apart to avoid overlap.
+    """Write each line's name and last value at its end. Labels are moved apart to avoid overlap.
 
     Args:
         axes: the panel.
         ends: last value, name and colour of each line.
-        gap: the least distance of two labels, in units of the y axis.
+        gap: smallest distance of two labels, in units of the y axis.
         template: format of a value.
     """
     heights = spread([value for value, _, _ in sorted(ends)], gap)
@@ -189,10 +190,10 @@ def label_ends(
 
 
 def spread(values: list[float], gap: float) -> list[float]:
-    """Ascending heights at least a gap apart; pairs that are too close are moved apart from their
-    middle."""
+    """Move ascending heights apart, so that neighbours are at least a gap apart. Pairs that are too
+    close are moved away from their middle."""
     heights = list(values)
-    for _ in heights:  # one pass per label is enough: a pass settles at least one pair for good
+    for _ in heights:  # one pass for each label is enough, since a pass settles at least one pair
         for low in range(len(heights) - 1):
             lack = gap - (heights[low + 1] - heights[low])
             if lack > 0:

@@ -1,4 +1,4 @@
-"""Consoles that print users' names unchanged."""
+"""Consoles that print text unchanged, without markup."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from rich.console import Console
 
 
 def plain_console(stderr: bool = False) -> Console:
-    """A console without markup, emoji codes and highlighting, so "[ill]" and 5:100:3 are printed
-    unchanged.
+    """A console without markup, emoji codes and highlighting, so that "[ill]" and 5:100:3 are
+    printed unchanged.
 
     Args:
-        stderr: whether it prints to standard error.
+        stderr: whether the console prints to standard error.
     """
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)

@@ -31,16 +31,17 @@ _PANELS = 4
 
 
 def save(run: Run, folder: Path) -> list[Path]:
-    """Write ``topology.png`` and ``topology.svg`` if clients are peers; else nothing."""
+    """Write ``topology.png`` and ``topology.svg`` if clients are peers. Returns the paths."""
     if not trust_over_time(run.records, len(run.assignment)):
         return []
     return save_as(lambda: draw(run), folder / "topology")
 
 
 def draw(run: Run) -> Figure:
-    """Circles of peers after several rounds, grouped by true cluster (else by final cluster).
+    """Draw the peers in circles after several rounds, grouped by true cluster if known, otherwise
+    by final cluster.
 
-    If true clusters are known, precision and recall of neighbours are shown below.
+    If true clusters are known, the precision and recall of neighbours are drawn below.
     """
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))
@@ -67,23 +68,25 @@ def draw(run: Run) -> Figure:
 
 
 def _caption(figure: Figure, known: bool) -> None:
-    """How to read the circles, below them."""
+    """Write below the circles how to read them."""
     where = (
-        "true cluster (orange: trust in a peer of another one)" if known else "cluster at the end"
+        "true cluster (orange: trust in a peer of another cluster)" if known else "final cluster"
     )
     arrows = (
-        "An arrow goes from a peer to the one it trusts; a line without a head is trust both ways."
+        "An arrow points from a peer to a peer that it trusts; a line without a head is mutual "
+        "trust."
     )
     lines = textwrap.wrap(f"Peers by {where}. {arrows}", int(14 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), fontsize=8.5, color="#666", x=0.008, ha="left")
 
 
 def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
-    """Precision and recall of neighbours over the rounds."""
+    """Draw the precision and recall of neighbours over the rounds."""
     prepare(
         axes,
         "Neighbours",
-        "precision: neighbours in the same true cluster; recall: share of that cluster found",
+        "precision: share of neighbours in the same true cluster; recall: share of that cluster "
+        "among the neighbours",
     )
     ends = []
     for name, colour, dash in zip(("precision", "recall"), COLOURS, DASHES, strict=False):
@@ -100,14 +103,14 @@ def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
 def draw_circle(
     axes: Axes, trust: Bool[np.ndarray, "N N"], clusters: Int[np.ndarray, "N"], known: bool = True
 ) -> None:
-    """Draw peers in a circle, grouped by cluster, with an arrow to each trusted peer; a line if
-    mutual.
+    """Draw peers in a circle, grouped by cluster. An arrow points to each trusted peer; mutual
+    trust is a line.
 
     Args:
-        axes: where to draw.
+        axes: the axes to draw on.
         trust: row i marks the peers that peer i trusts.
         clusters: the cluster of each peer.
-        known: whether these are true clusters; then lines between clusters are orange.
+        known: whether these are true clusters. Lines between true clusters are orange.
     """
     place = np.empty(len(clusters), np.int64)
     place[np.argsort(clusters, kind="stable")] = np.arange(len(clusters))
@@ -143,11 +146,11 @@ def _arrowheads(
     """Draw arrowheads just before the dots at the arrows' ends.
 
     Args:
-        axes: where to draw.
-        start: where the arrows begin.
-        end: where they end.
-        colour: of the heads.
-        alpha: their opacity.
+        axes: the axes to draw on.
+        start: start points of the arrows.
+        end: end points of the arrows.
+        colour: colour of the arrowheads.
+        alpha: opacity of the arrowheads.
     """
     if not len(start):
         return

@@ -1,4 +1,4 @@
-"""The callbacks of a run: functions of a round's record, trackers, and the display of progress."""
+"""Callbacks of a run: functions of a round's record, trackers, and the progress display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Callback = str | Tracker | OnRound | Progress
 
 
 class Callbacks(NamedTuple):
-    """The callbacks of a run by their kind."""
+    """The callbacks of a run, sorted by kind."""
 
     trackers: list[Tracker]
     on_round: OnRound | None
@@ -29,11 +29,11 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
     """Sort callbacks by their kind.
 
     Args:
-        callbacks: as the user gave them.
+        callbacks: the user's value: one callback or several.
         folder: the run's folder.
 
     Raises:
-        ConfigError: not a callback; otherwise as ``make_trackers``.
+        ConfigError: a value is not a callback, or an error of ``make_trackers``.
         MissingExtra: the library of a tracker is not installed.
     """
     single = isinstance(callbacks, str) or not isinstance(callbacks, Sequence)
@@ -44,10 +44,10 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
     for entry in entries:
         if isinstance(entry, type):
             name = entry.__name__
-            raise ConfigError(f"callbacks must be made, {name}(...), got the class {name}")
+            raise ConfigError(f"callbacks must be instances, {name}(...), got the class {name}")
         if isinstance(entry, Progress):
             if progress is not None:
-                raise ConfigError("callbacks: Progress is given twice; once is enough")
+                raise ConfigError("callbacks: Progress is given twice; remove one")
             progress = entry.show
         elif isinstance(entry, (str, Tracker)):
             tracked.append(entry)
@@ -55,14 +55,15 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
             functions.append(entry)
         else:
             raise ConfigError(
-                "callbacks are functions of a round's record, trackers, or names of trackers "
+                "callbacks must be functions of a round's record, trackers, or names of trackers "
                 f"({', '.join(TRACKERS)}); got {entry!r}"
             )
     return Callbacks(make_trackers(tracked, folder), _call_all(functions), progress)
 
 
 def _call_all(functions: Sequence[OnRound]) -> OnRound | None:
-    """One function that calls several; it ends the run if one of them does."""
+    """Combine functions into one that calls all of them. It returns ``STOP`` if any of them
+    does."""
     if len(functions) <= 1:
         return functions[0] if functions else None
 

@@ -1,4 +1,4 @@
-"""The cohort of a round: which of the reachable clients take part."""
+"""Selection of a round's cohort from the reachable clients."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def select_cohort(
 
     Args:
         reachable: ids of the eligible clients, ascending.
-        total_clients: N. A round robin gives each client its turn, and replaces one that is not
-            reachable by another. In a Poisson selection each takes part with probability
-            cohort / N.
-        plan: the size of a cohort, and how it is selected.
+        total_clients: N, the number of clients. A round robin gives each client its turn, and
+            replaces an unreachable client by another. Poisson selection draws each client with
+            probability cohort / N.
+        plan: size and selection of cohorts.
         stream: random numbers of the round.
     """
     if plan.selection == "poisson":
@@ -36,7 +36,7 @@ def select_cohort(
         else np.zeros(0, np.int64)
     )
     place = np.searchsorted(reachable, turn).clip(max=len(reachable) - 1)
-    # No set operations: they sort or hash all N ids in every round.
+    # Set operations would sort or hash all N ids in every round, so positions are used.
     place = place[reachable[place] == turn]
     others = np.delete(reachable, place) if len(place) else reachable
     sample = stream.rng().choice(others, size=size - len(place), replace=False)

@@ -1,5 +1,4 @@
-"""The execution of a run in any world: description, fingerprint, folder, rounds, trackers, clients,
-summary."""
+"""Execution of runs in any world: checks, folder, rounds, trackers and results."""
 
 from __future__ import annotations
 
@@ -40,7 +39,8 @@ W = TypeVar("W", bound=WorldFactory)
 
 @dataclass(frozen=True)
 class Experiment(Generic[W]):
-    """A method and those compared with it, run one after another in separate worlds."""
+    """A main method and the methods compared with it, which run one after another in separate
+    worlds."""
 
     worlds: W
     plan: Plan
@@ -48,16 +48,18 @@ class Experiment(Generic[W]):
     on_round: OnRound | None = None
     resume: bool = False
     trackers: Sequence[Tracker] = ()
-    options: Mapping[str, Option] = field(default_factory=dict)  # for all methods, by section
+    options: Mapping[str, Option] = field(
+        default_factory=dict
+    )  # options of all methods, by section
     measures: tuple[Measure, ...] = ()  # the user's measures, for all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
-        """The first method's run, with the others' in its ``against``."""
+        """Run all methods. The first method's run holds the other runs in its ``against``."""
         self.check(methods)
         return self.side_by_side(methods, self.worlds.digests(), out, self.resume)
 
     def with_seed(self, seed: int) -> Experiment[W]:
-        """The same experiment from one seed."""
+        """The same experiment with another seed, as a single run."""
         return dataclasses.replace(
             self,
             plan=dataclasses.replace(self.plan, seed=seed),
@@ -65,12 +67,13 @@ class Experiment(Generic[W]):
         )
 
     def check(self, methods: Methods) -> None:
-        """Raise ConfigError for what cannot run, before anything is written."""
+        """Raise ConfigError if a method cannot run, before anything is written."""
         names = [entry["name"] for entry, _ in methods]
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
-                    f"against: method {name!r} is named twice; runs are named after their method"
+                    f"against: method {name!r} is given twice, but runs are named after methods; "
+                    "remove one"
                 )
         places = method_places(methods)
         for place, (_, method) in zip(places, methods, strict=True):
@@ -85,7 +88,7 @@ class Experiment(Generic[W]):
         folder: Path | None = None,
         true_clusters: Int[np.ndarray, "N"] | None = None,
     ) -> RunFacts:
-        """What options know about the run of a method."""
+        """The facts about a method's run that options can read."""
         return RunFacts(
             method=method,
             plan=self.plan,
@@ -104,8 +107,8 @@ class Experiment(Generic[W]):
         """Run one method after another, without the checks of ``run``.
 
         Args:
-            methods: the main one first.
-            digests: returned by ``worlds.digests()``.
+            methods: the methods, with the main method first.
+            digests: the result of ``worlds.digests()``.
             out: the folder of the run, if any.
             resume: whether ``out`` already holds the main method's run.
         """
@@ -139,21 +142,21 @@ class Experiment(Generic[W]):
         resume: bool,
         against: list[Values] | None,
     ) -> Run:
-        """The run of one method.
+        """Run one method.
 
         Args:
-            entry: the method in the description.
+            entry: the method's entry in the description.
             method: the method.
-            digests: returned by ``worlds.digests()``.
+            digests: the result of ``worlds.digests()``.
             out: the folder of the run, if any.
             resume: whether ``out`` already holds the run.
-            against: entries of the methods compared with it; None: it is one of these.
+            against: entries of the compared methods; None if this is a compared method itself.
         """
         description = self.description.with_sections({"method": entry})
         description = description.with_run(against=against or [])
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
-        # The main method warns about another environment, for all methods.
+        # Only the main method warns about a changed environment, so that the warning appears once.
         folder = _folder(out, description, identity, resume=resume, warns=against is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         with dispatching(
@@ -201,7 +204,7 @@ class Experiment(Generic[W]):
 
 
 def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
-    """What options know about a run at its end."""
+    """The facts about a finished run that options can read."""
     assert run_state.scored is not None  # a run ends with scoring
     return RunEnd(
         round=run_state.round,
@@ -215,7 +218,7 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
 def _folder(
     out: Path | None, description: Description, identity: str, resume: bool, warns: bool
 ) -> Folder | None:
-    """The folder of a run, created or reopened; None if it has none."""
+    """Create or reopen the folder of a run; None if the run has no folder."""
     if out is None:
         return None
     if resume:
@@ -224,8 +227,7 @@ def _folder(
 
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
-    """One row per evaluated client: its cluster, its samples, and the scores of its cluster's
-    model."""
+    """A table with a row for each evaluated client: cluster, samples, and scores of its model."""
     import pandas as pd  # slow to import, and no round needs it
 
     scored = run_state.scored

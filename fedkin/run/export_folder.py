@@ -1,4 +1,4 @@
-"""The export of a run from its folder, finished or not."""
+"""Export of models from the folder of a finished or unfinished run."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ from fedkin.run.trained.rebuild import parts_again
 
 
 def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = False) -> Path:
-    """Write the models of the run in a folder.
+    """Write the models of a stored run into a new folder.
 
     Args:
-        run: its folder.
-        path: a new folder.
+        run: the run's folder.
+        path: the new folder.
         format: ``safetensors``, ``torch`` or ``onnx``.
-        last_checkpoint: use the models of the last checkpoint, finished run or not.
+        last_checkpoint: whether to use the models of the last checkpoint, even if the run is
+            unfinished.
 
     Returns:
-        The path of the card.
+        The path of the model card.
 
     Raises:
-        ConfigError: an unfinished run without ``last_checkpoint``; a run whose model must be
-            given.
-        CheckpointError: no run, or data that have changed since.
+        ConfigError: the run is unfinished and ``last_checkpoint`` is False, or the run's model must
+            be given.
+        CheckpointError: the folder holds no run, or the run's data have changed since.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
     config = run_folder.read_config(run)
     finished = (run / SUMMARY).exists()
     if not finished and not last_checkpoint and config.seeds is None:
         raise ConfigError(
-            f"{run} holds a run that is not finished: {how_to_resume(run, config)}, or export its "
+            f"{run} holds a run that is not finished; {how_to_resume(run, config)}, or export its "
             "last checkpoint (--checkpoint)"
         )
     if not last_checkpoint:

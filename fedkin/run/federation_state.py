@@ -1,7 +1,7 @@
-"""State of a federation as a server or a site sees it: who takes part, who is refused, and why.
+"""State of a federation as its server or a site sees it: accepted, waiting and refused sites.
 
 The state is a small JSON file that ``fedkin deploy status``, ``fedkin deploy up`` and live pages
-read. Nothing else depends on it, and a run continues if it cannot be written.
+read. A run does not depend on the file, and continues if it cannot be written.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from fedkin.core.errors import StorageError
 from fedkin.core.storage import storage_errors, write_atomic
 
 _log = logging.getLogger("fedkin")
-SITE_STATE = ".site.json"  # in the folder of a site
+SITE_STATE = ".site.json"  # file in the folder of a site
 NOT_STARTED = "fedkin deploy up has started nothing: "  # begins the text of failed checks
 
 
 @dataclass(frozen=True)
 class FederationState:
-    """A federation as its server or one of its sites sees it.
+    """The state of a federation, as its server or one of its sites sees it.
 
     Attributes:
         accepted: names of the sites that take part.
         ready: names of the sites that may take part and wait for others.
         refused: reason for each refused site, by name.
-        failing: reason why the last request to a site failed, by name; these sites take part.
-        waiting: what the server waits for; empty if it does not wait.
-        error: why the server has ended, or why the site cannot take part; otherwise empty.
+        failing: reason why the last request to a site failed, by name. These sites still take part.
+        waiting: the event that the server waits for; empty if it does not wait.
+        error: reason why the server has ended, or why the site cannot take part; otherwise empty.
         nodes: program id of each accepted site at its last contact, by name.
-        failed_checks: why ``fedkin deploy up`` has started nothing, by part.
+        failed_checks: reasons why ``fedkin deploy up`` did not start any process, by part.
     """
 
     accepted: tuple[str, ...] = ()
@@ -47,14 +47,16 @@ class FederationState:
 
     @property
     def end(self) -> str:
-        """Why there is no run: the server's error, or the failed checks."""
+        """The reason why there is no run: the server's error, or the failed checks; empty if there
+        is a run."""
         if self.error or not self.failed_checks:
             return self.error
         reasons = "; ".join(f"{part}: {reason}" for part, reason in self.failed_checks.items())
         return f"{NOT_STARTED}{reasons}"
 
     def lines(self) -> list[str]:
-        """A line about each refusal and failure, and about the end of the server."""
+        """Lines of text: one for each refused or failing site, and one for an error of the
+        server."""
         lines = [f"{name} is refused: {reason}" for name, reason in self.refused.items()]
         lines += [f"{name} has failed: {reason}" for name, reason in self.failing.items()]
         if self.end:
@@ -63,12 +65,13 @@ class FederationState:
 
 
 def server_state_file(run_folder: Path) -> Path:
-    """The file of a server's state: the hidden ``.NAME.sites.json`` beside the run folder NAME."""
+    """The file of a server's state: the hidden file ``.NAME.sites.json`` next to the run folder
+    NAME."""
     return run_folder.with_name(f".{run_folder.name}.sites.json")
 
 
 def read_state(path: Path) -> FederationState:
-    """The state in a file; an empty one if the file is missing or unreadable."""
+    """Read a federation's state from a file. A missing or unreadable file gives an empty state."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return FederationState(
@@ -86,22 +89,24 @@ def read_state(path: Path) -> FederationState:
 
 
 def write_state(path: Path, state: FederationState) -> None:
-    """Write a state to its file. Failure is only a warning."""
+    """Write a federation's state to a file. A failure only logs a warning."""
     try:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(asdict(state), indent=1))
     except StorageError as error:
-        _log.warning("%s: fedkin deploy status does not show refused sites", error)
+        _log.warning("%s: fedkin deploy status cannot show refused sites", error)
 
 
 def remove_state(path: Path) -> None:
-    """Remove the file of a state, if there is one that can be removed."""
+    """Remove a state's file. A failure only logs a warning."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror
-        _log.warning("%s cannot be removed (%s): status shows old refusals", path, reason)
+        _log.warning(
+            "%s cannot be removed (%s), so fedkin deploy status shows old refusals", path, reason
+        )
 
 
 def _texts(values: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A world that forwards every call, and records it for the metrics of the round."""
+"""A world that forwards every call and records it for the metrics of the round."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedkin.run.metrics.observations import Observations
 
 
 class InstrumentedWorld(WorldProxy):
-    """A proxy of a world for metrics, which need single updates even if the method needs only
-    means.
+    """Proxy of a world that gives metrics the updates of single clients, even if the method needs
+    only means.
 
-    If a task requests sums and has a single form, the world is asked for the single form, and the
-    means are computed here. They have the same bits, since the same function computes them. This
-    requires that the updates of one call fit into ``update_memory`` bytes (by default the world's
-    limit). For a larger call only the means are known, and no discrepancy.
+    If a task requests means and its ``single()`` form exists, this class runs the single form and
+    computes the means itself. The same function computes them, so the bits are the same. This
+    requires that the updates of one call fit into ``update_memory`` bytes (default: the world's
+    limit). For larger calls only means are known, and the discrepancy is not measured.
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
@@ -35,12 +35,12 @@ class InstrumentedWorld(WorldProxy):
         return super().update_memory if self._update_memory is None else self._update_memory
 
     def begin(self, stream: Stream) -> None:
-        """Discard the last round's observations, and begin the round in the world."""
+        """Discard the observations of the last round, and begin a round in the wrapped world."""
         self.observations = Observations(self.total_clients, stream.round, self.client_names)
         super().begin(stream)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Notify clients whose clusters have changed."""
+        """Record which clients change cluster, and notify them."""
         self.observations.reassigned[clients] = True
         super().reassigned(clients)
 

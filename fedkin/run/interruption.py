@@ -1,8 +1,8 @@
-"""Signals that end a run after its present round.
+"""Handling of signals, which end a run after its current round.
 
-An exception raised by a signal handler can be lost: if Python is running a callback of its garbage
-collector, such as JAX's, it is printed and dropped. The handler therefore only records the signal,
-and the run checks for it after each round.
+An exception from a signal handler can be lost: during a callback of Python's garbage collector,
+such as JAX's, it is printed and dropped. The handler therefore only records the signal, and the run
+checks for it after each round.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from types import FrameType
 
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)  # Ctrl-C, the end of a service, the end of a terminal
-# One closed terminal sends several: from the system, from its shell.
+)  # Ctrl-C, stop of a service, closing of a terminal
+# Closing a terminal sends this signal several times, so a second one does not mean "at once".
 HUNG_UP = getattr(signal, "SIGHUP", 0)
-SIGNALLED = 128  # plus the signal's number: the exit status, as shells have it
+SIGNALLED = 128  # exit status of a shell, plus the signal's number
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -34,7 +34,7 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class _Noted:
-    """What the handler of this process has recorded."""
+    """The signal that this process's handler has recorded; 0 if none."""
 
     def __init__(self) -> None:
         self.active = False
@@ -48,9 +48,10 @@ _noted = _Noted()
 def interruptible(
     first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None
 ) -> Iterator[None]:
-    """Context in which a signal ends a run after its round, and a second one at once. It has no
-    effect in a thread other than the main one, inside another such context, or for a signal that is
-    ignored, as with ``nohup``.
+    """Context manager in which a signal ends a run after its round, and a second signal at once.
+
+    It has no effect in other threads than the main thread, inside another such context, or for an
+    ignored signal, as with ``nohup``.
 
     Args:
         first: called with the number of the first signal, for example to acknowledge it.
@@ -58,14 +59,14 @@ def interruptible(
             KeyboardInterrupt is raised.
 
     Raises:
-        RunInterrupted: at the end, for a signal that no round has handled.
+        RunInterrupted: at the end of the context, if a signal came and no round has handled it.
     """
     if _noted.active or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, _: FrameType | None) -> None:
-        # The signal is recorded before anything can fail.
+        # Record the signal first, since the callbacks below may fail.
         before = _noted.number
         _noted.number = before or number
         if not before:
@@ -90,18 +91,18 @@ def interruptible(
 
 
 def is_interrupted() -> bool:
-    """Whether a signal is pending until the end of the round."""
+    """Whether a signal has come and waits for the end of the round."""
     return _noted.number != 0
 
 
 def raise_if_interrupted() -> None:
-    """Raise RunInterrupted if a signal is pending."""
+    """Raise RunInterrupted if a signal has come."""
     if number := _noted.number:
         raise RunInterrupted(number)
 
 
 def exit_status(error: KeyboardInterrupt) -> int:
-    """128 + the signal number of an exception."""
+    """The exit status of an interrupted process: 128 + the signal's number."""
     return SIGNALLED + (error.number if isinstance(error, RunInterrupted) else signal.SIGINT)
 
 

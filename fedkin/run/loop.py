@@ -1,4 +1,4 @@
-"""The rounds of a run in any world: select a cohort, place newcomers, run the method, evaluate."""
+"""The loop over the rounds of a run: select a cohort, place newcomers, run the method, evaluate."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ _log = logging.getLogger("fedkin")
 
 @dataclass
 class RunState:
-    """A run in progress: the method's state after ``round``, a record for each round from 0 on, the
-    changes of the assignment, and the results of the last evaluation (at the end, on test samples).
+    """The state of a run in progress, or at its end.
 
-    ``best`` is the round selected on validation samples, if there are any. ``stopped`` says why the
-    run has ended before its last round, if it has. ``final`` holds what is measured once, at the
-    end, as in a summary.
+    ``state`` is the method's state after ``round``. ``records`` and ``migrations`` have entries for
+    the rounds from 0 on. ``scored`` has the results of the last evaluation (at the end, on test
+    samples). ``best`` is the round selected on validation samples, if there are any. ``stopped``
+    has the reason of an early stop, if there was one. ``final`` has the measurements after the last
+    round, as in a summary.
     """
 
     round: int
@@ -65,7 +66,7 @@ class RunState:
     migrations: list[Migrations] = field(default_factory=list)
     scored: EvaluationResults | None = None
     seconds: float = 0.0
-    # What clients and metrics store at the end.
+    # Arrays that clients and metrics store at the end.
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     best: BestRound | None = None
     stopped: Record | None = None
@@ -86,13 +87,13 @@ def run(
 ) -> RunState:
     """Run a method in a world, from the start or from the checkpoint in ``folder``.
 
-    Every round r = 1..T has these steps: the scenario's changes are applied; a cohort is selected
-    from the reachable clients; those of them without a cluster are placed; the method does its
-    round; all reachable clients are evaluated on the resulting models. Round 0 is the state
-    returned by ``method.init``.
+    Round r = 1..T has five steps. The scenario's changes are applied. A cohort is selected from the
+    reachable clients. Its clients without a cluster are placed. The method runs its round. All
+    reachable clients are evaluated on the resulting models. Round 0 is the state from
+    ``method.init``.
 
     If simulated data have a validation split, rounds are evaluated on it. Test samples are then
-    read once, after the last round: for the final state, and for that of the best round.
+    used once, after the last round, for the final state and for the state of the best round.
 
     Args:
         world: the clients.
@@ -100,7 +101,7 @@ def run(
         plan: rounds, cohort, seed, intervals of evaluation and checkpoints, and early stopping.
         options: the run's options.
         name: the method's name in records and warnings.
-        ground_truth: facts about the present round that only a simulation knows.
+        ground_truth: returns facts about the current round that only a simulation knows.
         folder: stores records and checkpoints.
         on_round: called with the record of every round. If it returns ``STOP``, the run ends after
             that round.
@@ -138,7 +139,7 @@ def run(
     else:
         instrumented.begin(_scenario(plan, 0))
         run_state = RunState(0, runner.init(instrumented, Stream(plan.seed, 0, "method/init")))
-        # Training that finds the first clusters does not belong to a round.
+        # Training before the first round does not count as the training of a round.
         instrumented.observations.training = None
         _log_remarks(name, runner.remarks(run_state.state), client_names(world))
         recorder.record(run_state, plan.evaluates(0), keeping=True)
@@ -162,11 +163,11 @@ def run(
 
 
 def _resumed(restored: Restored, plan: Plan, options: ActiveOptions) -> RunState:
-    """The run as of its newest checkpoint.
+    """The state of a run at its newest checkpoint.
 
     Args:
-        restored: from the run's folder.
-        plan: may request more rounds than before.
+        restored: checkpoint, records and migrations from the run's folder.
+        plan: the plan, which may have more rounds than before.
         options: the run's options.
     """
     checkpoint = restored.checkpoint
@@ -192,7 +193,7 @@ def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] 
 def _score_finally(
     run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
 ) -> None:
-    """Final measurements, after the last round."""
+    """Measure the final state and the best round, after the last round."""
     round = run_state.round
     state = run_state.state
     validated = _scored_split(world) != "test"
@@ -220,13 +221,15 @@ def _score_finally(
 
 
 def _check_samples(world: World) -> None:
-    """Raise DataError if sample files have changed, so that the results would be wrong."""
+    """Raise DataError if the sample files have changed during the run, which makes results
+    wrong."""
     if isinstance(world, SimulatedWorld):
         world.check_samples()
 
 
 def _scored_split(world: World) -> str:
-    """The split on which rounds are evaluated. Real sites are evaluated on their test samples."""
+    """The split on which rounds are evaluated: ``validation`` if simulated data have it, otherwise
+    ``test``."""
     return world.scored_split if isinstance(world, SimulatedWorld) else "test"
 
 
@@ -243,8 +246,8 @@ def run_round(
         instrumented: the world.
         method: the method, with the run's options.
         state: the method's state before the round.
-        round: from 1 on.
-        plan: seed, and how cohorts are selected.
+        round: the round's number, from 1.
+        plan: seed, and size and selection of cohorts.
 
     Returns:
         The method's state after the round.
@@ -258,14 +261,14 @@ def run_round(
     unassigned = cohort[state.assignment[cohort] == UNASSIGNED]
     if len(unassigned):
         state = method.place(instrumented, state, unassigned, stream.child("place"))
-        # Training that places newcomers does not belong to a round either.
+        # Training for the placement of newcomers does not count as the training of the round.
         instrumented.observations.training = None
     return method.round(instrumented, state, cohort, stream.child("round"))
 
 
 @dataclass
 class _Recorder:
-    """Measures a completed round, stores the results, and passes them on."""
+    """Measures each completed round, stores the record, and passes it to the listener."""
 
     instrumented: InstrumentedWorld
     name: str
@@ -282,16 +285,17 @@ class _Recorder:
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
-        """Restore what a checkpoint stores of the clients and the clustering."""
+        """Restore the clients' memory and the state of the cluster metrics from a checkpoint."""
         self.instrumented.recall(memory)
         self.cluster_metrics.recall(memory)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must store of the clients and the clustering."""
+        """The arrays of clients and cluster metrics that a checkpoint must store."""
         return self.instrumented.memory() | self.cluster_metrics.memory()
 
     def record(self, run_state: RunState, scoring: bool, keeping: bool) -> None:
-        """Measure the round, with test results if ``scoring`` and a checkpoint if ``keeping``."""
+        """Measure the round and store its record. ``scoring``: also evaluate clients. ``keeping``:
+        also write a checkpoint."""
         training_seconds = self.clock.lap()
         round = run_state.round
         world = self.instrumented.world
@@ -346,7 +350,7 @@ class _Recorder:
         )
 
     def _choose(self, run_state: RunState, record: Record) -> None:
-        """Keep the round if its score on validation samples is the best so far."""
+        """Store the round as the best one if its validation score is the highest so far."""
         if self.split == "test" or not is_complete(record):
             return
         score = record[SCORE.column]
@@ -360,7 +364,7 @@ class _Recorder:
         run_state.best = BestRound(run_state.round, score, state, memory)
 
     def _score(self, run_state: RunState) -> EvaluationResults:
-        """Score the clients on the models of the round."""
+        """Evaluate the clients on the models of the round."""
         round = run_state.round
         return score(
             self.instrumented.world,
@@ -372,7 +376,7 @@ class _Recorder:
         )
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:
-        """The record of a round."""
+        """The record of a round: all metrics as plain values."""
         round = run_state.round
         state = run_state.state
         truth = self.ground_truth()
@@ -404,7 +408,7 @@ class _Recorder:
 
 
 class _Clock:
-    """Wall time in seconds, continued from an earlier process."""
+    """Wall-clock time in seconds, continued from an earlier process."""
 
     def __init__(self, total: float) -> None:
         self.total = total

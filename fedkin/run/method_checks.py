@@ -1,5 +1,5 @@
-"""Checks of a method against a plan and a model: impossible combinations are refused, unfavourable
-ones give a warning."""
+"""Checks of a method against a plan and a model. Impossible combinations raise an error,
+unfavourable ones give a warning."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedkin.core.requirements import count_and_cure, requirements_of
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
-    """Refuse a cohort larger than the number of clients, and too few clients or too small a cohort
-    for the method.
+    """Check a plan against a method's requirements: the number of clients, and the size of the
+    cohort.
 
     Args:
-        plan: the size of a cohort.
+        plan: the plan, with the size of a cohort.
         method: the method.
         clients: number of clients.
         where: the method's place in the configuration, for the message.
@@ -25,11 +25,11 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
     for name in ("patience", "until"):
         if getattr(plan, name) is not None and not plan.evaluate_every:
             raise ConfigError(
-                f"run.{name} needs rounds that are scored, and run.evaluate_every is 0: set it to 1"
+                f"run.{name} needs evaluated rounds, but run.evaluate_every is 0; set it to 1"
             )
     if plan.sample_at_end and plan.evaluate_clients is None:
         raise ConfigError(
-            "run.sample_at_end needs the size of the sample: set run.evaluate_clients"
+            "run.sample_at_end needs the size of the sample; set run.evaluate_clients"
         )
     if plan.cohort > clients:
         raise ConfigError(
@@ -51,8 +51,8 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
-    """Refuse detectors for a method that trains other models, the reverse, and a last layer that is
-    unknown or the whole model.
+    """Check that a model suits a method: detectors or classifiers, a known last layer, and hidden
+    layers.
 
     Args:
         method: the method.
@@ -67,8 +67,8 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
         expected = "a detector" if model.detectors else "a model with a score for every class"
         actual = "not one" if model.detectors else "a detector"
         raise ConfigError(
-            f"{name} trains {expected}, and the model is {actual}; see model.name (methods side by "
-            "side train the same model: run.against=[] runs one alone)"
+            f"{name} trains {expected}, but the model is {actual}; change model.name (compared "
+            "methods train the same model; run.against=[] runs one method alone)"
         )
     if model.last_layer and spec.head is None:
         option = f" for its option {model.because}" if model.because else ""
@@ -80,7 +80,7 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
     parameters = spec.parameters
     if model.hidden_layers and spec.head and len(range(parameters)[spec.head]) == parameters:
         raise ConfigError(
-            f"{name} needs layers before the model's last one, and this model has no other: take "
+            f"{name} needs layers before the model's last one, and this model has no other; use "
             "one with hidden layers, such as model.name=mlp, or another method"
         )
 
@@ -98,17 +98,20 @@ def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:
     first_clustering = needs.rounds.first_clustering
     if first_clustering > plan.rounds:
         warnings.append(
-            f"clusters are made from round {first_clustering} on, and the run has {plan.rounds}",
+            f"clusters are formed from round {first_clustering} on, but the run has only "
+            f"{plan.rounds}",
         )
     if needs.rounds.full_cohort and plan.cohort < clients:
         kind = "peers" if needs.peers else "clients"
         warnings.append(
-            f"of {clients} {kind} only {plan.cohort} are awake in a round, and the others do not "
-            f"reply; run.cohort={clients} wakes all"
+            f"only {plan.cohort} of {clients} {kind} take part in a round, and the others do not "
+            f"reply; run.cohort={clients} includes all"
         )
-    rounds = plan.rounds * plan.cohort / clients  # of a peer, on average
+    rounds = plan.rounds * plan.cohort / clients  # mean number of rounds of a peer
     stage_one = needs.rounds.stage_one
     if stage_one and stage_one >= rounds:
         have = f"a peer does {rounds:.0f}"
-        warnings.append(f"stage one has {stage_one} rounds, and {have}: no peer reaches stage two")
+        warnings.append(
+            f"stage one has {stage_one} rounds, but {have}, so no peer reaches stage two"
+        )
     return warnings

@@ -1,4 +1,4 @@
-"""A finished run: in memory, and as a folder that can be read again."""
+"""Finished runs: the class ``Run``, and its storage in a folder."""
 
 from __future__ import annotations
 
@@ -46,26 +46,27 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run(ModelAccess):
-    """A finished run. N clients, K clusters, P parameters, T rounds.
+    """A finished run. Shapes: N clients, K clusters, P parameters, T rounds.
 
     Attributes:
-        config: the run's description: ``run.config.seed``, ``run.config.method``, and
-            ``run.config.sections`` for everything as its config.toml holds it.
-        records: metrics of rounds 0 .. T, as in its metrics.jsonl.
+        config: the run's description, with properties such as ``run.config.seed``.
+            ``run.config.sections`` has the whole content of config.toml.
+        records: metrics of rounds 0 .. T, as in metrics.jsonl.
         state: the method's final state.
-        clients: a DataFrame, one row per evaluated client: cluster, test samples, correct,
-            accuracy, loss, of the final state.
-        seconds: wall time of all rounds, over all processes.
+        clients: a DataFrame with a row for each evaluated client in the final state: cluster, test
+            samples, correct, accuracy, loss.
+        seconds: wall-clock time of all rounds, over all processes.
         against: the runs of other methods on the same data, by name.
-        folder: its folder, if any.
-        fingerprint: identifies it in checkpoints: a digest of configuration, data and model.
-        memory: what its clients, and the metrics of its clustering, store at the end.
-        migrations: assignments and migrations by round, as in its migrations.jsonl.
+        folder: the run's folder, if any.
+        fingerprint: digest of configuration, data and model, which identifies the run in
+            checkpoints.
+        memory: arrays that clients and cluster metrics store at the end.
+        migrations: changes of clients' clusters by round, as in migrations.jsonl.
         best: the round selected on validation samples, with its state; None if the data have no
             validation split.
-        final: final measurements after the last round, as in its summary.
-        made_of: its method, model and data, in memory only; None: they are rebuilt when they are
-            needed.
+        final: measurements after the last round, as in the summary.
+        made_of: the run's method, model and data, in memory only. None: they are rebuilt when they
+            are needed.
     """
 
     config: Description
@@ -95,40 +96,42 @@ class Run(ModelAccess):
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
-        """The final models, one row per cluster. Those of ATHENA-FL are detectors."""
+        """The final models, one row per cluster. For ATHENA-FL the rows are detectors."""
         return self.state.models
 
     @property
     def assignment(self) -> Int[np.ndarray, "N"]:
-        """Cluster of each client; -1 without a cluster."""
+        """The cluster of each client; -1 for a client without a cluster."""
         return self.state.assignment
 
     @property
     def scored_split(self) -> str:
-        """The split on which its rounds were evaluated, ``validation`` or ``test``."""
+        """The split on which the run's rounds were evaluated: ``validation`` or ``test``."""
         return self.records[-1].get("split", "test")
 
     @property
     def best_state(self) -> State | None:
-        """The method's state after the best round, if validation samples select one.
-        ``best_state.models`` and ``best_state.assignment`` belong to ``best_accuracy``."""
+        """The method's state after the best round, for which ``best_accuracy`` is measured. None if
+        the data have no validation split."""
         return None if self.best is None else self.best.state
 
     @property
     def history(self) -> pd.DataFrame:
-        """One row per round, indexed by round; columns as in metrics.jsonl."""
+        """A DataFrame with a row for each round, indexed by round. The columns are the entries of
+        metrics.jsonl."""
         import pandas as pd  # slow to import, and no round needs it
 
         return pd.DataFrame(self.records).set_index("round")
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Measures that are in every table of the run, after the built-in ones."""
+        """The user's measures, which every table of the run shows after the built-in ones."""
         return self.config.measures
 
     def migrations_frame(self) -> pd.DataFrame:
-        """One row per change of a client's cluster, in the order of rounds: round, client, name if
-        clients have names, from_cluster and to_cluster (-1: none)."""
+        """A DataFrame with a row for each change of a client's cluster, sorted by round. The
+        columns are round, client, name (if clients have names), from_cluster and to_cluster (-1:
+        none)."""
         names = (
             dict(zip(self.clients["client"], self.clients["name"], strict=True))
             if "name" in self.clients
@@ -140,32 +143,43 @@ class Run(ModelAccess):
         """The numbers of the run as plain JSON values.
 
         A round is complete if every reachable client had a cluster and every client with a cluster
-        was evaluated. ``best_accuracy`` is the maximum over complete rounds (the papers' score).
-        ``rounds_with_clients_away`` counts the rounds in which a client with a cluster was not
-        evaluated; ``scored`` and ``scored_of`` give the numbers for the last round, if it is one.
-        ``rounds_to_target`` is the first complete round that reaches ``run.target``.
-        ``accuracy_all_clients`` is the final accuracy with all clients, those without a cluster on
-        the model that they would get now (``run.metrics.final``). ``stopped`` gives the round of an
-        early stop and its reason. ``failed``: no reply was usable in the last rounds. Bytes are the
-        method's. ``discrepancy_sum_mean`` and ``_variance`` are over the rounds' sums, as in
-        FedGroup's Table I. Rounds without evaluation, or partial ones, count for neither.
+        was evaluated.
+
+        * ``best_accuracy``: the maximum over complete rounds, as in the papers.
+        * ``rounds_to_target``: the first complete round that reaches ``run.target``.
+        * ``accuracy_all_clients``: the final accuracy over all clients. Clients without a cluster
+          are evaluated on the model that they would get now (``run.metrics.final``).
+        * ``rounds_with_clients_away``: number of rounds in which a client with a cluster was not
+          evaluated. ``scored`` and ``scored_of`` are the numbers of evaluated clients and of
+          clients with a cluster in the last round, if it is such a round.
+        * ``stopped``: round and reason of an early stop. ``failed``: no reply was usable in the
+          last rounds.
+        * ``discrepancy_sum_mean``, ``discrepancy_sum_variance``: over the rounds' discrepancy sums,
+          as in FedGroup's Table I.
+
+        Bytes are the method's, without evaluation.
 
         With a validation split, rounds are evaluated on validation samples, and test samples are
-        read once, after the last round. ``best_round`` is then the complete round with the highest
-        validation accuracy, ``validation_accuracy`` is that accuracy, and ``best_accuracy``
-        (``best_median_client``, ``best_bottom_decile``) is its state's on test samples.
-        ``final_accuracy`` (``median_client``, ``bottom_decile``) is the final state's on test
-        samples.
+        used once, after the last round. ``best_round`` is then the complete round with the highest
+        validation accuracy, ``validation_accuracy``. Its state is tested for ``best_accuracy``,
+        ``best_median_client`` and ``best_bottom_decile``. The final state is tested for
+        ``final_accuracy``, ``median_client`` and ``bottom_decile``.
 
-        Metrics of the clustering, over all rounds (``ClusterMetrics.record`` defines what is
-        counted; None if undefined): ``migrations``, their number; ``stability``, the mean agreement
-        (ARI) of a round's clusters with those before; ``shift_precision``, the share of detections
-        that had a cause; ``shift_recall``, the share of data shifts that were detected (several
-        before a detection are one); ``shift_delay``, rounds from a shift to its detection;
-        ``migration_precision``, the share of migrations after which the client is matched to its
-        true cluster; ``migration_recall``, the share of changes of a true cluster after which the
-        client is matched again; ``migration_delay``, the rounds until then; ``newcomer_delay``,
-        rounds from a client's first cluster to the matched one, over those that reached it.
+        Metrics of the clustering are over all rounds, and None if undefined.
+        ``ClusterMetrics.record`` defines the counts.
+
+        * ``migrations``: number of migrations.
+        * ``stability``: mean agreement (ARI) of clusters in consecutive rounds.
+        * ``shift_precision``: share of detections that followed a data shift.
+        * ``shift_recall``: share of data shifts that were detected. Several shifts of a client
+          before a detection count once.
+        * ``shift_delay``: mean number of rounds from a shift to its detection.
+        * ``migration_precision``: share of migrations after which the client is matched to its true
+          cluster.
+        * ``migration_recall``: share of changes of a true cluster after which the client is matched
+          again. ``migration_delay``: mean number of rounds until then.
+        * ``newcomer_delay``: mean number of rounds from a client's first cluster to the matched
+          one, over the clients that reached it.
         """
         return dict(self._summary)
 
@@ -229,11 +243,11 @@ class Run(ModelAccess):
         }
 
     def save(self, path: str | Path) -> Path:
-        """Save the run, and the runs it was compared with, in a new folder, from which it can be
-        resumed. Figures are drawn by ``fk.draw``.
+        """Save the run and the compared runs in a new folder, from which they can be resumed.
+        Figures are drawn by ``fk.draw``.
 
-        Raises StorageError for a folder that holds a run, or that cannot be written; then nothing
-        is left behind.
+        Raises StorageError if the folder holds a run or cannot be written. No files are left behind
+        then.
         """
         folders: list[run_folder.Folder] = []
         try:
@@ -272,7 +286,8 @@ class Run(ModelAccess):
         self.write_results(target)
 
     def write_results(self, path: Path) -> None:
-        """Write the results known only at the end: clients, summary, and digests of all files."""
+        """Write the files of a finished run: table of clients, summary, and checksums of all
+        files."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
         write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
         integrity.write_sums(path, run_folder.SUMMED)
@@ -283,12 +298,12 @@ class Run(ModelAccess):
 
         Args:
             path: the folder.
-            model, data: needed to use the models of a run that was started from Python; for other
+            model, data: needed to use the models of a run that was started from Python. For other
                 runs they are rebuilt from the configuration.
-            method: needed to place newcomers if the run's method is the user's.
+            method: needed to place newcomers if the run's method is a user's class.
 
-        Raises CheckpointError if there is no run, if it is unfinished, if a file is damaged, or if
-        the clients of the data have other names.
+        Raises CheckpointError if the folder holds no finished run, if a file is damaged, or if the
+        clients of the data have other names.
         """
         import pandas as pd
 
@@ -298,8 +313,8 @@ class Run(ModelAccess):
         migrations = run_folder.read_records(source, run_folder.MIGRATIONS)
         if config.seeds is not None:
             raise CheckpointError(
-                f"{source} holds several seeds: RepeatedRuns.load reads it, and Run.load each run "
-                "in seeds/"
+                f"{source} holds several seeds; use RepeatedRuns.load for all seeds, or Run.load "
+                "for a run in seeds/"
             )
         if not (source / SUMMARY).exists():
             raise CheckpointError(
@@ -313,7 +328,9 @@ class Run(ModelAccess):
         last, fingerprint = checkpoint.newest(source / run_folder.CHECKPOINTS)
         integrity.check_files(source, last)
         if reason := integrity.missing_end(source, records, last):
-            _log.warning("%s; to make that again, %s", reason, how_to_resume(source, config))
+            _log.warning(
+                "%s; to compute the last round again, %s", reason, how_to_resume(source, config)
+            )
         loaded = cls(
             config=config,
             records=records,
@@ -337,8 +354,8 @@ class Run(ModelAccess):
 
 
 def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
-    """The parts of a run, given the model, data or method."""
-    # Models and data are not imported to read a table.
+    """The method, model and data of a run, some of which are given by the user."""
+    # Imported here, so that reading a table does not import models and data.
     from fedkin.run.trained.ingredients import parts_of
     from fedkin.run.trained.rebuild import check_given, parts_again
 
@@ -352,7 +369,7 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
 
 
 def _final(path: Path, config: Description) -> Record:
-    """The entries of a folder's summary that no round's record has."""
+    """The final measurements in a stored summary, which are not in the records of rounds."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:
@@ -360,6 +377,6 @@ def _final(path: Path, config: Description) -> Record:
 
 
 def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes by operation, downloaded and uploaded."""
+    """Split the pairs [download, upload] by operation into downloaded and uploaded bytes."""
     down, up = ({name: pair[side] for name, pair in by_operation.items()} for side in (0, 1))
     return down, up

@@ -1,5 +1,5 @@
-"""The description of a run started from Python: names and settings of its parts, in the form of
-TOML."""
+"""Descriptions of runs that are started from Python: names and settings of their parts as TOML
+values."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def description_of(
     run: RunSettings,
     options: Mapping[str, Option],
 ) -> Description:
-    """The configuration equivalent to a run that is started from Python.
+    """The description of a run that is started from Python, in the form of a configuration file.
 
     Args:
-        data: its data, before any option has changed them.
+        data: the run's data, before any option has changed them.
         model: the model.
         local: the settings of local training.
         scenario: participation of clients.
-        shift: how the data shift; None: not at all.
-        run: the plan, scoring and compute settings.
+        shift: the shift of the data; None: no shift.
+        run: the plan, evaluation and compute settings.
         options: options for all methods, by section.
     """
     split = {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
@@ -73,14 +73,14 @@ def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
     """The sections of a description that name options for all methods.
 
     Raises:
-        ConfigError: an option whose section is used for something else.
+        ConfigError: an option's section has another meaning in a configuration.
     """
     values: dict[str, Values] = {}
     for section, option in options.items():
         if section in CONFIGURATION and section not in SECTIONS:
             raise ConfigError(
-                f"options: {type(option).__name__} cannot have the section {section!r}, which a "
-                "run has"
+                f"options: {type(option).__name__} cannot use the section {section!r}, which every "
+                "run has; rename it"
             )
         known = known_values(section) if section in SECTIONS else {}
         values[section] = {"name": _name(option, known), **plain_values(option)}
@@ -93,20 +93,21 @@ def shift_name(shift: Shift) -> str:
 
 
 def _name(instance: Any, known: registry.Registry) -> str:
+    """The instance's name in a registry; the lower-case class name if it is not registered."""
     names = {kind: name for name, kind in known.items()}
     return names.get(type(instance), type(instance).__name__.lower())
 
 
 def label_names(data: FederatedData) -> Values:
-    """The entry for data whose labels are names: ``label_names``, as in the options of a file, so
-    that a resumed run numbers them the same way."""
+    """The entry ``label_names`` for data with text labels, so that a resumed run numbers the labels
+    in the same way; empty for other data."""
     return {} if data.label_names is None else {"label_names": list(data.label_names)}
 
 
 def plain_values(instance: Any) -> Values:
-    """A dataclass's fields in the form of TOML; a value without a TOML form is stored as its
+    """The fields of a dataclass as TOML values. A value that TOML cannot store is replaced by its
     ``repr``."""
-    if not dataclasses.is_dataclass(instance):  # a user's own shift needs no more than a step
+    if not dataclasses.is_dataclass(instance):  # a user's shift need not be a dataclass
         return {"is": f"{type(instance).__module__}.{type(instance).__qualname__}"}
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
     stored = json.loads(json.dumps(plain_lists(values), default=_plain))
@@ -114,8 +115,8 @@ def plain_values(instance: Any) -> Values:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON does not have: a dataclass by the fields that are set, all else as its
-    ``repr``."""
+    """Convert a value that JSON cannot store: a dataclass to a table of the fields that are not
+    None, any other value to its ``repr``."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return repr(value)
     set_fields = {f.name: plain_lists(getattr(value, f.name)) for f in dataclasses.fields(value)}

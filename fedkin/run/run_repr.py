@@ -1,4 +1,4 @@
-"""Representation of a run: three lines of text, and a small table in a notebook."""
+"""Representation of a run as text (three lines), and as a small table in a notebook."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("final_accuracy", "best_accuracy", "bottom_decile")  # measures in a notebook's table
-ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # for runs with attacks
-LISTED = 8  # most suspects in a line
+ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # of attacked runs
+LISTED = 8  # largest number of suspects in a line
 
 
 def text(
@@ -27,13 +27,13 @@ def text(
     names: Sequence[str] | None = None,
     own: Sequence[Measure] = (),
 ) -> str:
-    """A run in three lines: method and data, accuracy, and clusters.
+    """A summary of a run in three lines: method and data, accuracy, and clusters.
 
     Args:
         summary: ``Run.summary``.
-        against: summaries of the methods compared with it.
-        names: names of all clients, by position; None if they have none.
-        own: measures of the run without a fixed place here.
+        against: summaries of the compared methods.
+        names: names of all clients by position; None if clients have no names.
+        own: the user's measures.
     """
     bottom = MEASURES["bottom_decile"]
     chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
@@ -42,23 +42,23 @@ def text(
     scores += [f"best {best}"] if summary["best_accuracy"] is not None else []
     scores += [f"{bottom.head} {bottom.text_with_unit(summary[bottom.name])}"]
     scores += [f"{measure.head} {measure.text_with_unit(summary[measure.name])}" for measure in own]
-    beside = "".join(
-        f"; {method_title(other['method'])} beside it: {percent(other['final_accuracy'])}"
+    compared = "".join(
+        f"; {method_title(other['method'])} on the same data: {percent(other['final_accuracy'])}"
         for other in against
     )
     robust = robust_text(summary, names)
     attacked = f"\n  {robust}" if robust else ""
     return (
         f"Run of {_title(summary)}: {count(summary['rounds'], 'round')}, seed {summary['seed']}\n"
-        f"  {', '.join(scores)}{attacked}\n  {_clusters(summary)}{beside}"
+        f"  {', '.join(scores)}{attacked}\n  {_clusters(summary)}{compared}"
     )
 
 
 def names_by_position(clients: pd.DataFrame) -> list[str] | None:
-    """Names of clients by position, from the table of a run; None if they have none.
+    """Names of clients by position, from a run's table of clients; None if clients have no names.
 
     Args:
-        clients: the table. A client without a row has its position as its name.
+        clients: the table of clients. A client without a row gets its position as its name.
     """
     if "name" not in clients:
         return None
@@ -70,11 +70,12 @@ def names_by_position(clients: pd.DataFrame) -> list[str] | None:
 
 
 def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) -> str:
-    """One line about clients that attack, or that a robust rule suspects; empty for other runs.
+    """One line about attacking clients, or about clients that a robust rule suspects; empty for
+    other runs.
 
     Args:
         summary: summary of any run.
-        names: names of all clients, by position; None if they have none.
+        names: names of all clients by position; None if clients have no names.
     """
     if "attackers" in summary:
         return attack_text(summary)
@@ -105,10 +106,11 @@ def attack_text(summary: Mapping[str, Any]) -> str:
 
 
 def suspects(summary: Mapping[str, Any]) -> list[int]:
-    """Clients whose updates a robust rule gave less than half of a mean's weight.
+    """Clients whose updates have less than half of the weight in the robust rule that they would
+    have in a mean.
 
     Args:
-        summary: of a run with a robust rule.
+        summary: summary of a run with a robust rule.
     """
     return [
         client
@@ -118,18 +120,19 @@ def suspects(summary: Mapping[str, Any]) -> list[int]:
 
 
 def _suspects(summary: Mapping[str, Any]) -> str:
-    """How many clients the rule suspects, and how many of them are attackers."""
+    """Text with the number of clients that the rule suspects, and how many of them are
+    attackers."""
     clients = suspects(summary)
     guilty = len(set(clients) & set(summary["attackers"]))
     return f"the rule suspects {count(len(clients), 'client')}, {guilty} of them attackers"
 
 
 def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) -> str:
-    """A table with a row per method: the main one, and those compared with it.
+    """An HTML table with a row for each method: the main method and the compared methods.
 
     Args:
         summaries: summaries of the runs.
-        own: measures without a fixed place in tables.
+        own: the user's measures.
     """
     first = summaries[0]
     accuracies = measures_of(COLUMNS)

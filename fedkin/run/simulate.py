@@ -1,4 +1,4 @@
-"""One call from data, model and method to a finished run on this machine."""
+"""``fk.simulate``: simulates a run on this machine from data, model and method."""
 
 from __future__ import annotations
 
@@ -59,56 +59,57 @@ def simulate(
     resume: bool = False,
     callbacks: Callback | Sequence[Callback] = (),
 ) -> Run:
-    """Run a method in the simulator, and others on the same data, seeds and cohorts.
+    """Simulate a run of a method, and of other methods on the same data, seeds and cohorts.
 
     Args:
         method: the main method.
         data: all clients' samples.
-        model: the model: ``fk.models.mclr(data)`` and the like, ``fk.as_model(...)``,
-            ``fk.torch_model(...)``, or a PyTorch ``nn.Module``.
-        rounds: T, communication rounds.
-        cohort: n, clients per round, drawn uniformly; ``fk.Cohort(n, selection=...)`` selects them
-            differently.
-        local: local training of a client. By default SGD over one epoch.
+        model: the model: one of ``fk.models``, such as ``fk.models.mclr(data)``,
+            ``fk.as_model(...)``, ``fk.torch_model(...)``, or a PyTorch ``nn.Module``.
+        rounds: T, the number of communication rounds.
+        cohort: n, the number of clients per round, drawn uniformly; or ``fk.Cohort(n,
+            selection=...)`` for another selection.
+        local: settings of local training. By default SGD over one epoch.
         options: options for all methods of the run:
 
-            * a server optimiser, which uses the mean updates of every cluster as gradients:
+            * a server optimiser, which uses the mean update of each cluster as a gradient:
               ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
-            * a personal part of the model, which stays on each client: its last layer
-              (``PersonalHead(...)``), or a model in addition to its cluster's
+            * a personal part of the model, which stays on each client: the last layer
+              (``PersonalHead(...)``), or a model in addition to the cluster's model
               (``PersonalModel(...)``);
-            * ``ClientDP(...)``, client-level differential privacy: clips and noises all released
-              sums, with cohorts of ``fk.Cohort(n, selection="poisson")``;
+            * ``ClientDP(...)``, client-level differential privacy: all released sums are clipped
+              and noised, with cohorts of ``fk.Cohort(n, selection="poisson")``;
             * ``RobustAggregation(...)``, a robust rule instead of the mean within each cluster,
               against clients that attack;
             * ``Byzantine(...)``, simulated attacks by clients;
-            * ``LateReplies(...)``, which determines how replies that arrive after their round are
-              used in later rounds;
-            * ``SecretSums(...)``: a server that follows the protocol learns only sums of updates;
+            * ``LateReplies(...)``, the use of late replies in later rounds;
+            * ``SecretSums(...)``, secure aggregation: a server that follows the protocol learns
+              only sums of updates;
             * a user's option (``fk.Option``).
-        seed: of all randomness except that of ``data``, of privacy and of masks.
-        scenario: clients that drop out, straggle, arrive late or leave. By default none.
-        shift: how data shift from round to round, such as ``SwapAll()``. By default not at all.
-        against: methods to run on the same data, after the main one.
+        seed: seed of all random numbers except those for ``data``, privacy noise and masks.
+        scenario: clients that drop out, straggle, arrive late or leave. By default no client does.
+        shift: shift of the data from round to round, such as ``SwapAll()``. By default there is no
+            shift.
+        against: methods to run on the same data after the main method.
         scoring: intervals of evaluation and checkpoints, metrics, and early stopping
             (``fk.Scoring``).
         compute: devices and engine (``fk.Compute``). By default all devices of this process.
         out: a folder in which the run is saved while it proceeds. Figures are drawn separately, by
             ``fk.draw(run)``.
-        resume: continue the same run, which ``out`` holds.
+        resume: whether to continue the same run from the folder ``out``.
         callbacks: called after every round of every method. A function gets the round's record, and
-            ends the run by returning ``fk.STOP``. A tracker logs the run: ``"tensorboard"``,
+            ends the run if it returns ``fk.STOP``. A tracker logs the run: ``"tensorboard"``,
             ``"mlflow"``, ``"wandb"``, or a user's (``Tracker``). ``fk.Progress(False)`` hides the
             progress display of a terminal or a notebook.
 
     Raises:
-        ConfigError: a cohort or a number of clusters larger than the number of clients; a method
-            named twice; a value that is not a number; ``mu`` or ``partial`` in ``local`` (they
-            belong to a method: ``FedProx(mu=...)``); ``resume``, or a named tracker, without
-            ``out``.
+        ConfigError: the cohort or the number of clusters is larger than the number of clients; a
+            method is given twice; a value is not a number; ``local`` has ``mu`` or ``partial``
+            (they belong to a method: ``FedProx(mu=...)``); ``resume`` or a named tracker is used
+            without ``out``.
         MissingExtra: the library of a tracker is not installed.
-        StorageError, CheckpointError: about the folder.
-        ModelError, MethodError, DataError: incompatible arguments.
+        StorageError, CheckpointError: the folder cannot be written, or holds another run.
+        ModelError, MethodError, DataError: the arguments are incompatible.
     """
     check_list("against", against, "fk.FedAvg()")
     check_list("options", options, "fk.FedAdam()")
@@ -159,17 +160,17 @@ def execute(
     on_round: OnRound | None = None,
     track: Sequence[str | Tracker] = (),
 ) -> Run:
-    """Run a configuration. Everything is created and checked before anything is written.
+    """Run a configuration. All objects are made and checked before any file is written.
 
     Args:
         config: the configuration.
-        out: a new folder for the run, or, with ``resume``, the folder that holds it; None saves
-            nothing.
-        resume: continue the run in ``out``.
+        out: a new folder for the run, or with ``resume`` the folder of the run. None: the run is
+            not saved.
+        resume: whether to continue the run in ``out``.
         on_round: called with the record of every round, of every method.
         track: names of trackers, or trackers.
 
-    Raises as ``simulate`` does.
+    Raises the errors of ``simulate``.
     """
     trackers = make_trackers(track, out)
     experiment, methods = from_config(config, resume, on_round)
@@ -177,7 +178,7 @@ def execute(
 
 
 def _named(method: Method) -> tuple[Values, Method]:
-    """A method with its entry in the description."""
+    """The pair of a method's entry in the description and the method."""
     return {"name": method_name(method), **plain_values(method)}, method
 
 
@@ -196,7 +197,7 @@ def from_config(
 
     Args:
         config: the configuration.
-        resume: whether its folder already holds the run.
+        resume: whether the run's folder already holds the run.
         on_round: called with the record of every round, of every method.
         data: the configuration's data, if the caller has loaded them.
     """
@@ -227,13 +228,13 @@ def from_config(
 
 
 def trainable(model: Any) -> AnyModel:
-    """Convert the user's model to one that a simulated world can train. Raises ModelError for
-    anything else."""
+    """Convert a user's model to a model that a simulated world can train. Raises ModelError if that
+    is not possible."""
     wrapped = wrap_module(model)
     if not isinstance(wrapped, AnyModel):
         raise ModelError(
-            "model must be one of fk.models, such as mclr(data), or be made by fk.as_model or "
-            f"fk.torch_model, or be a PyTorch nn.Module; got {type(wrapped).__name__}"
+            "model must be one of fk.models, such as mclr(data), a result of fk.as_model or "
+            f"fk.torch_model, or a PyTorch nn.Module; got {type(wrapped).__name__}"
         )
     if isinstance(wrapped, ModelWithWorkers) and getattr(wrapped, "engine", "torch") == "torch":
         _warn_of_pytorch(wrapped.name)
@@ -242,14 +243,15 @@ def trainable(model: Any) -> AnyModel:
 
 @cache
 def _warn_of_pytorch(name: str) -> None:
-    """Warn once per process."""
+    """Warn once per process that PyTorch models train more slowly."""
     _log.warning(
-        "model %r is trained by PyTorch, which is slower (docs/benchmarks.md says how much)", name
+        "model %r is trained by PyTorch, which is slower than JAX (see docs/benchmarks.md)", name
     )
 
 
 def _refuse_settings(local: LocalTraining, no_folder: bool) -> None:
-    """Raise ConfigError for settings that no configuration can express."""
+    """Raise ConfigError for ``resume`` without a folder, and for local-training settings that
+    belong to methods."""
     if no_folder:
         raise ConfigError("resume=True needs out=, the folder that holds the run")
     if local.mu or local.partial:

@@ -1,5 +1,5 @@
-"""Checks of ``simulate``'s arguments: a name or a class instead of an instance is refused, with the
-correct form."""
+"""Checks of ``simulate``'s arguments. A name or a class in place of an instance raises an error
+with the correct form."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _SETTINGS = {"scoring": Scoring, "compute": Compute, "local": LocalTraining, "sc
 
 
 def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
-    """Refuse names and classes. For a misspelt name the message suggests the nearest one.
+    """Check that methods, data, model and shift are instances, not names or classes.
 
     Args:
-        methods: the main method, and those compared with it.
+        methods: the main method and the compared methods.
         data: the data of the run.
-        model: its model.
-        shift: how its data shift; None: not at all.
+        model: the model of the run.
+        shift: the shift of the data; None: no shift.
 
     Raises:
-        ConfigError, MethodError, DataError, ModelError: with the correct form.
+        ConfigError, MethodError, DataError, ModelError: a name or a class was given. The message
+            has the correct form, and suggests a similar name if the name is misspelt.
     """
     for method in methods:
         check_method(method)
@@ -56,21 +57,19 @@ def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None)
             made=f"fk.models.{model}(data)",
         )
     if shift is not None and (isinstance(shift, type) or not isinstance(shift, Shift)):
-        raise ConfigError(
-            f"shift must be a way in which data shift, such as SwapAll(), got {shift!r}"
-        )
+        raise ConfigError(f"shift must be an instance of a shift, such as SwapAll(), got {shift!r}")
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise ConfigError for settings of another type.
+    """Raise ConfigError for settings of a wrong type.
 
     Args:
-        settings: by argument name; None: not given.
+        settings: the given settings by argument name; None: not given.
     """
     for name, value in settings.items():
         kind = _SETTINGS[name]
         if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{name} must be made, fk.{kind.__name__}(...), got {value!r}")
+            raise ConfigError(f"{name} must be an instance, fk.{kind.__name__}(...), got {value!r}")
 
 
 def check_list(name: str, value: Any, example: str) -> None:
@@ -78,16 +77,16 @@ def check_list(name: str, value: Any, example: str) -> None:
 
     Args:
         name: the argument's name.
-        value: its value.
-        example: the correct form.
+        value: the argument's value.
+        example: an example of a list entry, for the message.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"{name} must be a list, {name}=[{example}], got {value!r}")
 
 
 def check_method(method: Any) -> None:
-    """Raise MethodError for what is not a method: a name, a class, an option for methods, or
-    anything else."""
+    """Raise MethodError unless the value is an instance of a method. Names, classes and options
+    have messages with the correct form."""
     if isinstance(method, str):
         raise _named(
             MethodError,
@@ -98,7 +97,8 @@ def check_method(method: Any) -> None:
         )
     if isinstance(method, type):
         raise MethodError(
-            f"a method must be made, fk.{method.__name__}(...), got the class {method.__name__}"
+            f"a method must be an instance, fk.{method.__name__}(...), got the class "
+            f"{method.__name__}"
         )
     if isinstance(method, Method):
         return
@@ -107,22 +107,24 @@ def check_method(method: Any) -> None:
     for argument, kind in _ARGUMENTS.items():
         if isinstance(method, kind):
             given = f"{argument}=fk.{name}(...)"
-    if isinstance(method, Option):  # a server optimiser has a step, as a shift has
+    if isinstance(
+        method, Option
+    ):  # also server optimisers, which look like shifts: both have `step`
         given = f"options=[fk.{name}(...)]"
     if given:
         raise MethodError(
-            f"{name} is no method but an option of methods: give it by name, {given}, together "
+            f"{name} is not a method but an option; pass it as {given}, together "
             "with a method such as fk.FedAvg()"
         )
     raise MethodError(
-        f"a method such as fk.FedAvg() is expected, with init, round and place; got {name}"
+        f"expected a method such as fk.FedAvg(), with init, round and place; got {name}"
     )
 
 
 def _named(
     error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str
 ) -> FedkinError:
-    """The error that a name must be replaced by an instance."""
+    """The error for a name in place of an instance, or for an unknown name."""
     if name not in known:
         return error(unknown(kind, name, known))
-    return error(f"a {kind} must be made, {made}, got its name, {name!r}")
+    return error(f"a {kind} must be an instance, {made}, got the name {name!r}")

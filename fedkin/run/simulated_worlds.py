@@ -1,4 +1,4 @@
-"""Simulated worlds for the runs of an experiment, with the same data, model and scenario."""
+"""Creation of simulated worlds for an experiment's runs, with the same data, model and scenario."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fedkin.simulation.workers import AnyModel
 
 @dataclass(frozen=True)
 class SimulatedWorlds:
-    """Makes a ``SimulatedWorld`` for each run."""
+    """Makes a ``SimulatedWorld`` for each run of an experiment."""
 
     data: FederatedData
     model: AnyModel
@@ -55,23 +55,24 @@ class SimulatedWorlds:
             needs = requirements_of(method)
             if needs.data.true_clusters and self.data.true_clusters is None:
                 raise ConfigError(
-                    f"{place}: {entry['name']} needs the true clusters, and {self.data.name} has "
-                    "none; take planted data (data.name=planted), or leave it out"
+                    f"{place}: {entry['name']} needs the true clusters, but {self.data.name} has "
+                    "none; use planted data (data.name=planted), or remove the method"
                 )
             forgets = isinstance(self.shift, Steps) and not self.shift.history
             if needs.data.earlier_samples and forgets:
                 raise ConfigError(
                     f"{place}: {entry['name']} needs clients that keep the samples of earlier "
-                    "steps: set shift.history=true (in Python Steps(history=True)), or leave it out"
+                    "steps; set shift.history=true (in Python Steps(history=True)), or remove the "
+                    "method"
                 )
             if isinstance(method, Checking):
                 with error_context(place):
                     method.check_run(self.spec, self.clients, self.local)
         if plan.patience is not None and self.data.validation is None:
             raise ConfigError(
-                f"run.patience needs a validation split, and {self.data.name} has none: set "
-                "data.validation=0.1 (in Python data.with_validation(0.1)); test samples choose no "
-                "round"
+                f"run.patience needs a validation split, but {self.data.name} has none; set "
+                "data.validation=0.1 (in Python data.with_validation(0.1)). The test set must not "
+                "be used for model selection"
             )
         for _, method in methods:
             needs = requirements_with(method, options)
@@ -83,16 +84,17 @@ class SimulatedWorlds:
                 together=self.compute.clients_per_batch,
             )
             check_memory(
-                parts, "take a smaller model, or fewer clients, clusters or clients in a cohort"
+                parts, "use a smaller model, or fewer clients, clusters or clients in a cohort"
             )
         world = self.make()
-        # Whichever clients arrive or leave, at least one is reachable in every round.
+        # Check that at least one client is reachable in every round, despite late arrivals and
+        # leaving.
         with error_context("scenario"):
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
 
     def make(self) -> SimulatedWorld:
-        """A new world."""
+        """A new simulated world with the experiment's data, model and scenario."""
         return SimulatedWorld(
             self.data,
             self.model,
@@ -119,21 +121,21 @@ class SimulatedWorlds:
 
 
 _NUMBER = 4  # bytes of a parameter
-# Bytes per pair of clients: their distance, and a copy of it for clustering.
+# Bytes for each pair of clients: the distance, and a copy of it for the clustering.
 _PAIR = 16
 
 
 def memory_parts(
     needs: Requirements, plan: Plan, clients: int, parameters: int, together: int | None = None
 ) -> dict[str, int]:
-    """Memory of a run in bytes, by purpose.
+    """Estimated memory of a run in bytes, by purpose.
 
     Args:
-        needs: memory needs of its method.
-        plan: its rounds.
-        clients: N.
-        parameters: P.
-        together: clients that a device trains at once; None for one.
+        needs: the method's requirements.
+        plan: the run's plan.
+        clients: N, the number of clients.
+        parameters: P, the number of parameters.
+        together: number of clients that a device trains at once; None: one.
     """
     model = _NUMBER * parameters
     models = clients if needs.peers else needs.clients.number
@@ -149,7 +151,7 @@ def memory_parts(
         updates = "updates of all clients" if memory.compares_all else "updates of a cohort"
         parts[updates] = rows * model
     if memory.kept_models:
-        parts["what is kept of each client"] = memory.kept_models * clients * model
+        parts["vectors kept for each client"] = memory.kept_models * clients * model
     if memory.compares_all:
         parts["all pairs of clients"] = _PAIR * clients**2
     return parts

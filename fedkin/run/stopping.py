@@ -1,8 +1,8 @@
 """The best round of a run, and early stopping.
 
-Only complete rounds count: evaluated ones in which every reachable client had a cluster and no
-client with a cluster was away. The score is accuracy on validation samples if the data have a
-validation split, otherwise on test samples.
+Only complete rounds count. A round is complete if it was evaluated, every reachable client had a
+cluster, and no client with a cluster was away. The score is the accuracy on validation samples if
+the data have a validation split, otherwise on test samples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNUSABLE = 3  # consecutive rounds without a usable reply after which a run ends
 _NO_REPLY = "no client's reply was usable"
 _BY_CALLBACK = "a callback returned STOP"
 STOP = "stop"
-"""What a callback returns to end a run after a round."""
+"""Return value of a callback that ends the run after the round."""
 
 
 def complete_rounds(records: Sequence[Record]) -> list[Record]:
@@ -35,7 +35,7 @@ def is_complete(record: Record) -> bool:
 
 
 def best_record(records: Sequence[Record]) -> Record | None:
-    """The record of the complete round with the best score, the first of ties; None if no round is
+    """The record of the complete round with the best score (the first of ties). None if no round is
     complete."""
     return max(
         complete_rounds(records), key=lambda record: SCORE.sign * record[SCORE.column], default=None
@@ -43,11 +43,12 @@ def best_record(records: Sequence[Record]) -> Record | None:
 
 
 def first_to_reach(records: Sequence[Record], target: float | int | None) -> Record | None:
-    """The record of the first complete round whose score reaches a target; None if none does.
+    """The record of the first complete round with a score of at least ``target``; None if there is
+    none.
 
     Args:
         records: records of the run.
-        target: a score; None is never reached.
+        target: the score to reach; None is never reached.
     """
     if target is None:
         return None
@@ -63,10 +64,11 @@ def reaches(score: float | int, target: float | int) -> bool:
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """Why a run stops after the last of its records, by its scores; None if it continues.
+    """The early stop of a run by its scores, after its last record; None if the run continues.
 
-    It stops at the first complete round from 1 on whose score reaches ``plan.until``, and at the
-    first complete round at least ``plan.patience`` rounds after the best one.
+    A run stops at the first complete round (from round 1 on) that reaches the score ``plan.until``.
+    It also stops at the first complete round at least ``plan.patience`` rounds after the best
+    round.
     """
     last = records[-1]
     best = best_record(records)
@@ -80,7 +82,7 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
         )
     if plan.patience is not None and waited >= plan.patience:
         reason = (
-            f"run.patience = {plan.patience}, and no score is better than that of round "
+            f"run.patience = {plan.patience}, and no score is better than the score of round "
             f"{best['round']}"
         )
         return stop_record(plan, last["round"], reason)
@@ -88,8 +90,10 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
 
 
 def rounds_without_reply(records: Sequence[Record]) -> int:
-    """Number of final rounds of a run with replies that were not finite or impossible, and no
-    usable reply. Replies that never came are drop-outs, not a failure of the run.
+    """Number of rounds at the end of a run without any usable reply.
+
+    A round counts if some replies were not finite or impossible, and no other reply was usable.
+    Replies that never came are drop-outs, which are not a failure of the run.
 
     Args:
         records: records of the run.
@@ -103,11 +107,12 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
 
 
 def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """The stop of a run because no reply was usable for some rounds; None if it continues.
+    """The early stop of a run after ``UNUSABLE`` rounds without a usable reply; None if it
+    continues.
 
     Args:
         plan: the run's plan.
-        records: up to the present round.
+        records: records up to the current round.
     """
     round = records[-1]["round"]
     count = rounds_without_reply(records)
@@ -117,8 +122,8 @@ def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None
 
 
 def failure(records: Sequence[Record]) -> str:
-    """Why a finished run has failed: in its last ``UNUSABLE`` rounds, or in all of its rounds, no
-    reply was usable. Empty if it has not failed.
+    """The reason why a finished run has failed: no reply was usable in its last ``UNUSABLE``
+    rounds, or in all rounds. Empty if it has not failed.
 
     Args:
         records: records of the run.
@@ -132,48 +137,48 @@ def failure(records: Sequence[Record]) -> str:
 
 
 def stop_record(plan: Plan, round: int, reason: str) -> Record:
-    """The entry of an early stop in summary and checkpoint: after which round, of how many, and
-    why.
+    """The entry for an early stop in summary and checkpoint: its round, the planned rounds, the
+    reason.
 
     Args:
         plan: the run's plan.
-        round: the last round.
-        reason: in words.
+        round: the round after which the run stops.
+        reason: the reason, as text.
     """
     return {"round": round, "of": plan.rounds, "reason": reason}
 
 
 def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> Record | None:
-    """The stop of a run because a callback returned ``STOP`` before the last round; None for any
-    other return value.
+    """The early stop of a run because a callback returned ``STOP``. None for any other return
+    value, and after the last round.
 
     Args:
         plan: the run's plan.
-        round: the present round.
+        round: the current round.
         reply: the callback's return value.
-        private: whether the run has client-level differential privacy, which a stop that depends on
-            clients' scores would violate.
+        private: whether the run has client-level differential privacy. A stop that depends on
+            clients' scores would violate it.
 
     Raises:
-        ConfigError: a stop of a private run.
+        ConfigError: the callback stops a private run.
     """
     if not (isinstance(reply, str) and reply == STOP and round < plan.rounds):
         return None
     if private:
         raise ConfigError(
-            "privacy: a callback returned STOP. Scores of clients are not covered by noise, and "
-            "the last round would show them: set run.rounds"
+            "privacy: a callback returned STOP, which would reveal clients' scores, since noise "
+            "does not cover them; set run.rounds instead"
         )
     return stop_record(plan, round, _BY_CALLBACK)
 
 
 def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | None:
-    """The stop of a run before its last round because an option allows no further one; None if all
-    allow one.
+    """The early stop of a run because an option allows no further round, such as an exhausted
+    privacy budget. None if all options allow another round.
 
     Args:
         plan: the run's plan.
-        round: the present round.
+        round: the current round.
         options: the run's options.
     """
     if round >= plan.rounds:
@@ -185,12 +190,13 @@ def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | 
 def stop_after_round(
     plan: Plan, records: Sequence[Record], options: ActiveOptions
 ) -> Record | None:
-    """Why a run stops after the last of its records, for any reason; None if it continues. The last
-    round of a private run does not depend on replies.
+    """The early stop of a run after its last record, for any reason; None if it continues.
+
+    Unusable replies do not stop a private run, since its length must not depend on replies.
 
     Args:
         plan: the run's plan.
-        records: up to the present round.
+        records: records up to the current round.
         options: the run's options.
     """
     by_replies = None if options.hides_replies else stop_without_replies(plan, records)
@@ -202,16 +208,16 @@ def stop_after_round(
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:
-    """Whether a resumed run has already stopped.
+    """The early stop of a resumed run, if it has already stopped; None if it continues.
 
-    Its scores decide by the present ``patience`` and ``until``, as in a new run. A run that was
-    stopped by a callback or by a lack of usable replies continues if it now has more rounds than
-    then.
+    The scores are checked against the current ``patience`` and ``until``, as in a new run. A run
+    that was stopped by a callback or by unusable replies continues if its number of rounds was
+    increased.
 
     Args:
         plan: plan of the resumed run.
-        records: up to its newest checkpoint.
-        stopped: as stored in that checkpoint.
+        records: records up to the run's newest checkpoint.
+        stopped: the early stop in that checkpoint; None if there was none.
     """
     by_score = stop_by_score(plan, records)
     if by_score or stopped is None:

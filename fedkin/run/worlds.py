@@ -1,5 +1,4 @@
-"""Where runs take place: what an experiment needs of a simulation, or of a federation with a
-server."""
+"""Interface between an experiment and its worlds: a simulation, or a federation with a server."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ from fedkin.options.base import Option
 from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.trained.ingredients import Ingredients
 
-# What decides numbers and is not in the description, such as the data and the model.
+# Digests of inputs that determine results and are not in the description: the data and the model.
 Digests = tuple[str, ...]
-Methods = Sequence[tuple[Values, Method]]  # each with its entry in the description
+Methods = Sequence[tuple[Values, Method]]  # pairs of entry in the description and method
 
 
 class ClientFacts(NamedTuple):
-    """What the table of clients says of all N clients besides their scores."""
+    """Facts about all N clients for the table of clients: samples, names and true clusters."""
 
     samples: Int[np.ndarray, "N"]
     names: Sequence[str] | None = None
@@ -33,18 +32,18 @@ class ClientFacts(NamedTuple):
 
 
 class OpenWorld(NamedTuple):
-    """The world of one run, and what is known of it besides."""
+    """The world of one run, with functions that return facts about it."""
 
     world: World
-    client_facts: Callable[[], ClientFacts]  # at the end of the run
-    ground_truth: Callable[[], GroundTruth] = GroundTruth  # of the present round
-    parts: Ingredients | None = None  # what runs here is made of
+    client_facts: Callable[[], ClientFacts]  # called at the end of the run
+    ground_truth: Callable[[], GroundTruth] = GroundTruth  # facts about the current round
+    parts: Ingredients | None = None  # method, model and data of the run
 
 
 @runtime_checkable
 class WorldFactory(Protocol):
-    """Where runs take place: a simulation, or a federation with a server. Each run has a world of
-    its own."""
+    """Makes the worlds of runs: a simulation, or a federation with a server. Each run has a
+    separate world."""
 
     @property
     def clients(self) -> int:
@@ -57,11 +56,11 @@ class WorldFactory(Protocol):
         ...
 
     def digests(self) -> Digests:
-        """What decides numbers and is not in the description."""
+        """Digests of inputs that determine results and are not in the description."""
         ...
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
-        """Refuse (ConfigError) methods, with these options, that cannot run here."""
+        """Raise ConfigError if a method with these options cannot run in this kind of world."""
         ...
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
@@ -73,11 +72,11 @@ def named_methods(entries: Iterable[Entry]) -> Methods:
     """The methods of a configuration, each with its entry in a description.
 
     Args:
-        entries: of the methods.
+        entries: registry entries of the methods.
     """
     return [(entry.values, entry.made) for entry in entries]
 
 
 def method_places(methods: Methods) -> list[str]:
-    """Where each method stands in a configuration, for messages."""
+    """The place of each method in a configuration, for messages."""
     return ["method", *(f"run.against: {entry['name']}" for entry, _ in methods[1:])]

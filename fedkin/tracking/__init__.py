@@ -1,1 +1,1 @@
-"""Trackers: TensorBoard, MLflow, Weights & Biases or a user's own log every round of a run."""
+"""Trackers that log every round of a run: TensorBoard, MLflow, Weights & Biases, or a user's."""

@@ -1,5 +1,5 @@
-"""MLflow: a local store ``mlruns`` next to the run's folder, or the server in
-$MLFLOW_TRACKING_URI."""
+"""Tracker for MLflow. It logs to a local store ``mlruns`` next to the run's folder, or to the
+server in $MLFLOW_TRACKING_URI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedkin.tracking.tracker import TRACKED, flat_numbers, flat_settings, outerm
 
 
 class MLflow:
-    """One MLflow run for each run; it continues when the run is resumed."""
+    """Logs each run as an MLflow run, which continues when the run is resumed."""
 
     def __init__(self) -> None:
         # Without a server, the small client supports no other store.

@@ -1,4 +1,4 @@
-"""Imports the optional library of a tracker."""
+"""Import of the optional libraries of trackers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fedkin.core.errors import MissingExtra
 
 
 def import_library(module: str, extra: str = "") -> Any:
-    """A module of a library that is installed by ``extra`` of fedkin (by default, by the library's
-    name).
+    """Import a module of an optional library. ``extra`` is fedkin's extra that installs it; empty:
+    the library is installed by its own name.
 
     Raises MissingExtra if it is not installed.
     """
@@ -20,5 +20,5 @@ def import_library(module: str, extra: str = "") -> Any:
         package = module.split(".")[0]
         command = f"pip install 'fedkin[{extra}]'" if extra else f"pip install {package}"
         raise MissingExtra(
-            f"tracking needs {package}, which is not installed: {command} ({error})"
+            f"tracking needs {package}, which is not installed; run {command} ({error})"
         ) from error

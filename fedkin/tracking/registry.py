@@ -1,4 +1,4 @@
-"""The named trackers and the libraries they need."""
+"""Registry of the trackers that can be given by name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
     folder.
 
     Raises:
-        ConfigError: an unknown or duplicate name, an object that is not a tracker, or a tracker
-            that needs a run folder when there is none.
+        ConfigError: a name is unknown, a tracker is given twice, an object is not a tracker, or a
+            tracker needs a run folder and there is none.
         MissingExtra: a library is not installed.
     """
     if isinstance(track, str) or not isinstance(track, Sequence):
@@ -33,15 +33,14 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
         tracker = TRACKERS[entry]() if isinstance(entry, str) else entry
         if isinstance(tracker, type) or not isinstance(tracker, Tracker):
             raise ConfigError(
-                f"a tracker is called with every round, and has begin and end; got {entry!r}"
+                f"a tracker must be callable and have the methods begin and end; got {entry!r}"
             )
         kind = type(tracker).__name__
         if kind in [type(other).__name__ for other in trackers]:
-            raise ConfigError(f"the tracker {kind} is given twice; once is enough")
+            raise ConfigError(f"the tracker {kind} is given twice; remove one")
         if folder is None and isinstance(tracker, tuple(TRACKERS.values())):
             raise ConfigError(
-                f"{kind} writes what it tracks beside the run, and needs out=, the folder that "
-                "keeps it"
+                f"{kind} writes its files into the run's folder; pass out=, the folder of the run"
             )
         trackers.append(tracker)
     return trackers

@@ -1,4 +1,5 @@
-"""TensorBoard: event files in the run's folder, for ``tensorboard --logdir runs``."""
+"""Tracker for TensorBoard. It writes event files into the run's folder, for ``tensorboard --logdir
+runs``."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ _PATIENCE = 5.0  # seconds for the writer's thread to write something
 
 
 class TensorBoard:
-    """Writes event files. Every process writes a separate file; a run's first file also has its
-    settings."""
+    """Writes event files for TensorBoard. Every process writes a separate file; a run's first file
+    also has the run's settings."""
 
     def __init__(self) -> None:
         self._library = import_library("tensorboardX")
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
-        """Begin or resume a run."""
+        """Begin or resume the log of a run; the event file is created with the first record."""
         assert folder is not None
         self._folder = folder
         self._settings = flat_settings(description)
@@ -53,12 +54,13 @@ class TensorBoard:
         self._check_progress()
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """Close the file."""
+        """Close the event file."""
         if self._writer is not None:
             self._writer.close()
 
     def _check_progress(self) -> None:
-        """Check that the file grows, because the writer thread dies silently on a full disk."""
+        """Raise StorageError if the file does not grow, because the writer thread dies silently on
+        a full disk."""
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             self._writer.flush()
@@ -67,4 +69,4 @@ class TensorBoard:
                 self._size = size
                 return
             time.sleep(0.001)
-        raise StorageError(f"cannot write {self._path}")
+        raise StorageError(f"cannot write {self._path}; check the free space of the disk")

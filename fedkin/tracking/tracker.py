@@ -1,7 +1,7 @@
-"""Forwards the rounds of a run to trackers.
+"""Forwarding of a run's rounds to trackers.
 
-A tracker is any object with the three methods of ``Tracker``. Its failure never stops or changes
-the run.
+A tracker is any object with the three methods of ``Tracker``. A failure of a tracker never stops or
+changes the run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _INNER_FOLDERS = ("against", "seeds")  # of further methods, and of seeds
 
 @runtime_checkable
 class Tracker(Protocol):
-    """An object that logs runs. Several methods or seeds are separate, consecutive runs."""
+    """The interface of a tracker. Several methods or seeds are separate runs, one after another."""
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
-        """A run begins or is resumed. ``description`` is the content of its config.toml, ``folder``
-        its folder."""
+        """Called when a run begins or is resumed. ``description`` is the content of the run's
+        config.toml, ``folder`` the run's folder."""
         ...
 
     def __call__(self, record: Record) -> None:
@@ -39,8 +39,8 @@ class Tracker(Protocol):
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """The run has ended; the content of its summary.json, or None if it was interrupted or
-        failed."""
+        """Called when a run ends. ``summary`` is the content of its summary.json, or None if it was
+        interrupted or failed."""
         ...
 
 
@@ -61,7 +61,7 @@ class TrackerDispatch:
         return self._on_round(record) if self._on_round else None
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """The run is finished."""
+        """Tell all trackers that the run is finished, with the run's summary."""
         for listener in self._listeners:
             listener.finish(summary)
 
@@ -79,12 +79,13 @@ def dispatching(
     earlier_records: Callable[[], Iterable[Record]] = tuple,
     on_round: Callable[[Record], Any] | None = None,
 ) -> Iterator[TrackerDispatch]:
-    """The function that a run calls after every round: it calls all trackers, then ``on_round``.
+    """Context manager for the function that a run calls after every round. It calls all trackers,
+    then ``on_round``.
 
     Args:
         trackers: the trackers that log the run.
-        description: the contents of its config.toml.
-        folder: its folder; None if it is not stored.
+        description: the contents of the run's config.toml.
+        folder: the run's folder; None if the run is not stored.
         earlier_records: reads all stored records, for trackers that have not logged them yet.
         on_round: called last with every record.
     """
@@ -99,7 +100,8 @@ def dispatching(
 
 
 class _Listener:
-    """One tracker of one run. It begins with the first record and is dropped when it fails."""
+    """Calls one tracker for one run. The tracker begins with the first record, and is dropped after
+    an error."""
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class _Listener:
                 self.tracker.end(None)
 
     def _begin(self) -> None:
-        """Describe the run, and send stored rounds that the tracker has not logged."""
+        """Call the tracker's ``begin``, and send the stored rounds that it has not logged."""
         if self.open or self.failed:
             return
         self.tracker.begin(
@@ -165,13 +167,17 @@ class _Listener:
 
     @contextmanager
     def _dropped_on_error(self) -> Iterator[None]:
-        """Context that drops a failing tracker with one warning."""
+        """Context manager that drops a failing tracker with one warning."""
         try:
             yield
         except Exception as error:
             if not self.failed:
                 reason = " ".join(str(error).split()) or type(error).__name__
-                _log.warning("%s failed and is dropped; the run goes on: %s", self.kind, reason)
+                _log.warning(
+                    "tracker %s failed and is no longer called; the run continues: %s",
+                    self.kind,
+                    reason,
+                )
             self.failed = True
             self.open = False
 
@@ -183,8 +189,8 @@ def run_name(description: Mapping[str, Any], folder: Path | None) -> str:
 
 
 def outermost_folder(folder: Path) -> Path:
-    """The folder named by the user, given that folder or one in its ``against/NAME`` or
-    ``seeds/S``."""
+    """The folder that the user named, from a folder of a method or seed inside it
+    (``against/NAME``, ``seeds/S``)."""
     while folder.parent.name in _INNER_FOLDERS:
         folder = folder.parent.parent
     return folder

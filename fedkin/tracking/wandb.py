@@ -1,4 +1,5 @@
-"""Weights & Biases: offline in the run's folder, unless logged in or set by $WANDB_MODE."""
+"""Tracker for Weights & Biases. It logs offline into the run's folder, unless the user is logged in
+or sets $WANDB_MODE."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from fedkin.tracking.tracker import flat_numbers, outermost_folder
 
 
 class WandB:
-    """One Weights & Biases run for each run; a resumed run keeps its id."""
+    """Logs each run as a Weights & Biases run; a resumed run keeps its id."""
 
     def __init__(self) -> None:
         self._wandb = import_library("wandb", "wandb")
@@ -48,7 +49,8 @@ class WandB:
 
 
 def _logged_in() -> bool:
-    """Whether Weights & Biases has a key, in the environment or stored by its ``login``."""
+    """Whether Weights & Biases has an API key, in the environment or stored by its ``login``
+    command."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:

@@ -135,10 +135,11 @@ def test_an_iid_split_keeps_sizes_and_samples() -> None:
 def test_refusals() -> None:
     data = federation(1)
     with pytest.raises(
-        DataError, match="at least 8 clients with 8 training samples or more, got 7 of 7"
+        DataError,
+        match="at least 8 clients with 8 or more training samples, got 7 such clients of 7",
     ):
         estimate_cluster_count(federation(1, clients=7), mclr(data))
-    with pytest.raises(DataError, match="all training samples are of one class"):
+    with pytest.raises(DataError, match="all training samples have the same class"):
         estimate_cluster_count(
             data.with_rows(data.train, data.test, y=np.zeros_like(data.y)), mclr(data)
         )
@@ -290,7 +291,7 @@ def an_advice(clusters: int, gains: Gains | None) -> Advice:
             None,
             "do not cluster",
             "fedavg",
-            "no client has test samples, so the gain of two clusters is not known",
+            "no client has test samples, so the gain of two clusters is unknown",
         ),
         (
             1,
@@ -342,7 +343,7 @@ def an_advice(clusters: int, gains: Gains | None) -> Advice:
             "flexcfl",
             "2 clusters of clients, split-half stability 90%; no client has",
         ),
-        (2, None, "cannot tell", "flexcfl", "so the gain of clustering is not known"),
+        (2, None, "cannot tell", "flexcfl", "so the gain of clustering is unknown"),
         (2, {"ifca": (NAN, NAN, NAN, NAN)}, "cannot tell", "flexcfl", "no pilot could be scored"),
         (3, {"ifca": (10.0, 9.0, 11.0, 12.0)}, "cluster", "ifca", "at least 3 clusters of clients"),
     ],
@@ -373,7 +374,7 @@ def test_the_verdict(
         (
             [0.9, 0.8],
             0.95,
-            "stable beyond chance: split-half stability is at most 90%, and IID splits .* up to "
+            "stable than by chance: split-half stability is at most 90%, and IID splits .* reach "
             "95%",
         ),
     ],

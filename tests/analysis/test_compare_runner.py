@@ -567,16 +567,21 @@ def test_data_that_changed_since_are_noticed(tmp_path: Path) -> None:
 def test_a_comparison_of_another_grid_is_refused(copy: Path, tmp_path: Path) -> None:
     before = contents(copy)
     for options, words in (
-        ({"methods": ["fedavg"]}, "a comparison of other methods"),
-        ({"grid": {"local.lr": [0.01, 0.2]}}, "a comparison of other settings"),
-        ({"grid": {"local.lr": [0.01, 0.1], "method.mu": [0.5]}}, "a comparison of other methods"),
+        ({"methods": ["fedavg"]}, "a comparison with other methods"),
+        ({"grid": {"local.lr": [0.01, 0.2]}}, "a comparison with other settings"),
+        (
+            {"grid": {"local.lr": [0.01, 0.1], "method.mu": [0.5]}},
+            "a comparison with other methods",
+        ),
     ):
         with pytest.raises(CheckpointError, match=words):
             compare(copy, resume=True, **options)
-        with pytest.raises(StorageError, match=f"already holds one of other {words.split()[-1]}"):
+        with pytest.raises(
+            StorageError, match=f"already holds a comparison with other {words.split()[-1]}"
+        ):
             compare(copy, **options)
     with pytest.raises(
-        StorageError, match=r"already holds this comparison; go on with it: --resume .* --seeds"
+        StorageError, match=r"already holds this comparison; resume it: --resume .* --seeds"
     ):
         compare(copy)
     with pytest.raises(StorageError, match="already holds a run"):

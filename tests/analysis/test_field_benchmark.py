@@ -39,4 +39,6 @@ def test_findings_name_methods_of_configurations(value: float) -> None:
         and min(prior.ranks.values()) >= 1
     )
     METHODS[prior.best_clustered](clusters=4)
-    assert "pilots on your data decide" in str(prior) and next(iter(prior.ranks)) in str(prior)
+    assert "pilots on your data take precedence" in str(prior) and next(iter(prior.ranks)) in str(
+        prior
+    )

@@ -163,7 +163,7 @@ def test_a_stop_that_comes_too_late_is_logged(caplog: pytest.LogCaptureFixture) 
     run = execute_seeds(settings(1, 2), out=None).runs[0]
     replay(run, lambda record: STOP if record["round"] == 1 else None)
     (told,) = caplog.messages
-    assert "returned STOP after round 1, and the run had ended" in told
+    assert "returned STOP after round 1, but the run had already ended" in told
     replay(run, lambda record: None)
     assert len(caplog.messages) == 1
 
@@ -189,10 +189,10 @@ def test_options_that_need_this_process_are_refused(tmp_path: Path) -> None:
     class Here(FedAvg):
         pass
 
-    with pytest.raises(ConfigError, match=r"jobs=2: no other process can import .*Here"):
+    with pytest.raises(ConfigError, match=r"jobs=2: other processes cannot import .*Here"):
         fk.compare(None, *QUICK, methods=[Here(), "fedavg"], out=tmp_path / "c", jobs=2)
     with pytest.raises(
-        ConfigError, match=r"jobs=2: a process has one core; leave out run\.devices"
+        ConfigError, match=r"jobs=2: each process has one core; remove run\.devices"
     ):
         fk.compare(None, *QUICK, "run.devices=2", methods=["fedavg"], out=tmp_path / "c", jobs=2)
     with pytest.raises(ConfigError, match=r"jobs must be an integer of at least 1, got 0"):

@@ -180,7 +180,7 @@ def test_no_pair_is_named_where_friedman_rejects_nothing() -> None:
         pairs=ranks.pairs,
     )
     assert likely.table()["differs_from"].tolist() == ["", "", ""]
-    assert "So no pair of methods is shown to differ." in likely.notes()
+    assert "No pair of methods is significantly different." in likely.notes()
     sure = Ranks(
         scores=ranks.scores,
         average=ranks.average,
@@ -197,6 +197,7 @@ def test_wilcoxons_least_number_of_settings_is_named(settings: int, needed: bool
     scores = pd.DataFrame({"a": [3.0] * settings, "b": [2.0] * settings, "c": [1.0] * settings})
     ranks = rank(scores)
     assert (
-        any("can find nothing in fewer than 7 settings" in line for line in ranks.notes()) == needed
+        any("cannot be significant with fewer than 7 settings" in line for line in ranks.notes())
+        == needed
     )
     assert (3 * 2 / 2**settings > 0.05) == needed  # the least p, all signs alike, of three pairs

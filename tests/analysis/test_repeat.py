@@ -233,7 +233,7 @@ def test_fewer_seeds_are_those_and_the_others_stay(whole: Path, tmp_path: Path) 
 def test_fewer_rounds_are_refused_and_nothing_is_changed(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     with pytest.raises(
-        CheckpointError, match=r"is at round 3 already; run\.rounds must be at least that"
+        CheckpointError, match=r"is already at round 3; run\.rounds must be at least that"
     ):
         execute_seeds(settings(rounds=2), out=tmp_path / "run", resume=True)
     same(whole, tmp_path / "run", set())
@@ -265,9 +265,7 @@ def test_a_folder_of_one_run_is_refused(tmp_path: Path) -> None:
         execute_seeds(settings(2, 1), out=tmp_path / "run", resume=True)
     with pytest.raises(StorageError, match="already holds a run"):
         execute_seeds(settings(2, 1), out=tmp_path / "run")
-    with pytest.raises(
-        CheckpointError, match=r"holds one run, not several seeds; Run\.load reads it"
-    ):
+    with pytest.raises(CheckpointError, match=r"holds one run, not several seeds; use Run\.load"):
         RepeatedRuns.load(tmp_path / "run")
     assert {
         path: (tmp_path / "run" / path).read_bytes() for path in files(tmp_path / "run")
@@ -275,7 +273,7 @@ def test_a_folder_of_one_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_seeds_says_how_it_is_read(whole: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"several seeds: RepeatedRuns\.load reads it"):
+    with pytest.raises(CheckpointError, match=r"several seeds; use RepeatedRuns\.load"):
         Run.load(whole)
     assert Run.load(whole / "seeds/0").summary()["seed"] == 0
 

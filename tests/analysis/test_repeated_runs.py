@@ -76,7 +76,7 @@ def test_missing_seeds_are_refused_without_a_type_checker() -> None:
     )
     many = "seeds must be an integer of at least 1, got"
     each = "a seed must be an integer of at least 0, got"
-    different = "seeds must be different ones, at least one, got"
+    different = "seeds must be different integers, at least one, got"
     assert done.stdout.splitlines() == [
         *(f"{many} {value}" for value in ("0", "-1", "True", "2.0", "'35'", "None")),
         *(f"{different} []", f"{different} [3, 3]", f"{each} True", f"{each} 1.5", f"{each} -1"),
@@ -94,7 +94,7 @@ def test_runs_that_are_not_of_one_experiment(tiny: FederatedData) -> None:
     with pytest.raises(ConfigError, match=r"seed 0 has .*2 rounds.* seed 1 .*3 rounds"):
         repeat(lambda seed: (long if seed else plain)(seed), 2)
     # The seed was forgotten.
-    with pytest.raises(ConfigError, match=r"different seeds, theirs are \[0, 0\]"):
+    with pytest.raises(ConfigError, match=r"different seeds, got \[0, 0\]"):
         repeat(lambda _: plain(0), 2)
     with pytest.raises(ConfigError, match="at least one run"):
         RepeatedRuns(())
@@ -205,7 +205,7 @@ def test_a_method_without_a_score_takes_no_other_comparison_away(
     repeated = by_hand({"fedgroup": OURS, "fedprox": [[nan] * 3] * 4, "fedavg": THEIRS})
     without, tested = repeated.comparisons().to_dict(orient="records")
     assert (without["against"], without["seeds"], without["verdict"]) == ("fedprox", 0, "no score")
-    assert without["why"] == "fedprox: not scored in the last round (seeds 0, 1, 2, 3)."
+    assert without["why"] == "fedprox: not evaluated in the last round (seeds 0, 1, 2, 3)."
     assert tested["p"] == pytest.approx(
         only(by_hand({"fedgroup": OURS, "fedavg": THEIRS}).comparisons())["p"]
     )
@@ -229,7 +229,7 @@ def test_the_table_prints_the_number_that_is_tested() -> None:
         r"90.0 (all clients 25.0) &" in repeated.latex() and r"\textbf{60.0} &" in repeated.latex()
     )
     assert repeated.table()["accuracy_all_clients"].tolist() == [0.25, 0.6]
-    assert "% All clients: with those that had no cluster" in repeated.latex()
+    assert "% All clients: includes clients without a cluster" in repeated.latex()
 
 
 def test_where_clients_have_no_cluster_methods_are_compared_over_all_clients() -> None:

@@ -57,7 +57,7 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
         "gradient dissimilarity",
     ):
         assert other not in result.stdout
-    assert "next: put these sections below" in result.stdout
+    assert "next: add these sections to a file" in result.stdout
     assert (
         "gains over FedAvg with 2 clusters" in result.stdout
         and "with two clusters: " in result.stdout
@@ -65,7 +65,10 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
     (pilot,) = (line.split() for line in result.stdout.splitlines() if line.startswith("fedavg"))
     # There are no halves of a byte.
     assert pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()
-    assert "cohorts round robin" in result.stdout and "for this federation only" in result.stdout
+    assert (
+        "cohorts are drawn round robin" in result.stdout
+        and "for this federation only" in result.stdout
+    )
     assert "private labels" not in result.stdout
     assert "pilot 1 of 5" in result.stderr and "pilot 1 of" not in result.stdout
     assert {path.name for path in elsewhere.iterdir()} == {"study.toml", "a.png", "a.svg"}
@@ -108,9 +111,9 @@ def test_one_criterion_decides_and_the_others_are_shown_on_request(
         "number of clusters: 2, by split-half stability: at least 80% of the clients of every "
         "cluster stay in it" in said
     )
-    assert "needed are 75%, and more than the 50% of IID splits" in said
-    assert "heterogeneity: PNI 8; in an IID split of the same data 2, 4.0 times that" in said
-    assert "silhouette" not in said and "other measures and criteria: --verbose" in said
+    assert "required are 75%, and more than the 50% of IID splits" in said
+    assert "heterogeneity: PNI 8; in an IID split of the same data 2 (ratio 4.0)" in said
+    assert "silhouette" not in said and "for other measures and criteria, use --verbose" in said
     assert (
         "would say: gap statistic 1, silhouette 3, eigengap 3, dendrogram" in more
         and "gap error" in more
@@ -128,7 +131,7 @@ def test_json_is_all_of_stdout(elsewhere: Path) -> None:
         and told["clusters"] == 1
     )
     assert [row["measure"] for row in told["heterogeneity"]] == ["PNI", "gradient dissimilarity"]
-    assert "comes from a simulation on local data, not over a network" in result.stderr
+    assert "computed by a simulation on local data, not over a network" in result.stderr
     assert not list(elsewhere.iterdir())
 
 
@@ -162,10 +165,10 @@ def test_with_privacy_it_says_that_its_looking_is_not_charged(
 ) -> None:
     monkeypatch.setattr("fedkin.analysis.advise.of_config", of_nothing)
     as_text = fedkin("privacy.name=client_dp", "privacy.epsilon=2")
-    assert "does not cover what is shown here" in as_text.stdout
+    assert "covers neither this output nor settings" in as_text.stdout
     as_json = fedkin("privacy.name=client_dp", "privacy.epsilon=2", "--json")
     assert (
-        "does not cover what is shown here" in as_json.stderr
+        "covers neither this output nor settings" in as_json.stderr
         and len(as_json.stdout.splitlines()) == 1
     )
     assert "privacy: " not in fedkin().stdout
@@ -185,7 +188,7 @@ def test_a_figure_that_cannot_be_written_takes_no_advice_away(
         and "do not cluster: no number" in result.stdout
         and "[method]" in result.stdout
     )
-    assert "private labels: the advice itself comes from a simulation" in result.stdout
+    assert "private labels: the advice is computed by a simulation" in result.stdout
     assert (
         result.stderr.startswith("error: cannot write a.png")
         and len(result.stderr.splitlines()) == 1
@@ -197,10 +200,10 @@ def test_a_figure_that_cannot_be_written_takes_no_advice_away(
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        ("nowhere/a.png", ["nowhere: No such file or directory", "choose a folder that is there"]),
+        ("nowhere/a.png", ["nowhere: No such file or directory", "choose an existing folder"]),
         ("file/a.png", ["file: Not a directory"]),
-        ("folder", ["--out folder: that is a folder", "folder/advice.png"]),
-        (".", ["that is a folder"]),
+        ("folder", ["--out folder is a folder", "folder/advice.png"]),
+        (".", ["is a folder"]),
     ],
 )
 def test_the_path_of_the_figure_is_checked_first(
@@ -222,7 +225,7 @@ def test_the_path_of_the_figure_is_checked_first(
     [
         (["run.rouns=3"], ["unknown key 'rouns'", "did you mean 'rounds'"]),
         (["nothing.toml"], ["nothing.toml", "no such file"]),
-        (["data.clients=5"], ["at least 8 clients", "got 5 of 5"]),
+        (["data.clients=5"], ["at least 8 clients", "got 5 such clients of 5"]),
         (["data.size=32", "model.name=detector", "data.clients=10"], ["got a detector"]),
         (["data.clents=5"], ["unknown key 'clents'"]),
     ],

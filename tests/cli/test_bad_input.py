@@ -45,7 +45,7 @@ def test_numbers_and_brackets_without_end(override: str, words: list[str], tmp_p
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_made(tmp_path: Path) -> None:
     result = fedkin("run", "model.name=mlp", "model.hidden=1000000000", "--out", tmp_path / "run")
-    refused(result, "GB of memory", "for models", "take a smaller model")
+    refused(result, "GB of memory", "for models", "use a smaller model")
     assert not list(tmp_path.iterdir())
 
 

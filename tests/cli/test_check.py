@@ -23,7 +23,7 @@ def test_a_whole_folder(run_folder: Path) -> None:
     assert result.exit_code == 0 and not result.stderr
     first, second = result.stdout.splitlines()
     assert first.startswith(f"{run_folder}: fedgroup, finished, round ") and first.endswith(
-        "; files are as written"
+        "; files are unchanged"
     )
     assert second.startswith(f"{run_folder / 'against/fedavg'}: fedavg, finished")
 
@@ -63,7 +63,7 @@ def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "many/seeds/1/metrics.jsonl").unlink()
     result = check(str(tmp_path / "many"))
     assert result.exit_code == 1 and len(result.stdout.splitlines()) == 4
-    assert "seeds/1/metrics.jsonl is not what the run has written" in result.stderr
+    assert "seeds/1/metrics.jsonl has changed since" in result.stderr
     assert "seeds/0" not in result.stderr
 
 
@@ -82,14 +82,14 @@ def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> N
     whole = check(str(folder))
     assert (
         whole.exit_code == 0
-        and f"{folder}: comparison, 2 of 2 cells finished; files are as written" in whole.stdout
+        and f"{folder}: comparison, 2 of 2 cells finished; files are unchanged" in whole.stdout
     )
     table = (folder / "comparison.csv").read_text()
     (folder / "comparison.csv").write_text(table.replace("FedProx", "FedProx2"))
     damaged = check(str(folder))
     assert (
         damaged.exit_code == 1
-        and "comparison.csv is not what the finished runs give" in damaged.stderr
+        and "comparison.csv does not match the finished runs" in damaged.stderr
     )
     (folder / "comparison.csv").write_text(table)
     shutil.rmtree(folder / "cells/all/fedprox")

@@ -252,18 +252,18 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     told = " ".join(result.output.split())
     assert result.exit_code == 2
     assert "FedAvg: not run: " in told
-    assert "to try these again: fedkin compare --resume c" in told
+    assert "to retry the failed runs: fedkin compare --resume c" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--methods", "fedagv"], ["unknown method", "did you mean 'fedavg'"]),
-        (["--methods", ""], ["names no method", "no cell"]),
+        (["--methods", ""], ["lists no method", "no cell"]),
         (["--methods", "fedavg,fedavg"], ["'FedAvg'", "another label"]),
         (["--grid", "local.lr="], ["--grid", "no cell"]),
         (["--grid", "local.lrr=1"], ["local.lrr", "did you mean 'lr'"]),
-        (["--grid", "run.seed=1,2"], ["run.seed is no axis", "--seeds"]),
+        (["--grid", "run.seed=1,2"], ["run.seed cannot be an axis", "--seeds"]),
         (["--grid", "method.centre=1"], ["method.centre", "no method"]),
         (["--grid", "local.lr=0.1", "--grid", "local.lr=0.2"], ["local.lr", "twice"]),
         (["--seeds", "0"], ["--seeds", "0"]),
@@ -304,7 +304,8 @@ def test_folders_that_are_taken_are_refused(compared: tuple[Path, Result], elsew
         "--resume c --seeds 4",
     )
     refused(
-        fedkin(study, "--methods", "fedavg", "--out", "c"), "already holds one of other methods"
+        fedkin(study, "--methods", "fedavg", "--out", "c"),
+        "already holds a comparison with other methods",
     )
     refused(fedkin(study, "--out", "c/cells/all/ifca/0"), "already holds a run")
     refused(fedkin(study, "--out", "file/c"), "cannot write", "file/c")

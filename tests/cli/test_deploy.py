@@ -36,14 +36,14 @@ def test_init_prints_the_commands(elsewhere: Path) -> None:
         "init", "fed", "--clients", "2", "--insecure", "--port", "18000", "local.epochs=2"
     )
     assert result.exit_code == 0, result.output
-    assert "2 sites in fed (new: site-0, site-1), the server at 127.0.0.1:18000" in result.stdout
+    assert "2 sites in fed (new: site-0, site-1); the server is at 127.0.0.1:18000" in result.stdout
     commands = result.stdout.split("\n\n", 1)[1]
     assert commands in (elsewhere / "fed/COMMANDS.md").read_text()
     assert f"cd {elsewhere / 'fed'}\n" in commands and "for site in site-0 site-1; do" in commands
     assert "epochs = 2" in (elsewhere / "fed/server.toml").read_text()
     again = fedkin("init", "fed", "--clients", "3", "--insecure")
     assert again.exit_code == 0 and "3 sites in fed (new: site-2)" in again.stdout
-    assert "(none is new)" in fedkin("init", "fed", "--clients", "3", "--insecure").stdout
+    assert "(none new)" in fedkin("init", "fed", "--clients", "3", "--insecure").stdout
 
 
 def test_check_exits_with_one_if_a_check_fails(
@@ -113,7 +113,9 @@ def test_a_site_that_leaves_deletes_its_clients_memory(elsewhere: Path) -> None:
     assert result.exit_code == 0 and "site-0: deleted 2 files" in result.stdout, result.output
     assert sorted(path.name for path in own.iterdir()) == ["notes.txt", "samples.safetensors"]
     assert len(list(other.iterdir())) == 4
-    assert "site-0: nothing is kept" in fedkin("leave", "fed/site-0/client.toml").stdout
+    assert (
+        "site-0: there are no files to delete" in fedkin("leave", "fed/site-0/client.toml").stdout
+    )
     refused(fedkin("leave", "fed/site-7/client.toml"), "fed/site-7")
 
 
@@ -126,7 +128,7 @@ def test_parts_that_do_not_run_are_shown_and_ended_without_harm(elsewhere: Path)
         and "flexcfl not begun" in result.stdout
     )
     result = fedkin("down", "fed")
-    assert result.exit_code == 0 and result.stdout == "nothing was up\n"
+    assert result.exit_code == 0 and result.stdout == "no part was running\n"
     (elsewhere / "fed/superlink.log").write_text("one\ntwo\n")
     assert fedkin("logs", "fed", "superlink", "-n", "1").stdout == "superlink | two\n"
     refused(fedkin("logs", "fed", "site-9"), "fed: there is no site-9")

@@ -196,7 +196,9 @@ def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -
         "--client NAME or --cluster K",
     )
     refused(predict(table, "--client", "nort"), "unknown client 'nort'; did you mean 'north'")
-    refused(predict(table, "--cluster", "7"), "no model of cluster 7; it has those of cluster 0, 1")
+    refused(
+        predict(table, "--cluster", "7"), "no model of cluster 7; it has the models of cluster 0, 1"
+    )
     refused(fedkin("predict", export, tmp_path / "absent.csv"), "absent.csv", "no such file")
     refused(
         fedkin("predict", tmp_path, patients / "patients.csv"),

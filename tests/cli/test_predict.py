@@ -74,9 +74,9 @@ def test_numbers_are_no_positions_of_named_labels(folder: Path, tmp_path: Path) 
     numbers = NEW.assign(outcome=(NEW["outcome"] == "ill").astype(int))
     for result in (predicted(folder, numbers), evaluated(folder, numbers, tmp_path)):
         refused(result, "new.csv", "'outcome'")
-        refused(result, "row 0 is a number", "knows the labels ill, well")
+        refused(result, "row 0 is a number", "labels are ill, well")
     run = fk.Run.load(folder / "run")
-    with pytest.raises(fk.DataError, match="knows the labels ill, well"):
+    with pytest.raises(fk.DataError, match="labels are ill, well"):
         run.evaluate(data=fk.data.from_pandas(numbers, label="outcome", client="hospital"))
 
 
@@ -144,7 +144,9 @@ def test_labels_are_not_needed(folder: Path) -> None:
     share = np.mean(
         [line.split(",")[0] == label for line, label in zip(found, NEW["outcome"], strict=False)]
     )
-    assert f"4 of 12 rows that have one in {folder / 'new.csv'}: {share:.3f}" in result.stderr
+    assert (
+        f"4 of 12 rows, those with a label, in {folder / 'new.csv'}: {share:.3f}" in result.stderr
+    )
 
 
 @pytest.mark.parametrize("row", [0, 3, 11])
@@ -171,7 +173,7 @@ def test_a_missing_client_is_refused_by_row(folder: Path, name: str, blank: obje
         table["hospital"] = table["hospital"].astype(str if blank == " " else float)
     result = predicted(folder, table, name)
     refused(result, name, "column 'hospital'", "row 3")
-    refused(result, "says no client", "--client NAME")
+    refused(result, "has no client", "--client NAME")
     whole = fedkin("predict", folder / "export", folder / name, "--client", "1")
     assert whole.exit_code == 0, whole.output
 

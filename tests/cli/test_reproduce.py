@@ -252,7 +252,7 @@ def test_ctrl_c_keeps_finished_runs(elsewhere: Path, monkeypatch: pytest.MonkeyP
     result = reproduce("toy-table1", "--out", "mine")
     assert (
         result.exit_code == 130
-        and "interrupted; 1 of 8 runs are kept in mine/toy.jsonl" in result.stderr
+        and "interrupted; 1 of 8 runs are stored in mine/toy.jsonl" in result.stderr
     )
     assert len(read(elsewhere / "mine" / "toy.jsonl").runs) == 1
     use(monkeypatch, table(fake))

@@ -120,8 +120,8 @@ def test_one_row(linkage: str) -> None:
     [
         ({}, "either clusters or a threshold, got clusters=None, threshold=None"),
         ({"clusters": 2, "threshold": 1.0}, "either clusters or a threshold"),
-        ({"clusters": 5}, "at most the rows, 4; got 5"),
-        ({"clusters": 0}, "at least 1 .*got 0"),
+        ({"clusters": 5}, "the number of rows, 4; got 5"),
+        ({"clusters": 0}, "from 1 .*got 0"),
         ({"threshold": float("nan")}, "finite distance, got nan"),
         ({"threshold": float("inf")}, "finite distance, got inf"),
         ({"clusters": 2, "linkage": "wards"}, "unknown linkage 'wards'; did you mean 'ward'"),

@@ -46,7 +46,7 @@ def test_a_label_as_a_folder_stays_inside(label: str, name: str) -> None:
     ids=str,
 )
 def test_a_description_that_is_none(change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"c\.toml: is not the description of a comparison"):
+    with pytest.raises(ConfigError, match=r"c\.toml does not describe a comparison"):
         from_description(load(None).description() | change, Path("c.toml"))
     keys = load(None).description()
     for key in list(keys):

@@ -55,7 +55,7 @@ def test_four_clusters_are_four_in_all_methods_of_a_run(caplog: pytest.LogCaptur
     }
     kept, line = [record.getMessage() for record in caplog.records]
     assert "ifca, fesem, flhc: clusters = 4" in line and "fedsim" not in line
-    assert kept.endswith("means another thing by that name: fedsim: clusters = 4")
+    assert kept.endswith("another meaning: fedsim: clusters = 4")
 
 
 def test_fedsims_clusters_are_others() -> None:

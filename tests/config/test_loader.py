@@ -48,7 +48,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read(tmp_path, [])
     (tmp_path / "empty.toml").write_text("# nothing yet\n")
     for overrides in ([], ["run.rounds=3"]):
-        with pytest.raises(ConfigError, match=r"empty\.toml: says nothing"):
+        with pytest.raises(ConfigError, match=r"empty\.toml: is empty"):
             read(tmp_path / "empty.toml", overrides, DEMO)
     (tmp_path / "bad.toml").write_text("[run\n")
     with pytest.raises(ConfigError, match=r"bad\.toml: is not TOML: .*line 1"):

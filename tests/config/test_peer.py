@@ -80,11 +80,11 @@ def test_changes_come_on_top(tmp_path: Path) -> None:
         ("network.tls={ca='a', certificate='b', key='c'}", None),
         (
             "method.name=fedavg",
-            "method.name: FedAvg needs a server, .* fedkin deploy, or take a method between peers",
+            "method.name: FedAvg needs a server, .* fedkin deploy, or use a method between peers",
         ),
         (
             "method.name=oracle",
-            "method.name: Oracle needs the true clusters .* fedkin run, or take another",
+            "method.name: Oracle needs the true clusters .* fedkin run, or use another",
         ),
         ("method.name=panmm", "method.name: unknown method 'panmm'; did you mean 'panm'"),
         ("method.alpha=2", r"method: alpha must be a number in \[0, 1\], got 2"),
@@ -93,8 +93,8 @@ def test_changes_come_on_top(tmp_path: Path) -> None:
             "method.neighbors: unknown key 'neighbors'; did you mean 'neighbours'?",
         ),
         ("local.lr=0", "local.lr: "),
-        ("lockstep.peers=['ada']", "lockstep.peers: expected two names or more"),
-        ("lockstep.peers=['ada', 'ada']", "lockstep.peers: expected two names or more, none twice"),
+        ("lockstep.peers=['ada']", "lockstep.peers: expected at least two different names"),
+        ("lockstep.peers=['ada', 'ada']", "lockstep.peers: expected at least two different names"),
         ("lockstep.deadline=1", "lockstep.peers: is required"),
     ],
 )

@@ -235,7 +235,7 @@ def test_data_stay_where_no_shift_is_named() -> None:
         ("local.weight_decay=-1.0", r"^local: weight_decay must be a number from 0 up, got -1\.0"),
         (
             "local.schedule=cosine",
-            r"^local: schedule: cosine needs length, the number of rounds until its end",
+            r"^local: schedule: 'cosine' needs length, the number of rounds until its end",
         ),
         (
             "local.step_schedule={name='cosin'}",
@@ -268,7 +268,10 @@ def test_data_stay_where_no_shift_is_named() -> None:
             r"^run\.against: name: unknown method 'fedavh'; did you mean 'fedavg'\?",
         ),
         ("run.against=['fedavg', 'fedavg']", r"^run\.against: method 'fedavg' is named twice"),
-        ("run.against=[{mu = 1}]", r"^run\.against: expected a method's name or a table with one"),
+        (
+            "run.against=[{mu = 1}]",
+            r"^run\.against: expected a method's name or a table with a name",
+        ),
         ("run.against=3", r"^run\.against: expected a valid (array|list), got 3"),
         (
             "run.against=[{name = 'fedprox', mu = -1}]",

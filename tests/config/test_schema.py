@@ -93,8 +93,8 @@ def test_a_part_of_a_table_is_refused_with_the_table() -> None:
     with pytest.raises(ConfigError) as error:
         load(None, ["local.schedule.name=cosine"])
     assert (
-        str(error.value)
-        == """local.schedule is a table; write it whole: 'local.schedule={name = "cosine", ...}'"""
+        str(error.value) == "local.schedule is a table; set the whole table: "
+        """'local.schedule={name = "cosine", ...}'"""
     )
 
 

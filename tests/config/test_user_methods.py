@@ -94,7 +94,7 @@ def test_names_of_the_library_are_as_before() -> None:
     ("method", "words"),
     [
         ({"name": "nowhere_at_all:Mine"}, ["no module 'nowhere_at_all'", "PYTHONPATH"]),
-        ({"name": "own_method_module:Mien"}, ["module 'own_method_module' has no 'Mien'"]),
+        ({"name": "own_method_module:Mien"}, ["module 'own_method_module' does not define 'Mien'"]),
         ({"name": ":Mine"}, ["expected package.module:Class, got ':Mine'"]),
         (
             {"name": "own_method_module:Bare"},
@@ -123,7 +123,7 @@ def test_a_method_that_cannot_be_found_or_made_is_told_with_its_place(
 def test_a_module_that_fails_is_named(folder: Path) -> None:
     (folder / "broken_method_module.py").write_text("1 / 0")
     with pytest.raises(
-        ConfigError, match=r"importing it failed: ZeroDivisionError: division by zero"
+        ConfigError, match=r"cannot be imported: ZeroDivisionError: division by zero"
     ):
         from_dict({"data": {"name": "digits"}, "method": {"name": "broken_method_module:Mine"}})
 
@@ -152,7 +152,8 @@ def test_instances_and_tables_and_labels_are_listed_as_in_a_file(folder: Path) -
         ("plain", None),
     ]
     with pytest.raises(
-        ConfigError, match=r"two methods are called 'IFCA'.*methods=\{\"label\": method\} in Python"
+        ConfigError,
+        match=r"two methods have the label 'IFCA'.*methods=\{\"label\": method\} in Python",
     ):
         load(None, methods=[fk.IFCA(clusters=4), fk.IFCA(clusters=5)])
 
@@ -191,9 +192,9 @@ def test_a_class_that_no_other_process_finds_works_in_this_one_and_its_folder_sa
         (OfThisTest, r"such as OfThisTest\(\), got the class itself"),
         (
             OfThisTest(weights=np.zeros(3)),
-            r"OfThisTest\.weights holds a ndarray; .* numbers, texts",
+            r"OfThisTest\.weights holds a ndarray, .* numbers, text",
         ),
-        (3, r"'builtins:int' is no method: it lacks the step 'init'"),
+        (3, r"'builtins:int' is not a method: it lacks the step 'init'"),
     ],
 )
 def test_methods_that_cannot_be_stored_are_refused(method: Any, words: str) -> None:

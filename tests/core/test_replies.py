@@ -329,7 +329,7 @@ def test_an_unknown_axis_names_task_and_array() -> None:
         up = Rows(mine=floats("P q"))
 
     message = (
-        r"task unknown: mine has the axes \[P q\]; the size 'q' is not known here; known: C, K, P"
+        r"task unknown: mine has the axes \[P q\]; the size 'q' is not known; known sizes: C, K, P"
     )
     with pytest.raises(TaskError, match=message):
         ReplyBuilder(Unknown(), 1, SIZES)
@@ -340,7 +340,7 @@ def test_means_by_model_of_a_task_without_models() -> None:
         up = Sums(mine=floats(over="model"), **BY)
 
     with pytest.raises(
-        TaskError, match="task modelless: mine is by model, and no field of the task has the axis K"
+        TaskError, match=r"task modelless: mine .* no field of the task has the axis K"
     ):
         ReplyBuilder(Modelless(), 1, {"P": 3})
 
@@ -352,7 +352,7 @@ def test_a_reserved_name_in_a_schema_that_depends_on_fields() -> None:
             return Rows(arrived=booleans())
 
     with pytest.raises(
-        TaskError, match="task depends: a reply has arrived already; choose another name"
+        TaskError, match="task depends: the reply's name arrived is reserved; choose another"
     ):
         ReplyBuilder(Depends(), 1, SIZES)
 

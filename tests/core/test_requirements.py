@@ -210,7 +210,7 @@ def test_numbers_and_cures(
             "FeSEM needs the model's last layer for its option part, .* or change part",
         ),
         (fk.Hierarchical(), "Hierarchical needs the model's last layer, .* or take another method"),
-        (fk.Athena(), "Athena trains a detector, and the model is not one; see model.name"),
+        (fk.Athena(), "Athena trains a detector, but the model is not one; change model.name"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
@@ -224,7 +224,7 @@ def test_a_model_that_does_not_fit_is_refused(method: Any, words: str) -> None:
 
 def test_a_detector_is_refused_by_other_methods() -> None:
     words = (
-        "FedAvg trains a model with a score for every class, and the model is a detector; see "
+        "FedAvg trains a model with a score for every class, but the model is a detector; change "
         "model.name"
     )
     with pytest.raises(ConfigError, match=words):
@@ -234,27 +234,27 @@ def test_a_detector_is_refused_by_other_methods() -> None:
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        (fk.FLHC(cluster_round=6), ["clusters are made from round 6 on, and the run has 5"]),
+        (fk.FLHC(cluster_round=6), ["clusters are formed from round 6 on, but the run has only 5"]),
         (
             fk.Gossip(),
             [
-                "of 8 peers only 4 are awake in a round, and the others do not reply; "
-                "run.cohort=8 wakes all"
+                "only 4 of 8 peers take part in a round, and the others do not reply; "
+                "run.cohort=8 includes all"
             ],
         ),
         (
             fk.PENS(stage_one=2),
             [
-                "of 8 peers only 4 are awake in a round, and the others do not reply; "
-                "run.cohort=8 wakes all",
+                "only 4 of 8 peers take part in a round, and the others do not reply; "
+                "run.cohort=8 includes all",
             ],
         ),
         (
             fk.PENS(stage_one=3),
             [
-                "of 8 peers only 4 are awake in a round, and the others do not reply; "
-                "run.cohort=8 wakes all",
-                "stage one has 3 rounds, and a peer does 2: no peer reaches stage two",
+                "only 4 of 8 peers take part in a round, and the others do not reply; "
+                "run.cohort=8 includes all",
+                "stage one has 3 rounds, but a peer does 2, so no peer reaches stage two",
             ],
         ),
         (fk.FedSim(clusters=4), []),
@@ -276,7 +276,7 @@ def test_where_a_method_runs(name: str) -> None:
     assert (on_peers is None) == (peers and name != "oracle")
     refusals = [text for text in (on_server, on_peers) if text]
     assert all(text.startswith(f"{type(method).__name__} needs ") for text in refusals)
-    assert all("run it with fedkin " in text and "or take " in text for text in refusals)
+    assert all("run it with fedkin " in text and "or use " in text for text in refusals)
 
 
 # --- no field without a reader

@@ -156,7 +156,7 @@ def test_only_own_files_are_replaced(tmp_path: Path) -> None:
     check_output(target)
     target.write_text("prediction,probability_a\n")
     check_output(target, begins="prediction,")
-    with pytest.raises(StorageError, match=r"my table\.csv exists, and .*rm '.*my table"):
+    with pytest.raises(StorageError, match=r"my table\.csv exists and .*rm '.*my table"):
         check_output(target)
     with pytest.raises(StorageError, match="is read by this command"):
         check_output(target, [target], begins="prediction,")

@@ -84,7 +84,7 @@ def test_a_task_is_named_after_its_class_unless_it_sets_a_name() -> None:
 
 def test_two_tasks_of_one_name() -> None:
     with pytest.raises(
-        TaskError, match=r"two tasks are called 'of_any_model': .*test_task and .*test_task"
+        TaskError, match=r"two tasks are called 'of_any_model', in .*test_task and .*test_task"
     ):
 
         class Other(Task):
@@ -117,7 +117,7 @@ def test_a_subclass_has_its_own_name() -> None:
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_a_reply_array_with_a_reserved_name(name: str) -> None:
     with pytest.raises(
-        TaskError, match=f"task reserved_name: a reply has {name} already; choose another name"
+        TaskError, match=f"task reserved_name: the reply's name {name} is reserved; choose another"
     ):
         type("ReservedName", (Task,), {"up": Rows(**{name: floats()})})
     assert find_task("reserved_name") is None
@@ -129,7 +129,7 @@ def test_two_tasks_that_declare_a_memory_of_one_name_differently() -> None:
     for other in (Memory("C"), Memory("P", np.int64), Memory("P", lifetime="assignment")):
         with pytest.raises(
             TaskError,
-            match=r"task different: another task keeps a different test_task_own on clients",
+            match=r"task different: another task declares the memory test_task_own differently",
         ):
             type("Different", (Task,), {"memory": {"test_task_own": other}})
 
@@ -182,7 +182,7 @@ def test_sizes_come_from_arrays_that_travel() -> None:
 
 def test_sizes_that_disagree() -> None:
     with pytest.raises(
-        TaskError, match="task every_way_down: vectors has P = 5, and another field 4"
+        TaskError, match="task every_way_down: vectors has P = 5, but another field has 4"
     ):
         EveryWayDown(MODELS, np.zeros((2, 5), np.float32)).sizes()
     with pytest.raises(TaskError, match="task last_kept: directions has P = 5, expected 4"):
@@ -200,7 +200,7 @@ def test_an_array_with_other_axes() -> None:
 def test_a_field_by_row_with_another_number_of_rows(field: str) -> None:
     task = EveryWayDown(MODELS, **{field: np.zeros(3, np.int64)})  # type: ignore[arg-type]
     with pytest.raises(
-        TaskError, match=f"task every_way_down: {field} has 3 entries, and the call 4 rows"
+        TaskError, match=f"task every_way_down: {field} has 3 entries, but the call has 4 rows"
     ):
         call_sizes(task, 4, KNOWN)
 
@@ -246,7 +246,7 @@ def test_two_fields_of_chosen_models_have_an_index_each() -> None:
     assert traffic(two, CLIENTS[:2], EVERY[:2], sizes) == (2 * 2 * 4 * 4, 0)
     with pytest.raises(
         TaskError,
-        match="task two_chosen: other_index must be from 0 to 1, as there are so many othe",
+        match="task two_chosen: other_index must be from 0 to 1, the last index of othe",
     ):
         call_sizes(TwoChosen(MODELS, VECTORS, np.array([0, 2]), np.array([1, 2])), 2, KNOWN)
 

@@ -69,7 +69,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     **{
         f"a field called {name}": (
             lambda name=name: define({name: "a"}),
-            rf"task \w+: a field cannot be called {name}, which has a meaning already; rename it",
+            rf"task \w+: a field cannot be called {name}, a reserved name; rename it",
         )
         # entries of requests, of tasks that travel with others, and attributes of every task
         for name in (
@@ -105,7 +105,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an array of a standing task": (
         lambda: define(up=Rows(shifted=integers())),
-        "task defined: a reply has shifted already; choose another name",
+        "task defined: the reply's name shifted is reserved; choose another",
     ),
     "float16": (
         lambda: Rows(mine=floats(dtype=np.float16)),
@@ -115,15 +115,15 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "complex": (lambda: Rows(mine=Array("", np.complex64)), "mine: dtype must be one of"),
     "NaN for integers": (
         lambda: Rows(mine=Array("", np.int64)),
-        "mine: missing = nan is no int64; give a value of this type",
+        "mine: missing = nan is not of type int64; give a value of this type",
     ),
     "half for integers": (
         lambda: Rows(mine=integers(missing=0.5)),
-        "mine: missing = 0.5 is no int64",
+        "mine: missing = 0.5 is not of type int64",
     ),
     "NaN for truth values": (
         lambda: Rows(mine=Array("", np.bool_)),
-        "mine: missing = nan is no bool",
+        "mine: missing = nan is not of type bool",
     ),
     "norms of integers": (
         lambda: Rows(mine=integers("P", norm_checked=True)),
@@ -151,72 +151,71 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a lifetime with a slip": (
         lambda: Memory(lifetime="rounds"),  # type: ignore[arg-type]
-        "the lifetime of a memory is 'run' or 'assignment'",
+        "the lifetime of a memory must be 'run' or 'assignment'",
     ),
     "memory of objects": (
         lambda: Memory("", object),
-        "a memory is of floats, signed integers or bool, got",
+        "the dtype of a memory must be float, signed integer or bool, got",
     ),
     "memory of unsigned integers": (
         lambda: Memory("", np.uint8),
-        "a memory is of floats, signed integers or bool",
+        "the dtype of a memory must be float, signed",
     ),
     "waits, with a field": (
         lambda: define({"scale": 1.0}, delivery="next"),
-        "task defined waits for the next message: no fields, no reply, no memory but of the run",
+        "task defined has delivery 'next', so it cannot have fields, a reply, or memory",
     ),
     "waits, with a reply": (
         lambda: define(delivery="next", up=NUMBER),
-        "task defined waits for the next message",
+        "task defined has delivery 'next'",
     ),
     "waits, with a reply that depends": (
         lambda: define(delivery="next", up=property(lambda task: NUMBER)),
-        "task defined waits for the next message",
+        "task defined has delivery 'next'",
     ),
     "waits, with memory for a cluster": (
         lambda: define(delivery="next", memory={"mine": Memory(lifetime="assignment")}),
-        "task defined waits for the next message",
+        "task defined has delivery 'next'",
     ),
     "waits, with fields of its base": (
         lambda: define(base=OfModels, delivery="next"),
-        "task defined waits for the ne",
+        "task defined has delivery 'next'",
     ),
     "waits, as a field of another task is called": (
         lambda: define(name="Vector", delivery="next"),
-        "task vector: a request cannot have the entry vector, which has a meaning already; rename "
-        "it",
+        "task vector: a request cannot have the entry vector, a reserved name; rename it",
     ),
     "announced, with a setting": (
         lambda: define({"vectors": kept("K P"), "scale": 1.0}, delivery="announced"),
-        "task defined is announced: it has kept fields only, and no reply",
+        "task defined has delivery 'announced', so all its fields must be kept",
     ),
     "announced, with a reply": (
         lambda: define(delivery="announced", up=NUMBER),
-        "task defined is announced",
+        "task defined has delivery 'announced'",
     ),
     "standing, with an array": (
         lambda: define({"vector": shared("P")}, standing="mine", up=NUMBER),
-        "task defined stands in every reply: settings only, and one number for each client",
+        "task defined is answered in every reply, so all its fields must be settings",
     ),
     "standing, with an array of its base": (
         lambda: define(base=OfModels, standing="mine", up=NUMBER),
-        "task defined stands in every reply",
+        "task defined is answered in every reply",
     ),
     "standing, by row": (
         lambda: define({"own": each()}, standing="mine", up=NUMBER),
-        "task defined stands in every r",
+        "task defined is answered in every reply",
     ),
     "standing, with two numbers": (
         lambda: define(standing="mine", up=Rows(test_number=floats("2"))),
-        "task defined stands in every reply",
+        "task defined is answered in every reply",
     ),
     "standing, with a sum": (
         lambda: define(standing="mine", up=Sums(test_number=floats())),
-        "task defined stands in every reply",
+        "task defined is answered in every reply",
     ),
     "standing, under the name of an entry": (
         lambda: define(standing="run", up=NUMBER),
-        "task defined: a request cannot have the entry run, which has a meaning already; rename it",
+        "task defined: a request cannot have the entry run, a reserved name; rename it",
     ),
     "standing, under the name of another": (
         lambda: define(standing="shift", up=NUMBER),
@@ -325,6 +324,7 @@ def test_a_class_defined_again_must_not_change_the_memory_of_another() -> None:
         lambda: define(name="Reader", memory={"notebook_numbers": Memory("3")}),
     ):
         with pytest.raises(
-            TaskError, match="another task keeps a different notebook_numbers on clients; rename it"
+            TaskError,
+            match="another task declares the memory notebook_numbers differently; rename it",
         ):
             wrong()

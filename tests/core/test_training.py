@@ -117,9 +117,12 @@ def test_the_makers() -> None:
         ),
         (
             {"schedule": "cosine"},
-            "schedule: cosine needs length, the number of rounds until its end",
+            "schedule: 'cosine' needs length, the number of rounds until its end",
         ),
-        ({"step_schedule": {"name": "step"}}, "step_schedule: every: the schedule 'step' needs it"),
+        (
+            {"step_schedule": {"name": "step"}},
+            "step_schedule: every is required by the schedule 'step'",
+        ),
     ],
 )
 def test_refused_settings(given: dict[str, Any], words: str) -> None:

@@ -65,6 +65,6 @@ def test_outside_its_range_the_authors_eps_is_remarked_on(oracle: Oracle, case: 
     assert len(said) == (case == "iid")
     if said:
         assert (
-            "one cluster of all clients" in said[0]
-            and f"from {vector['min_dist']:.3g} up to" in said[0]
+            "all clients into one cluster" in said[0]
+            and f"from {vector['min_dist']:.3g} to" in said[0]
         )

@@ -59,9 +59,9 @@ def test_a_finished_run_without_its_last_checkpoint(
     with caplog.at_level(logging.WARNING, "fedkin"):
         fk.Run.load(run_folder)
     assert (
-        "has no whole checkpoint of its last round, 2: its models are those of round" in caplog.text
+        "has no intact checkpoint of its last round, 2, so its models are from round" in caplog.text
     )
-    assert any("no whole checkpoint" in problem for problem in state_of(run_folder).problems)
+    assert any("no intact checkpoint" in problem for problem in state_of(run_folder).problems)
     shutil.move(run_folder / "kept", newest)
     assert (
         not state_of(run_folder).problems and (fk.Run.load(run_folder).models == run.models).all()

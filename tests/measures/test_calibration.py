@@ -217,7 +217,7 @@ def test_a_bias_that_is_not_the_heads(head: slice, bias: slice) -> None:
 
 
 def test_values_that_cannot_be_counted() -> None:
-    with pytest.raises(MethodError, match="2 are NaN, such as that of sample 1"):
+    with pytest.raises(MethodError, match="2 are NaN, such as the score of sample 1"):
         score_histogram(np.array([0, np.nan, np.nan]), np.zeros(3, bool))
     with pytest.raises(MethodError, match="at least 0, got -1"):
         platt_scale(np.full((2, 64), -1))

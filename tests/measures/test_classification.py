@@ -60,7 +60,7 @@ def test_calibration_error_is_weighted_by_the_samples_of_a_bin() -> None:
 def test_probabilities_that_are_not_finite_are_refused_by_sample(value: float) -> None:
     probability = np.array([[0.5, 0.5], [value, 0.5]])
     with pytest.raises(
-        ModelError, match="probabilities of 1 samples are NaN or infinite, such as of sample 1"
+        ModelError, match="probabilities of 1 samples are NaN or infinite, such as sample 1"
     ):
         classification_measures(np.array([0, 1]), probability)
 

@@ -61,7 +61,7 @@ def test_mean_epoch_of_several_detectors() -> None:
 def test_as_coded_all_are_detector_2() -> None:
     assert mean_convergence_epoch(np.stack([AT_2, AT_5, AT_4, AT_2]), as_coded=True) == 4
     assert mean_convergence_epoch(np.stack([AT_2, AT_5, RISING]), as_coded=True) is None
-    with pytest.raises(MethodError, match="at least 3, got 2"):
+    with pytest.raises(MethodError, match=r"at least 3 .*got 2"):
         mean_convergence_epoch(np.stack([AT_2, AT_5]), as_coded=True)
 
 

@@ -38,7 +38,7 @@ def test_it_is_n_times_the_gradient_diversity_of_yin_et_al() -> None:
 
 @pytest.mark.parametrize("gradients", [np.zeros((3, 2)), np.zeros((0, 2)), np.array([[np.nan]])])
 def test_no_gradients(gradients: np.ndarray) -> None:
-    with pytest.raises(MethodError, match="needs gradients"):
+    with pytest.raises(MethodError, match="needs finite gradients"):
         gradient_dissimilarity(gradients)
 
 

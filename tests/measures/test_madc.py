@@ -79,5 +79,5 @@ def test_rounding_leaves_nothing_below_zero() -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_two_updates_have_no_others(n: int) -> None:
-    with pytest.raises(MethodError, match=rf"at least 3, got {n}"):
+    with pytest.raises(MethodError, match=rf"at least 3 .*got {n}"):
         madc(np.eye(n))

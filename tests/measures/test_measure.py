@@ -82,7 +82,7 @@ def test_comparisons_name_four_measures_and_those_of_the_run() -> None:
     assert compared_by("gap", own) is own[0]
     with pytest.raises(ConfigError, match="unknown measure 'fianl'; did you mean 'final'"):
         compared_by("fianl", own)
-    with pytest.raises(ConfigError, match="'age' says not which direction is better"):
+    with pytest.raises(ConfigError, match="'age' does not define which direction is better"):
         compared_by("age", own)
 
 

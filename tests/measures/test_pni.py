@@ -74,5 +74,5 @@ def test_no_client() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_client_that_gave_no_error(bad: float) -> None:
     for index in (client_pni, pni):
-        with pytest.raises(MethodError, match=r"2 gave none, such as 1"):
+        with pytest.raises(MethodError, match=r"2 have none, such as client 1"):
             index(np.array([1.0, bad, 2.0, bad]))

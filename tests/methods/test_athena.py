@@ -139,7 +139,7 @@ def test_remarks() -> None:
 def test_an_eps_that_makes_one_cluster_is_remarked_on() -> None:
     method = Athena(eps=100.0)
     [said] = method.remarks(started(method, athena_world()))
-    assert "one cluster of all clients" in said
+    assert "all clients into one cluster" in said
 
 
 # --- rounds

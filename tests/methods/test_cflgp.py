@@ -114,7 +114,7 @@ def test_projections_of_others_are_those_of_the_same_directions() -> None:
 def test_numbers_of_clusters_that_cannot_be_found() -> None:
     with pytest.raises(MethodError, match="2 rows are too few"):
         count_by_silhouette(spectrum(np.eye(2)), 4, 0)
-    with pytest.raises(MethodError, match="are the same"):
+    with pytest.raises(MethodError, match="rows are equal"):
         count_by_silhouette(spectrum(np.zeros((5, 5))), 4, 0)
 
 

@@ -179,7 +179,7 @@ def test_methods_that_read_labels_refuse_by_name(data: FederatedData) -> None:
     run = fk.simulate(fk.IFCA(clusters=2), data, mlp(data, 64), rounds=1, cohort=6, local=LOCAL)
     with pytest.raises(
         MethodError,
-        match=r"ifca places a newcomer by labelled samples: give them, run\.place\(x, y\)",
+        match=r"ifca needs labels to place a newcomer; give them: run\.place\(x, y\)",
     ):
         run.place(data.x[data.train[0]])
     one = fk.simulate(fk.FedAvg(), data, mlp(data, 64), rounds=1, cohort=6, local=LOCAL)

@@ -148,22 +148,23 @@ def test_an_eps_that_tells_clients_apart_needs_no_remark(eps: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("eps", "what"), [(0.99, "noise of all clients"), (29.0, "one cluster of all clients")]
+    ("eps", "what"),
+    [(0.99, "makes all clients noise"), (29.0, "puts all clients into one cluster")],
 )
 def test_another_eps_is_suggested_with_the_useful_range(eps: float, what: str) -> None:
     [messages] = remarks(eps=eps)
-    assert f"eps = {eps:g} makes {what}" in messages and "from 1 up to 29" in messages
+    assert f"eps = {eps:g} {what}" in messages and "from 1 to 29" in messages
 
 
 def test_a_gap_is_suggested_on_its_logarithmic_middle() -> None:
     """Without client 2 two clusters are there from 1 up to 9."""
     [messages] = remarks([POINTS[i] for i in (0, 1, 3, 4)], eps=100.0)
-    assert "from 1 up to 9" in messages and "3 is suggested" in messages
+    assert "from 1 to 9" in messages and "3 is suggested" in messages
 
 
 def test_where_no_eps_helps_the_remark_says_so() -> None:
     [messages] = remarks([[1, 1]] * 4, eps=1.0)
-    assert "one cluster of all clients" in messages and "no other" in messages
+    assert "all clients into one cluster" in messages and "no other" in messages
 
 
 @pytest.mark.parametrize(

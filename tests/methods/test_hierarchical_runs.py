@@ -181,8 +181,8 @@ def test_remarks_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             name="mine",
         )
     [record] = caplog.records
-    assert record.getMessage().startswith("mine: eps = 50 makes one cluster of all clients")
-    assert "from 1 up to 9" in record.getMessage()
+    assert record.getMessage().startswith("mine: eps = 50 puts all clients into one cluster")
+    assert "from 1 to 9" in record.getMessage()
 
 
 def test_nothing_to_remark_is_nothing_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -93,7 +93,7 @@ def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
             tmp_path / "here/cells/all" / name / "0",
             NEVER_THE_SAME | {"environment.json"},
         )
-    assert "it is dealt again" in done.stderr
+    assert "the run is started again" in done.stderr
     finished = [path.parent.parent.name for path in cells.glob("*/0/summary.json")]
     assert len(finished) == 3 and "its process on the cluster died" in done.stderr + done.stdout
 
@@ -101,7 +101,7 @@ def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
 def test_a_run_that_the_cluster_cannot_do_is_refused(tmp_path: Path) -> None:
     for overrides, engine, words in (
         ([], "dask", "expected the engine ray"),
-        (["run.engine=ray"], "ray", r"engine=ray: a process has one core; leave out run\.engine"),
+        (["run.engine=ray"], "ray", r"engine=ray: each process has one core; remove run\.engine"),
     ):
         with pytest.raises(ConfigError, match=words):
             fk.compare(

@@ -317,7 +317,7 @@ def test_methods_are_compared_by_validation_where_that_is_asked() -> None:
     assert markdown_table(comparison_tables.markdown(found))[3][2].startswith("**82.0")
     without = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
     (pair,) = without.summary("validation")["differences"]
-    assert pair["p"] is None and "no validation samples; data.validation=0.2" in pair["why"]
+    assert pair["p"] is None and "no validation samples; set data.validation=0.2" in pair["why"]
 
 
 def test_numbers_are_those_of_the_table() -> None:
@@ -352,7 +352,7 @@ def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None
         comparison({"": at_the_end(FedAvg=[0.80, 0.81], IFCA=[0.80, 0.82])})
     )
     assert [line[2] for line in markdown_table(text)[2:]] == ["80.5", "**81.0**"]
-    assert "1 of 1 pairs share fewer than 3 seeds: not tested" in text
+    assert "1 of 1 pairs share fewer than 3 seeds and are not tested" in text
     assert "interval" not in text and "t-test" not in text
 
 

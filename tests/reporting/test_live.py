@@ -56,7 +56,7 @@ def served(unfinished: Path) -> Iterator[tuple[LiveServer, Ask]]:
 def test_the_status_shows_the_last_records(unfinished: Path) -> None:
     record = json.loads((unfinished / "metrics.jsonl").read_text().splitlines()[-1])
     status = LivePage(unfinished).status()
-    assert "goes on" in status["state"] and [row[0] for row in status["runs"]] == [
+    assert "running" in status["state"] and [row[0] for row in status["runs"]] == [
         "fedgroup",
         "fedavg",
     ]
@@ -68,7 +68,7 @@ def test_the_status_shows_the_last_records(unfinished: Path) -> None:
 def test_a_run_that_has_not_begun_and_one_that_is_finished(
     run_folder: Path, tmp_path: Path
 ) -> None:
-    assert "has not begun" in LivePage(tmp_path / "later").status()["state"]
+    assert "not started" in LivePage(tmp_path / "later").status()["state"]
     assert "finished" in LivePage(run_folder).status()["state"]
 
 
@@ -89,10 +89,12 @@ def test_refused_sites_and_the_end_of_a_server_are_shown(tmp_path: Path) -> None
     write_state(
         server_state_file(page.folder), FederationState(failed_checks={"site-2": "no data"})
     )
-    assert "was not started" in page.status()["state"] and "error" not in page.status()["state"]
+    assert (
+        "could not be started" in page.status()["state"] and "error" not in page.status()["state"]
+    )
     write_state(server_state_file(page.folder), replace(state, waiting="", error="too few"))
     status = page.status()
-    assert status["problems"][1] == "error: too few" and "has ended by an error" in status["state"]
+    assert status["problems"][1] == "error: too few" and "ended with an error" in status["state"]
     deployment = LivePage(
         page.folder, lambda: DeploymentLines([], [], ["site-3 is refused: no data"])
     )
@@ -163,7 +165,7 @@ def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
 def test_a_port_in_use_and_a_folder_of_no_run(tmp_path: Path) -> None:
     with (
         LiveServer(LivePage(tmp_path)) as server,
-        pytest.raises(ConfigError, match=r"in use; choose another with --port"),
+        pytest.raises(ConfigError, match=r"in use; choose another port with --port"),
     ):
         LiveServer(LivePage(tmp_path), port=server.server_address[1])
     with pytest.raises(ConfigError, match="check --host and --port"):

@@ -31,8 +31,8 @@ def printed(width: int) -> str:
     ("width", "shown", "note"),
     [
         (80, ["81.25%", "1234.5", "12345.6"], None),
-        (36, ["81.25%", "1234.5"], "no room here for seconds"),
-        (24, ["81.25%"], "no room here for seconds,"),
+        (36, ["81.25%", "1234.5"], "narrow terminal: seconds"),
+        (24, ["81.25%"], "narrow terminal: seconds,"),
     ],
 )
 def test_columns_go_whole(width: int, shown: list[str], note: str | None) -> None:

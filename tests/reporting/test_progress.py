@@ -121,8 +121,8 @@ def test_a_run_that_was_never_scored() -> None:
 def test_a_dash_for_the_best_is_explained() -> None:
     told = " ".join(printed([{**SUMMARY, "best_accuracy": None, "best_round": None}]).split())
     assert (
-        "best -: in no round every client had a cluster; run.selection=round_robin gives every "
-        "client a turn" in told
+        "best -: there was no round in which every client had a cluster; "
+        "run.selection=round_robin selects every client early" in told
     )
     never = {**SUMMARY, "best_accuracy": None, "best_round": None, "final_accuracy": None}
     for other in (SUMMARY, never):
@@ -190,7 +190,7 @@ def test_the_size_of_the_messages_of_a_deployed_run() -> None:
         ).split()
     )
     assert (
-        told.count("FedGroup: messages of 3.1 / 1.2 MB, with headers; the table counts arrays") == 1
+        told.count("FedGroup: messages had 3.1 / 1.2 MB with headers; the table counts arrays") == 1
     )
     assert "messages" not in printed([SUMMARY])
 
@@ -243,7 +243,7 @@ def test_the_table_of_seeds_keeps_its_numbers_at_80_columns() -> None:
     assert row == ["FedGrouProx", *["50.0%", "±112.4"] * 4, "12345.6", "12345.7"]
     assert any(line.strip() == "K 2.7 of 10" for line in told.splitlines())
     assert "fashion_mnist, mlp, 200 rounds, 35 seeds (0 to 34)" in told
-    assert "means over the seeds, and their 95% intervals" in told
+    assert "means over the seeds with 95% intervals" in told
 
 
 def test_the_comparisons_keep_their_numbers_at_80_columns() -> None:

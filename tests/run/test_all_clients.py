@@ -171,7 +171,7 @@ def test_clients_that_cannot_be_placed_have_no_number(
     cohort_known = next(s for s in range(50) if _first_cohort(s) < 2)
     track = run(fake_world(), Unable(), replace(plan, seed=cohort_known))
     assert track.final["accuracy_all_clients"] is None
-    assert "accuracy over all clients is not known: no client can be placed" in caplog.text
+    assert "accuracy over all clients is unknown: no client can be placed" in caplog.text
     monkeypatch.setattr(final, "MAX_PLACED", 5)
     assert (
         run(fake_world(), Placing(), replace(plan, seed=cohort_known)).final["accuracy_all_clients"]
@@ -242,4 +242,4 @@ def test_the_table_shows_it_where_it_differs(tiny: FederatedData) -> None:
         scoring=fk.Scoring(patience=1),
     )
     text = shown(validated)
-    assert "best on validation samples" in text and "stopped after round" in text and "of 9" in text
+    assert "best validation accuracy" in text and "stopped after round" in text and "of 9" in text

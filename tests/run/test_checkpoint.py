@@ -239,9 +239,9 @@ def test_damaged_checkpoints_are_listed_with_their_reasons(tmp_path: Path) -> No
     paths[2].write_bytes(encode(header | {"seconds": 0.0}, arrays))
     paths[3].write_bytes(encode({}, {}))
     assert checkpoint.damaged(tmp_path) == {
-        paths[0].name: "it is shorter than it says",
-        paths[1].name: "another version of fedkin wrote it (layout 9, here 6)",
-        paths[2].name: "its content is not what was written",
+        paths[0].name: "it is truncated: shorter than the length in its header",
+        paths[1].name: "another version of fedkin wrote it (layout 9, expected 6)",
+        paths[2].name: "its content differs from its digest",
         paths[3].name: "'layout'",
     }
     assert checkpoint.newest(tmp_path)[0].round == 4
@@ -280,7 +280,7 @@ def test_falling_back_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFi
     checkpoint.load(tmp_path, "run", 4, 3)
     (record,) = caplog.records
     assert (
-        "taking an older checkpoint, round-000005.safetensors (round-000006.safetensors: "
+        "the older round-000005.safetensors is used (round-000006.safetensors: "
         in record.getMessage()
     )
 

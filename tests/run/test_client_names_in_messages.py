@@ -79,7 +79,7 @@ def test_a_reply_that_is_not_finite_is_logged_with_the_clients_name(
             cohort=6,
             callbacks=fk.Progress(False),
         )
-    assert "no finite reply from client 3 (" in caplog.text
+    assert "the reply of client 3 is not finite (" in caplog.text
 
 
 def test_a_client_without_training_samples_is_named() -> None:

@@ -112,7 +112,7 @@ def test_a_run_may_never_score_everybody(tiny: FederatedData) -> None:
     assert summary["final_accuracy"] == last["accuracy"] and summary["accuracy_all_clients"] is None
     assert summary["final_interval"] == last["accuracy_interval"]
     assert sum(summary["cluster_sizes"]) == (run.assignment >= 0).sum() == 11
-    assert "of a sample of clients; of all, the accuracy is between" in str(
+    assert "from a sample of clients; the accuracy of all clients is between" in str(
         progress.table([summary]).caption
     )
     without = fk.simulate(

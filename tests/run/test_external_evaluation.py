@@ -83,7 +83,7 @@ def test_other_data_that_do_not_fit_are_refused(folder: Path) -> None:
         run.evaluate(data=federated(NEW.replace({"ill": "dead"})))
     with pytest.raises(fk.ConfigError, match="leave them out with data="):
         run.evaluate(data=federated(NEW), fine_tune_epochs=1)
-    with pytest.raises(fk.ConfigError, match="belongs to other data"):
+    with pytest.raises(fk.ConfigError, match="applies to external data only"):
         run.evaluate(cluster=1)
 
 
@@ -109,7 +109,7 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     later = ["evaluate", "run", "--data", "later/new.csv"]
     refused(
         CliRunner().invoke(app, later),
-        "evaluation-new-all.json is of other data by the same name",
+        "evaluation-new-all.json is an evaluation of other data",
         "--out",
     )
     assert CliRunner().invoke(app, [*later, "--out", "later"]).exit_code == 0

@@ -83,5 +83,5 @@ def test_a_state_that_cannot_be_written_is_a_warning(
     with caplog.at_level(logging.WARNING, "fedkin"):
         write_state(tmp_path / "file/state", STATE)
     assert (
-        str(tmp_path / "file/state") in caplog.text and "does not show refused sites" in caplog.text
+        str(tmp_path / "file/state") in caplog.text and "cannot show refused sites" in caplog.text
     )

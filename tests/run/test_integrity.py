@@ -107,10 +107,10 @@ def test_a_finished_run_that_was_changed_is_refused_and_reported(
     name, damage = DAMAGE[what]
     Run.load(folder)
     damage(folder, other)
-    with pytest.raises(CheckpointError, match=rf"{name}.* not what the run has written"):
+    with pytest.raises(CheckpointError, match=rf"{name}.* damaged or changed"):
         Run.load(folder)
     remarks = " ".join(read_run(folder)[1])
-    assert f"{folder / name} is not what the run has written" in remarks
+    assert f"{folder / name} has changed since the run wrote it" in remarks
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_changed_records_are_refused_where_the_run_goes_on(
     name, damage = DAMAGE[what]
     damage(folder, other)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    with pytest.raises(CheckpointError, match=rf"{name}.* not what the run has written"):
+    with pytest.raises(CheckpointError, match=rf"{name}.* damaged or changed"):
         go(tiny, folder, rounds=6, resume=True)
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
@@ -200,8 +200,11 @@ def test_results_that_are_written_again_are_named(
     remove("summary.json")(folder, other)
     (folder / "summary.json").write_text("{}")
     problems = [problem for state in states_of(folder) for problem in state.problems]
-    assert f"{folder / 'clients.parquet'} is not what the run has written" in problems
+    assert f"{folder / 'clients.parquet'} has changed since the run wrote it" in problems
     go(tiny, folder, resume=True)
     (line,) = [one.getMessage() for one in caplog.records]
-    assert line.startswith(f"{folder}: clients.parquet and summary.json are not") and "anew" in line
+    assert (
+        line.startswith(f"{folder}: clients.parquet and summary.json are damaged")
+        and "again" in line
+    )
     assert (folder / "clients.parquet").read_bytes() == whole

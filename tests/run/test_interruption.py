@@ -312,7 +312,7 @@ def test_a_folder_that_was_deleted_is_named_from_python(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     with pytest.raises(
-        StorageError, match="the present folder was deleted; change into another one"
+        StorageError, match="the current folder was deleted; change into another one"
     ):
         folder_lock(Path("run")).__enter__()
 
@@ -329,7 +329,7 @@ def test_a_deleted_folder_is_named(tmp_path: Path) -> None:
     )
     assert (
         done.returncode == 2
-        and done.stderr == "error: the present folder was deleted; change into another one\n"
+        and done.stderr == "error: the current folder was deleted; change into another one\n"
     )
 
 

@@ -225,7 +225,7 @@ def test_clusters_that_would_come_after_the_last_round_are_logged(
     has seven rounds."""
     run(fake_world(), method, PLAN, name="it")
     told = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
-    words = f"it: clusters are made from round {first} on, and the run has 7"
+    words = f"it: clusters are formed from round {first} on, but the run has only 7"
     assert told == ([("fedkin", "WARNING", words)] if first else [])
 
 
@@ -298,7 +298,7 @@ def test_a_finished_run_can_be_extended(tmp_path: Path) -> None:
 def test_a_run_cannot_be_shortened(tmp_path: Path) -> None:
     into(tmp_path / "run", PLAN)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with pytest.raises(CheckpointError, match=r"is at round 7 already, and run\.rounds is 4"):
+    with pytest.raises(CheckpointError, match=r"is already at round 7, but run\.rounds is 4"):
         into(tmp_path / "run", Plan(rounds=4, cohort=3, seed=5), resume=True)
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
@@ -307,7 +307,7 @@ def test_a_run_cannot_be_shortened(tmp_path: Path) -> None:
 def test_lost_records_are_noticed(tmp_path: Path, damage: str) -> None:
     into(tmp_path / "run", PLAN)
     (tmp_path / "run/metrics.jsonl").write_text(damage)
-    with pytest.raises(CheckpointError, match="should hold rounds 0 to 7 and does not"):
+    with pytest.raises(CheckpointError, match="does not hold all rounds from 0 to 7"):
         into(tmp_path / "run", PLAN, resume=True)
 
 
@@ -323,7 +323,8 @@ def test_lost_checkpoints_are_noticed(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "run/checkpoints")
     before = (tmp_path / "run/metrics.jsonl").read_bytes()
     with pytest.raises(
-        CheckpointError, match=r"has lost its checkpoints: metrics\.jsonl goes on past round 0"
+        CheckpointError,
+        match=r"has lost its checkpoints, as metrics\.jsonl has rounds after round 0",
     ):
         into(tmp_path / "run", PLAN, resume=True)
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before

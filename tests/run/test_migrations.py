@@ -97,7 +97,7 @@ def test_many_clients_that_migrate_together_are_named_by_the_first_and_the_last(
     ],
 )
 def test_invalid_migrations_are_refused(clients: list, clusters: list) -> None:
-    with pytest.raises(ValueError, match="no migrations"):
+    with pytest.raises(ValueError, match="invalid migrations"):
         migrants({"round": 0, "clients": clients, "clusters": clusters})
 
 

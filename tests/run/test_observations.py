@@ -66,7 +66,10 @@ def test_a_reply_that_is_not_finite_is_logged_with_its_client_and_round(
     trained(instrumented, [0, 1])
     [record] = caplog.records
     assert (record.name, record.levelname) == ("fedkin", "WARNING")
-    words = "round 7: no finite reply from client 4, 6 (train: update); excluded from this round"
+    words = (
+        "round 7: the reply of client 4, 6 is not finite (train: update); it is excluded "
+        "from this round"
+    )
     assert record.getMessage() == words
 
 
@@ -80,7 +83,7 @@ def test_a_reply_with_an_unnamed_fault_is_logged_with_its_task(
     [record] = caplog.records
     assert (
         record.getMessage()
-        == "round 3: no finite reply from client 5 (losses); excluded from this round"
+        == "round 3: the reply of client 5 is not finite (losses); it is excluded from this round"
     )
     assert (observations.missing, observations.nonfinite) == (0, 1)
 
@@ -91,7 +94,7 @@ def test_of_many_that_are_not_finite_twenty_are_named(caplog: pytest.LogCaptureF
     [record] = caplog.records
     assert (
         "client 0, 1, " in record.getMessage()
-        and ", 19 ... (train: update);" in record.getMessage()
+        and ", 19 ... is not finite (train: update);" in record.getMessage()
     )
     assert instrumented.observations.nonfinite == 30
 

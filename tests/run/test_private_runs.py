@@ -672,7 +672,7 @@ def test_the_audit_of_a_configuration() -> None:
     for more, why in (
         (
             ["method.name=flexcfl", "method.clusters=2", "privacy.uncharged=infinite"],
-            "there is no claim to audit: FlexCFL",
+            "there is no finite epsilon to audit: FlexCFL",
         ),
         (
             ["method.name=private_clusters", "method.clusters=2", "secret.name=sums"],

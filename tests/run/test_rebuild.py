@@ -94,9 +94,9 @@ def test_given_data_have_the_clients_of_the_run(
     swapped = fk.data.from_pandas(table.replace({"ash": "zelkova"}), label="y", client="client_id")
     with pytest.raises(
         CheckpointError,
-        match=r"the client at position 0 of the run is 'ash', and of these data 'elm'",
+        match=r"the client at position 0 is 'ash' in the run, but 'elm' in these data",
     ):
         fk.Run.load(workplace / "runs/one", data=swapped)
     more = fk.data.from_pandas(table.assign(dose=0), label="y", client="client_id")
     fk.Run.load(workplace / "runs/one", data=more)
-    assert "is not what the run was trained on" in caplog.text
+    assert "data or model differ from the run's" in caplog.text

@@ -83,8 +83,8 @@ def test_a_run_in_three_lines(tiny: FederatedData) -> None:
         "Run of IFCA on tiny with mclr-2-2: 2 rounds, seed 3",
         f"  accuracy {summary['final_accuracy']:.1%}, best {summary['best_accuracy']:.1%} in round "
         f"{summary['best_round']}, bottom 10% of clients {summary['bottom_decile']:.1%}",
-        f"  2 clusters of {', '.join(map(str, summary['cluster_sizes']))} clients; FedAvg beside "
-        f"it: {other['final_accuracy']:.1%}",
+        f"  2 clusters of {', '.join(map(str, summary['cluster_sizes']))} clients; FedAvg on "
+        f"the same data: {other['final_accuracy']:.1%}",
     ]
     html = run._repr_html_()
     assert (

@@ -246,12 +246,12 @@ def test_wrong_types_are_refused_without_a_type_checker(tmp_path: Path) -> None:
         "run.rounds: expected a valid integer, got 2.5",
         "run.cohort: expected a valid integer, got True",
         "run.seed: expected a valid integer, got 'x'",
-        "shift must be a way in which data shift, such as SwapAll(), got <class "
+        "shift must be an instance of a shift, such as SwapAll(), got <class "
         "'fedkin.scenarios.swaps.SwapAll'>",
-        "shift must be a way in which data shift, such as SwapAll(), got 'swap_all'",
-        "scoring must be made, fk.Scoring(...), got {'target': 1}",
-        "compute must be made, fk.Compute(...), got 2",
-        "callbacks are functions of a round's record, trackers, or names of trackers "
+        "shift must be an instance of a shift, such as SwapAll(), got 'swap_all'",
+        "scoring must be an instance, fk.Scoring(...), got {'target': 1}",
+        "compute must be an instance, fk.Compute(...), got 2",
+        "callbacks must be functions of a round's record, trackers, or names of trackers "
         "(tensorboard, mlflow, wandb); got 3",
         "scoring.target: expected a valid number, got 'all'",
         "scoring.evaluate_every: expected a valid integer, got None",
@@ -319,7 +319,7 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
             r"^run\.against: fedgrouprox: FedGrouProx needs at least 13 clients \(clusters = "
             r"13\), .* set clusters=12$",
         ),
-        ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is named twice"),
+        ({"against": [fk.FedGroup(clusters=3)]}, ConfigError, "'fedgroup' is given twice"),
         (
             {"local": fk.LocalTraining(mu=0.1)},
             ConfigError,
@@ -341,7 +341,7 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
             r"compute\.clients_per_batch: .* greater than or equal to 1, got -3",
         ),
         ({"resume": True, "out": None}, ConfigError, r"resume=True needs out="),
-        ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "named twice"),
+        ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "given twice"),
         ({"rounds": 0}, ConfigError, r"run\.rounds"),
         ({"devices": 10_000}, ConfigError, "devices must be between"),
         ({"scenario": fk.Population(dropout=1.0)}, MethodError, "cold start of 2 clusters: 0 of"),

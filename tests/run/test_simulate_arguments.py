@@ -21,33 +21,37 @@ from tests.mappings import merged
         (
             {"method": "fedgroup"},
             MethodError,
-            r"a method must be made, fk.FedGroup\(\), got its name, 'fedgroup'",
+            r"a method must be an instance, fk.FedGroup\(\), got the name 'fedgroup'",
         ),
         (
             {"method": fk.FedAvg},
             MethodError,
-            r"a method must be made, fk.FedAvg\(...\), got the class FedAvg",
+            r"a method must be an instance, fk.FedAvg\(...\), got the class FedAvg",
         ),
         (
             {"method": fk.FedAdam(0.1)},
             MethodError,
-            r"FedAdam is no method .*options=\[fk.FedAdam\(...\)\]",
+            r"FedAdam is not a method .*options=\[fk.FedAdam\(...\)\]",
         ),
         (
             {"against": [fk.ClientDP(epsilon=2.0)]},
             MethodError,
-            r"ClientDP is no method .*options=\[fk.ClientDP\(...\)\]",
+            r"ClientDP is not a method .*options=\[fk.ClientDP\(...\)\]",
         ),
         (
             {"method": fk.PersonalHead()},
             MethodError,
-            r"PersonalHead is no method .*options=\[fk.PersonalHead\(...\)\]",
+            r"PersonalHead is not a method .*options=\[fk.PersonalHead\(...\)\]",
         ),
-        ({"method": fk.LocalTraining()}, MethodError, r"no method .*local=fk.LocalTraining\(...\)"),
+        (
+            {"method": fk.LocalTraining()},
+            MethodError,
+            r"not a method .*local=fk.LocalTraining\(...\)",
+        ),
         (
             {"method": {"name": "fedavg"}},
             MethodError,
-            r"a method such as fk.FedAvg\(\) is expected.*got dict",
+            r"expected a method such as fk.FedAvg\(\).*got dict",
         ),
         ({"against": ["fedavgg"]}, MethodError, "did you mean 'fedavg'"),
         ({"data": "digit"}, DataError, "unknown data set 'digit'; did you mean 'digits'"),
@@ -69,5 +73,5 @@ def test_names_and_classes_are_refused_with_the_right_argument(
 def test_an_estimator_refuses_an_option_in_place_of_its_method() -> None:
     untyped: Any = fk.FedAdam(0.1)
     estimator = fk.Clustered(untyped, rounds=1, cohort=2)
-    with pytest.raises(MethodError, match=r"FedAdam is no method .*options=\[fk.FedAdam"):
+    with pytest.raises(MethodError, match=r"FedAdam is not a method .*options=\[fk.FedAdam"):
         estimator.fit(np.eye(4), [0, 1, 0, 1], groups=[0, 0, 1, 1])

@@ -33,7 +33,7 @@ def test_by_hand() -> None:
     keeps_two = replace(reads_single, memory=MemoryNeeds(kept_models=2))
     single = memory_parts(needs=keeps_two, plan=plan, clients=100, parameters=50, together=4)
     assert single["local training"] == 3200 and single["updates of a cohort"] == 1600
-    assert single["what is kept of each client"] == 40_000
+    assert single["vectors kept for each client"] == 40_000
     compares_all = replace(reads_single, memory=MemoryNeeds(compares_all=True))
     compared = memory_parts(compares_all, plan, 100, 50)
     assert (compared["updates of all clients"], compared["all pairs of clients"]) == (
@@ -63,7 +63,7 @@ def test_a_methods_memory_of_clients_is_declared(name: str) -> None:
     )
     pairs = sum(array.nbytes for _, array in kept if array.shape == (N, N))
     parts = memory_parts(requirements_of(method), Plan(rounds=3, cohort=8), N, P)
-    assert rows <= parts.get("what is kept of each client", 0)
+    assert rows <= parts.get("vectors kept for each client", 0)
     assert pairs <= parts.get("all pairs of clients", 0)
 
 
@@ -78,8 +78,8 @@ def data_of(clients: int) -> fk.FederatedData:
 @pytest.mark.parametrize(
     ("method", "options", "part"),
     [
-        (fk.SCAFFOLD(), {}, "what is kept of each client"),
-        (fk.FedAvg(), {"options": [fk.PersonalModel()]}, "what is kept of each client"),
+        (fk.SCAFFOLD(), {}, "vectors kept for each client"),
+        (fk.FedAvg(), {"options": [fk.PersonalModel()]}, "vectors kept for each client"),
         (fk.FLHC(clusters=2), {}, "updates of all clients"),
         (fk.PACFL(), {}, "all pairs of clients"),
     ],

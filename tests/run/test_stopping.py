@@ -365,7 +365,7 @@ def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize("options", [{"until": 0.5}, {"patience": 2}])
 def test_rounds_must_be_scored(options: dict[str, Any]) -> None:
     with pytest.raises(
-        ConfigError, match=r"run\.(until|patience) needs rounds that are scored.*evaluate_every"
+        ConfigError, match=r"run\.(until|patience) needs evaluated rounds.*evaluate_every"
     ):
         said(**options, evaluate_every=0)
     with pytest.raises(

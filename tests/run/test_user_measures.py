@@ -268,11 +268,11 @@ BAD = {
     "measured:Called": "the name 'best' is taken",
     "measured:Ends": "the name 'gap_low' is taken",
     "measured:Gap,measured:Gap": "the measure 'gap' is given twice",
-    "measured:Nope": "module 'measured' has no 'Nope'",
+    "measured:Nope": "module 'measured' does not define 'Nope'",
     "nowhere:Gap": "there is no module 'nowhere'",
-    "measured:number": "expected fk.Measure(...), or what makes one, got int",
-    "measured:gap": "making it failed: TypeError",
-    "measured:broken": "making it failed: OSError: no such file",
+    "measured:number": "expected fk.Measure(...), or a function that returns one, got int",
+    "measured:gap": "raised an error when it was called: TypeError",
+    "measured:broken": "raised an error when it was called: OSError: no such file",
     "Gap": "expected package.module:Class, got 'Gap'",
 }
 

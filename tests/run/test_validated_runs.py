@@ -217,7 +217,7 @@ def test_a_folder_gives_it_back(tmp_path: Path) -> None:
         assert loaded.best_state is not None and run.best_state is not None
         np.testing.assert_array_equal(loaded.best_state.models, run.best_state.models)
     (tmp_path / "copy/summary.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"summary\.json is not what the run has written"):
+    with pytest.raises(CheckpointError, match=r"summary\.json is damaged or changed"):
         fk.Run.load(tmp_path / "copy")
 
 
@@ -327,7 +327,7 @@ class OwnTest(Saying):
 def test_a_test_of_a_methods_own_must_know_the_samples() -> None:
     with pytest.raises(
         MethodError,
-        match=r'test_only tests clients on their test samples only.*split: str = "test"',
+        match=r'test_only evaluates test samples only.*split: str = "test"',
     ):
         said(OwnTest())
 

@@ -74,7 +74,7 @@ def test_so_is_one_with_a_name_of_another_message(name: str) -> None:
 
 
 def test_an_array_of_a_reply_is_not_called_as_an_array_of_a_standing_task() -> None:
-    with pytest.raises(TaskError, match="a reply has shifted already"):
+    with pytest.raises(TaskError, match="the reply's name shifted is reserved"):
         type("OwnShift", (Task,), {"up": Rows(shifted=integers())})
 
 
@@ -204,11 +204,11 @@ def test_an_array_to_keep_may_be_left_out(layout: str) -> None:
     [
         (
             lambda held: Gradients(held, np.array([0, 1, 2, 0, 1])),
-            r"model_index has 5 entries, and the call 4 rows",
+            r"model_index has 5 entries, but the call has 4 rows",
         ),
         (
             lambda held: Gradients(held, np.array([0, 1])),
-            r"model_index has 2 entries, and the call 4 rows",
+            r"model_index has 2 entries, but the call has 4 rows",
         ),
         (lambda held: Gradients(held, np.array([0, 1, 3, 0])), "model_index must be from 0 to 2"),
         (lambda held: Gradients(held, np.array([0, -1, 2, 0])), "model_index must be from 0 to 2"),

@@ -1,4 +1,4 @@
-"""Advice: whether clustering helps these clients, the number of clusters, and the cost."""
+"""Advice whether clustering helps a set of clients, with the number of clusters and the cost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The advice: heterogeneity of the clients, the number of clusters, whether clustering helps, and a
-configuration."""
+"""The class ``Advice``: heterogeneity of clients, number of clusters, gain of clustering, and the
+advised configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedkin.config.schema import Values
 CLUSTER = "cluster"
 DO_NOT = "do not cluster"
 CANNOT_TELL = "cannot tell"
-_TIE = 1.0  # percentage points: among methods this close to the best, the cheapest is advised
+_TIE = 1.0  # percentage points; among methods this close to the best, the cheapest is advised
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Advice:
     """A verdict and the measurements that support it.
 
     Attributes:
-        data: its name.
-        model: its name.
-        clients: N.
-        local: section of a configuration, as ``toml`` writes it.
-        run: section of a configuration, as ``toml`` writes it.
+        data: name of the data set.
+        model: name of the model.
+        clients: N, the number of clients.
+        local: the section [local] of the advised configuration.
+        run: the section [run] of the advised configuration.
         heterogeneity: measures of heterogeneity, compared with IID splits.
         cluster_count: the number of clusters by each criterion.
-        pilots: gains of clustered methods with ``pilot_clusters`` clusters (``run_pilots``); None
-            if no client has test samples.
+        pilots: results of the pilot runs with ``pilot_clusters`` clusters (``run_pilots``); None if
+            no client has test samples.
     """
 
     data: str
@@ -52,26 +52,26 @@ class Advice:
 
     @property
     def clusters(self) -> int:
-        """The number of clusters."""
+        """The estimated number of clusters."""
         return self.cluster_count.clusters
 
     @property
     def pilot_clusters(self) -> int:
-        """The number of clusters of the pilots: the clients' number of clusters, at least two."""
+        """The number of clusters in the pilot runs: the estimated number, but at least two."""
         return max(2, self.clusters)
 
     @property
     def gains(self) -> pd.DataFrame:
-        """The pilots of clustered methods with a known gain; may have no rows."""
+        """The rows of clustered methods with a known gain in the pilots. The table may be empty."""
         if self.pilots is None:
             return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
         return self.pilots.drop(index=BASELINE).dropna(subset=["gain", "low", "high"])
 
     @property
     def method(self) -> str:
-        """The method to run.
+        """The name of the advised method.
 
-        With one cluster it is FedAvg. Otherwise it is the cheapest of the best methods with a
+        With one cluster it is FedAvg. Otherwise it is the cheapest among the best methods with a
         significant gain, or FedAvg if no gain is significant. If no gain is known, it is the
         prior's best clustered method (FlexCFL without a prior), to be run together with FedAvg.
         """
@@ -87,8 +87,8 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """Benchmark findings for clients with this kind of heterogeneity. Pilots, if any, take
-        precedence."""
+        """Benchmark findings for this kind of heterogeneity; None if there are none. Results of
+        pilot runs take precedence."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property
@@ -101,13 +101,13 @@ class Advice:
 
     @property
     def why(self) -> str:
-        """The reason, in one sentence."""
+        """The reason for the verdict, in one sentence."""
         return self._why_one() if self.clusters == 1 else self._why_several()
 
     def _why_one(self) -> str:
         reason = self.instability
         if self.gains.empty:
-            return f"{reason}; {self._unknown} the gain of two clusters is not known"
+            return f"{reason}; {self._unknown} the gain of two clusters is unknown"
         candidates = self.gains
         remark = ""
         significant = self.gains.query("low > 0")
@@ -119,20 +119,20 @@ class Advice:
 
     @property
     def instability(self) -> str:
-        """Why no number of clusters above 1 is stable: the condition that fails, with its
-        numbers."""
+        """The condition of stability that no number of clusters above 1 meets, with its numbers, as
+        text."""
         count = self.cluster_count
         best = count.stability[1:].max()
         chance = _percent(count.chance)
         if best < THRESHOLD:
             return (
                 "no number of clusters is stable: split-half stability is at most "
-                f"{_percent(best)}, and {THRESHOLD:.0%} is needed ({chance} in IID splits of the "
+                f"{_percent(best)}, but {THRESHOLD:.0%} is required ({chance} in IID splits of the "
                 "same data)"
             )
         return (
-            "no number of clusters is stable beyond chance: split-half stability is at most "
-            f"{_percent(best)}, and IID splits of the same data have up to {chance}"
+            "no number of clusters is more stable than by chance: split-half stability is at most "
+            f"{_percent(best)}, and IID splits of the same data reach {chance}"
         )
 
     def _why_several(self) -> str:
@@ -141,7 +141,7 @@ class Advice:
         number = f"at least {limit}" if self.clusters == limit else f"{self.clusters}"
         reason = f"{number} clusters of clients, split-half stability {stability:.0%}"
         if self.gains.empty:
-            return f"{reason}; {self._unknown} the gain of clustering is not known"
+            return f"{reason}; {self._unknown} the gain of clustering is unknown"
         if self.verdict == DO_NOT:
             best = self.gains.loc[self.gains["gain"].idxmax()]
             return f"{reason}, but no clustered method has a significant gain: {_gain(best)}"
@@ -155,7 +155,8 @@ class Advice:
 
     @property
     def criteria(self) -> pd.DataFrame:
-        """One row per number of clusters (its index), a column per criterion."""
+        """A table with a row for each number of clusters (the index) and a column for each
+        criterion."""
         k = self.cluster_count
         table = {
             "split-half stability": k.stability,
@@ -168,15 +169,15 @@ class Advice:
         return pd.DataFrame(table, index=pd.RangeIndex(1, k.max_clusters + 1, name="clusters"))
 
     def configuration(self) -> dict[str, Values]:
-        """The advised sections of a configuration."""
+        """The advised sections [method], [local] and [run] of a configuration."""
         if self.method == BASELINE:
             return {"method": {"name": BASELINE}, "local": self.local, "run": self.run}
         method = {"name": self.method, "clusters": self.clusters}
         return {"method": method, "local": self.local, "run": {**self.run, "against": [BASELINE]}}
 
     def toml(self) -> str:
-        """The sections [method], [local] and [run] for a ``fedkin run`` file, to add to [data] and
-        [model]."""
+        """The advised sections [method], [local] and [run] as TOML text, to be added to a file with
+        [data] and [model]."""
         return tomli_w.dumps(self.configuration())
 
     def summary(self) -> dict[str, Any]:
@@ -204,8 +205,8 @@ class Advice:
 
 
 def _percent(share: float) -> str:
-    """A share in per cent, rounded down so that a value below a threshold is not shown as reaching
-    it."""
+    """A share in per cent, rounded down, so that a value just below a threshold is not shown as
+    equal."""
     return f"{math.floor(100 * share + 1e-9)}%"
 
 

@@ -1,4 +1,4 @@
-"""Advice for data and a model, or for a configuration."""
+"""Functions that compute an advice, for data and a model or for a configuration."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from fedkin.run.run_description import plain_values
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
-# Defaults of the advised run.
+# Default rounds and cohort of the advised configuration.
 ROUNDS = 50
 COHORT = 20
-_NOT_IN_FILES = ("mu", "steps", "partial", "positive")  # of local training: a method's
+_NOT_IN_FILES = ("mu", "steps", "partial", "positive")  # fields that belong to methods
 
 
 def advise(
@@ -46,7 +46,7 @@ def advise(
 ) -> Advice:
     """Advise whether to cluster clients, the number of clusters, the method, its gain and its cost.
 
-    Short pilots are run in the simulator. Two questions decide:
+    Short pilots are run in the simulator. Two questions decide the verdict:
 
     1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into
        random halves. A number of clusters is stable if at least 75% of the clients of each cluster
@@ -64,18 +64,19 @@ def advise(
         data: the clients' data.
         model: the model to train, as in ``simulate``.
         local: local training; default: 10 epochs of SGD.
-        seed: of the pilots.
+        seed: seed of the pilots.
         max_clusters: the largest number of clusters to try.
         private_labels: skip measures that need the clients' label counts.
-        pilots: rounds, clients per round and seeds of the pilots; 10 rounds of 20, 5 seeds.
-        rounds: of the advised configuration.
+        pilots: rounds, clients per round and seeds of the pilots; default: 10 rounds of 20 clients,
+            5 seeds.
+        rounds: number of rounds in the advised configuration.
         cohort: clients per round of the advised configuration.
-        progress: called with a line about each step.
+        progress: called with a line of text about each step.
 
     Raises:
-        ConfigError: an invalid number, or local training that is part of a method.
-        DataError: too few clients with enough samples, or a single class.
-        ModelError: a detector, or a model that does not fit the data.
+        ConfigError: a number is invalid, or ``local`` has settings that belong to a method.
+        DataError: too few clients have enough samples, or all samples have the same class.
+        ModelError: the model is a detector, or does not fit the data.
     """
     model = trainable(model)
     local = local or SGD(epochs=10, lr=0.03)
@@ -117,8 +118,8 @@ def advise(
 def of_config(
     config: RunConfig, *, private_labels: bool = False, progress: Progress | None = None
 ) -> Advice:
-    """Advice on a configuration: its data, model, local training, seed, rounds and cohort. Its
-    method, scenario and shift are ignored.
+    """Advise on a configuration's data, model and local training. Its method, scenario and shift
+    are ignored.
 
     Args:
         config: the configuration.
@@ -155,6 +156,6 @@ def _check_local(local: LocalTraining) -> None:
 
 
 def _section(local: LocalTraining) -> Values:
-    """Local training as a configuration section, which has no number of mini-batches."""
+    """Local training as the section [local] of a configuration."""
     names = [name for name in local.settings() if name not in _NOT_IN_FILES]
     return {name: value for name, value in plain_values(local).items() if name in names}

@@ -1,4 +1,4 @@
-"""Benchmark findings by kind of heterogeneity: a prior over methods before any pilot."""
+"""Benchmark findings for each kind of heterogeneity: a prior over methods, before pilot runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class FieldPrior:
 
     Attributes:
         kind: ``labels`` or ``concepts``.
-        ranks: by method name in configurations, best first; 1 is best.
-        settings: the benchmark's settings of this kind.
-        clustered: the methods that take a number of clusters.
+        ranks: average rank of each method, by name in configurations, best first; 1 is the best
+            rank.
+        settings: names of the benchmark's settings with this kind of heterogeneity.
+        clustered: names of the methods with a number of clusters.
     """
 
     kind: str
@@ -34,27 +35,27 @@ class FieldPrior:
 
     @property
     def best_clustered(self) -> str:
-        """The best method that takes a number of clusters."""
+        """The name of the best method that has a number of clusters."""
         return next(name for name in self.ranks if name in self.clustered)
 
     def __str__(self) -> str:
         best = ", ".join(f"{name} {rank:.1f}" for name, rank in list(self.ranks.items())[:SHOWN])
         return (
-            f"prior, from other data: where {WORDS[self.kind]}, the best average ranks of "
+            f"prior from benchmark data: where {WORDS[self.kind]}, the best average ranks of "
             f"{len(self.ranks)} methods were {best} (docs/benchmark-field.md: "
-            f"{', '.join(self.settings)}); pilots on your data decide, not these"
+            f"{', '.join(self.settings)}); pilots on your data take precedence"
         )
 
 
 def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None:
     """The benchmark's findings for clients with this heterogeneity.
 
-    Labels differ if their divergence is above that of every IID split. Otherwise, with several
-    clusters, concepts differ between clusters.
+    The kind is ``labels`` if the label divergence is above its value in every IID split. Otherwise,
+    with several clusters, it is ``concepts``: clusters differ in their concepts.
 
     Args:
-        heterogeneity: measures of it, compared with IID splits.
-        clusters: the number that was found.
+        heterogeneity: measures of heterogeneity, compared with IID splits.
+        clusters: the estimated number of clusters.
 
     Returns:
         The findings; None if label divergence was not measured or neither case applies.

@@ -19,8 +19,8 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.gradients import Gradients
 
-MODELS = 10  # random models, for PNI
-_MAX_GRADIENTS = 200  # clients whose gradients are kept: each has P numbers
+MODELS = 10  # number of random models for PNI
+_MAX_GRADIENTS = 200  # largest number of clients whose gradients are stored
 Measures = dict[str, float]
 
 
@@ -32,20 +32,21 @@ def heterogeneity(
     iid_splits: int = 5,
     private_labels: bool = False,
 ) -> pd.DataFrame:
-    """Measure heterogeneity; one row per measure (its index).
+    """Measure the heterogeneity of clients. The table has a row for each measure (the index).
 
-    Columns: ``value``; mean, minimum and maximum over several IID splits of the same samples
-    (``iid``, ``low``, ``high``); and ``ratio``, the value divided by that mean.
+    The columns are ``value``; the mean, minimum and maximum over several IID splits of the same
+    samples (``iid``, ``low``, ``high``); and ``ratio``, the value divided by the mean.
 
     PNI is FedSim's index with ten random models. Label divergence is the mean Jensen-Shannon
-    divergence of a client's label distribution from the overall one; it needs label counts, so it
-    is left out if labels are private. Gradient dissimilarity is FedProx's B^2 at the initial model.
+    divergence between a client's label distribution and the overall one. It needs label counts, so
+    it is left out if labels are private. Gradient dissimilarity is FedProx's B^2 at the initial
+    model.
 
     Args:
         data: the clients' data.
         model: the model to train.
-        seed: of models and splits.
-        iid_splits: how many IID splits to compare with.
+        seed: seed of models and splits.
+        iid_splits: number of IID splits to compare with.
         private_labels: whether to skip measures that need the clients' label counts.
     """
     stream = Stream(seed, 0, "advise/differences")
@@ -92,7 +93,8 @@ def _measure(
 
 
 def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:
-    """B^2 at the initial model, of all clients or, if there are many, of a random subset."""
+    """Gradient dissimilarity B^2 at the initial model, over all clients or a random subset of at
+    most ``_MAX_GRADIENTS``."""
     clients = np.arange(world.total_clients)
     if len(clients) > _MAX_GRADIENTS:
         clients = np.sort(

@@ -1,5 +1,5 @@
-"""Pilot runs: gain of clustered methods over FedAvg on the same data and cohorts, with a few
-seeds."""
+"""Pilot runs, which measure the gain of clustered methods over FedAvg on the same data and
+cohorts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTERED: Mapping[str, Callable[[int], FlexCFL | IFCA]] = {
     "flexcfl": lambda clusters: FlexCFL(clusters=clusters),
     "ifca": lambda clusters: IFCA(clusters=clusters),
 }
-_POINTS = 100  # of a share
+_POINTS = 100  # percentage points of a share of 1
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,21 @@ def run_pilots(
     plan: PilotPlan,
     progress: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """Run FedAvg and the clustered methods; one row per method (its index), FedAvg first.
+    """Run FedAvg and the clustered methods. The table has a row for each method, FedAvg first.
 
     Values are means over seeds: accuracies in per cent, gains over FedAvg in percentage points.
-
-    Accuracies are on validation samples if the data have that split, else on test samples.
+    Accuracies are on validation samples if the data have this split, otherwise on test samples.
 
     Cohorts are drawn round robin (``run.selection``): every client is selected once, in the order
-    of ids and identically for every seed, and later draws are uniform. So all clients get a cluster
+    of ids and identically for every seed; later draws are uniform. All clients then get a cluster
     as early as possible. Intervals are for this one federation: seeds differ in initial models,
-    later cohorts and batches, not in clients or data.
+    later cohorts and batches, but not in clients or data.
 
-    ``accuracy``, ``bottom_decile``: at the end, over the clients that have a cluster by then;
-    ``gain``, ``low`` and ``high``: of ``accuracy``, paired by seeds, with Student's 95% interval;
-    ``bytes``: download and upload per round and client, in the last round; ``bytes_once``: all
-    other traffic per client (cold start, assigning clusters).
+    * ``accuracy``, ``bottom_decile``: final values over the clients with a cluster.
+    * ``gain``, ``low``, ``high``: gain in accuracy, paired by seeds, with its 95% interval
+      (Student's t).
+    * ``bytes``: download and upload per round and client, in the last round.
+    * ``bytes_once``: all other traffic per client (cold start, cluster assignment).
 
     Args:
         data: the clients' data.
@@ -82,7 +82,8 @@ def run_pilots(
     split = data.scored_split
     if not data.part(split).sizes.any():
         raise DataError(
-            f"{data.name}: no client has {split} samples; a gain cannot be measured without them"
+            f"{data.name}: no client has {split} samples, so the gain cannot be measured; add a "
+            f"{split} split"
         )
     methods = {BASELINE: FedAvg(), **{name: make(clusters) for name, make in CLUSTERED.items()}}
     runs: dict[str, list[Run]] = {name: [] for name in methods}
@@ -130,7 +131,7 @@ def _row(
 
 
 def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
-    """An accuracy of the last round by seed, in per cent."""
+    """An accuracy of the last round for each seed, in per cent."""
     last = [run.records[-1][name] for run in runs]
     return np.array([np.nan if value is None else _POINTS * value for value in last])
 

@@ -1,19 +1,20 @@
-"""Estimates the number of clusters by split-half stability.
+"""Estimation of the number of clusters by split-half stability.
 
-Every client splits its data into random halves and trains from the initial model on each half. This
-gives two independent estimates of its update direction. A number of clusters is stable if the
-clusters of one half are found again in the other
+Every client splits its data into random halves, and trains from the initial model on each half.
+This gives two independent estimates of its update direction. A number of clusters is stable if the
+clusters of one half are found again in the other half
 (``clustering.cluster_count.split_half_stability``). The largest stable number is used.
 
-* A pilot trains until the clients have learnt their halves: the epochs are doubled until the
-  training loss of the last epoch is ``LOSS_RATIO`` times that of the first, or up to
-  ``MAX_EPOCHS``. A gradient or a short training mainly reflects a client's class counts, which are
-  noise if clusters differ in their concepts. A local solution reflects what the client has learnt.
-  Longer training, or starting from a model after some rounds of averaging, adds nothing.
-* A number is stable if at least ``THRESHOLD`` of the clients of every cluster stay in it. This is
-  half way between 1/2, the share that stays in the smaller part of a split of noise, and 1.
-* The stability must also exceed that of every number of clusters in several IID splits of the same
-  data. This guards against chance results with few clients.
+* A pilot trains until the clients have learnt their halves. The number of epochs is doubled until
+the training loss of the last epoch is at most ``LOSS_RATIO`` times the loss of the first epoch, or
+until ``MAX_EPOCHS``. A gradient or a short training mainly reflects a client's class counts, which
+are noise if clusters differ in their concepts. A trained model also reflects the concept. Longer
+training, or starting from an averaged model, does not improve the result.
+* A number is stable if at least the share ``THRESHOLD`` of the clients of every cluster stays in
+it. The threshold is half way between 1 and 1/2, the share that stays in the smaller part if noise
+is split in two.
+* The stability must also exceed the stability of every number of clusters in several IID splits of
+the same data. This guards against chance results with few clients.
 """
 
 from __future__ import annotations
@@ -39,27 +40,28 @@ from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.train import TrainingReply, train
 
 MIN_CLIENTS = 8
-MIN_SAMPLES = 8  # training samples of a client: a half with fewer than four is uninformative
-MAX_CLIENTS = 200  # more clients do not change the result and take longer
-# Epochs of a pilot: initial and maximum number.
+MIN_SAMPLES = 8  # training samples of a client; a half needs at least four to be informative
+MAX_CLIENTS = 200  # more clients take longer and do not change the result
+# Initial and largest number of epochs of a pilot.
 EPOCHS = 10
 MAX_EPOCHS = 160
-LOSS_RATIO = 1 / 3  # relative to the loss of the first epoch
+LOSS_RATIO = 1 / 3  # last loss relative to the loss of the first epoch
 THRESHOLD = 0.75
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class ClusterCount:
-    """The number of clusters, and five criteria for it. Column K - 1 is K clusters.
+    """The estimated number of clusters, with five criteria. Entry K - 1 of an array is for K
+    clusters.
 
     Attributes:
-        clusters: the largest stable number; 1 if none is stable.
+        clusters: the largest stable number of clusters; 1 if none is stable.
         clients: ids of the n compared clients, ascending.
-        stability: the minimum over clusters of the share of clients that stay, median over splits
-            and directions.
+        stability: share of clients that stay in their cluster: minimum over clusters, median over
+            splits and directions.
         chance: the largest stability in any IID split, over all numbers of clusters from 2.
-        gap, silhouette, spectrum, heights: see ``clustering.cluster_count``.
+        gap, silhouette, spectrum, heights: the other criteria, see ``clustering.cluster_count``.
         points: coordinates of the clients along the first principal components of their updates.
     """
 
@@ -75,7 +77,7 @@ class ClusterCount:
 
     @property
     def max_clusters(self) -> int:
-        """The largest number that was tried."""
+        """The largest number of clusters that was tried."""
         return len(self.stability)
 
     @property
@@ -106,19 +108,20 @@ def estimate_cluster_count(
     Args:
         data: the clients' data.
         model: the model to train.
-        local: local training; a pilot trains ``EPOCHS`` epochs, and more if that is too little to
-            learn anything.
-        seed: of splits and initial model.
-        max_clusters: the largest number to try; no more than a quarter of the clients.
+        local: local training. A pilot trains for ``EPOCHS`` epochs, or more if the clients have not
+            learnt their data by then.
+        seed: seed of splits and initial model.
+        max_clusters: the largest number of clusters to try. It is limited to a quarter of the
+            clients.
         splits: number of random splits of every client's data.
-        iid_splits: how many IID splits of the same data to compare with.
-        progress: called with a line about each step.
+        iid_splits: number of IID splits of the same data to compare with.
+        progress: called with a line of text about each step.
 
     Raises:
-        ConfigError: an invalid number.
-        DataError: fewer than ``MIN_CLIENTS`` clients with ``MIN_SAMPLES`` samples, or a single
-            class.
-        ModelError: a detector, or a model that does not fit the data.
+        ConfigError: a number is invalid.
+        DataError: fewer than ``MIN_CLIENTS`` clients have ``MIN_SAMPLES`` samples, or all samples
+            have the same class.
+        ModelError: the model is a detector, or does not fit the data.
     """
     numbers = {
         "seed": (seed, 0),
@@ -147,8 +150,8 @@ def estimate_cluster_count(
     complete: Bool[np.ndarray, "n"] = np.all(replied, axis=0)
     if complete.sum() < MIN_CLIENTS:
         raise DataError(
-            f"{complete.sum()} of {len(clients)} clients gave an update in every pilot; try a "
-            "smaller local.lr"
+            f"only {complete.sum()} of {len(clients)} clients gave a finite update in every pilot; "
+            "try a smaller local.lr"
         )
     limit = min(max_clusters, int(complete.sum()) // 4)
     shares = [
@@ -169,15 +172,16 @@ def estimate_cluster_count(
 
 
 def check_supported(data: FederatedData, model: AnyModel) -> None:
-    """Raise an error for data and models whose updates cannot be clustered."""
+    """Check that the clients' updates can be clustered. Raises ModelError for a detector, DataError
+    for data with a single class."""
     if model.spec.detects:
         raise ModelError(
-            "advice needs a model with a score for every class, got a detector; take "
-            "model.name=mclr"
+            "advice needs a model with a score for every class, got a detector; use model.name=mclr"
         )
     if np.count_nonzero(data.label_counts().sum(axis=0)) < 2:
         raise DataError(
-            f"{data.name}: all training samples are of one class; there is nothing to learn"
+            f"{data.name}: all training samples have the same class, so a model cannot learn; use "
+            "other data"
         )
 
 
@@ -186,8 +190,8 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
     enough = np.flatnonzero(data.train.sizes >= MIN_SAMPLES)
     if len(enough) < MIN_CLIENTS:
         raise DataError(
-            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} "
-            f"training samples or more, got {len(enough)} of {data.clients} clients"
+            f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} or more "
+            f"training samples, got {len(enough)} such clients of {data.clients}"
         )
     if len(enough) > MAX_CLIENTS:
         enough = np.sort(stream.child("clients").rng().choice(enough, MAX_CLIENTS, replace=False))
@@ -195,7 +199,7 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
 
 
 def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """The same samples, split at random over clients of the same sizes."""
+    """The same samples, distributed at random over clients of the same sizes."""
     return Ragged(rng.permutation(part.rows), part.offsets)
 
 
@@ -205,7 +209,8 @@ def _pilot_training(local: LocalTraining | None) -> LocalTraining:
 
 
 class _Halves(NamedTuple):
-    """Updates of all clients on each half, as rows of length 1; zero if there is no update."""
+    """The updates of all clients on each half, normalised to length 1; zero if there is no
+    update."""
 
     first: Float[np.ndarray, "n P"]
     second: Float[np.ndarray, "n P"]
@@ -213,7 +218,7 @@ class _Halves(NamedTuple):
 
 @dataclass
 class _HalfPilots:
-    """Trains clients on the halves of their data."""
+    """Trains all clients on the halves of their data."""
 
     data: FederatedData
     model: AnyModel
@@ -224,7 +229,7 @@ class _HalfPilots:
         self.rng = self.stream.child("clustering").rng()
 
     def choose_epochs(self, progress: Progress) -> None:
-        """Double the epochs until the clients have learnt their halves."""
+        """Double the number of epochs until the clients have learnt their halves."""
         while True:
             epochs = int(np.max(self.local.epochs))
             progress(f"a pilot of {epochs} epochs")
@@ -234,7 +239,8 @@ class _HalfPilots:
             self.local = dataclasses.replace(self.local, epochs=2 * epochs)
 
     def train(self, name: str, *, iid: bool) -> _Halves:
-        """Train on the halves of a random split; with ``iid``, of an IID split of the same data."""
+        """Train all clients on random halves of their data; with ``iid``, of an IID split of the
+        same data."""
         stream = self.stream.child(name)
         part = iid_split(self.data.train, stream.child("deal").rng()) if iid else self.data.train
         update = self._train(_halves(part, stream.child("halves").rng()), stream).update
@@ -243,7 +249,7 @@ class _HalfPilots:
         return _Halves(unit[: len(part)], unit[len(part) :])
 
     def _train(self, halves: Ragged, stream: Stream) -> TrainingReply:
-        """The update of every half, from one initial model."""
+        """Train on every half from the same initial model, and return the updates."""
         empty = Ragged.of([np.zeros(0, np.int64)] * len(halves))
         world = SimulatedWorld(self.data.with_rows(halves, empty), self.model, self.local)
         clients = np.arange(len(halves))
@@ -254,7 +260,8 @@ class _HalfPilots:
 
 
 def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """Each client split into two: the first halves of all clients, then the second halves."""
+    """Split each client into two random halves. The result has the first halves of all clients,
+    then the second halves."""
     shuffled = [rng.permutation(part[client]) for client in range(len(part))]
     first = [samples[: len(samples) // 2] for samples in shuffled]
     second = [samples[len(samples) // 2 :] for samples in shuffled]
@@ -262,7 +269,7 @@ def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 
 def _chance(pilots: _HalfPilots, number: int, limit: int) -> float:
-    """The largest stability in one IID split."""
+    """The largest stability in one IID split, over all numbers of clusters from 2."""
     first, second = pilots.train(f"deal {number}", iid=True)
     complete = first.any(axis=1) & second.any(axis=1)
     limit = min(limit, int(complete.sum()) // 4)

@@ -1,4 +1,4 @@
-"""The finished runs of a comparison: tables of means and intervals, and significance tests."""
+"""The class ``Comparison``: finished runs of a comparison, with tables and significance tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fedkin.run.run import Run
 
 TABLE = "comparison.csv"
 DIFFERENCES = "differences.csv"
-# From at least three methods and five settings.
+# These two files need at least three methods and five settings.
 RANKS = "ranks.csv"
 RANK_TESTS = "rank_tests.csv"
 Key = tuple[str, str, int]  # setting, method, seed
@@ -45,8 +45,8 @@ class Comparison:
 
     Attributes:
         grid: settings, methods and seeds.
-        finished: runs, by setting, method and seed.
-        failed: reasons of runs that failed, by the same key.
+        finished: finished runs by setting, method and seed.
+        failed: reasons of failed runs by setting, method and seed.
         folder: the comparison's folder.
     """
 
@@ -89,13 +89,14 @@ class Comparison:
 
     @property
     def not_run(self) -> list[str]:
-        """Lines about failed runs; one line for all seeds of a cell with the same reason."""
+        """Lines of text about failed runs: one line for all seeds of a cell with the same
+        reason."""
         return self._not_run_lines([(s, m) for s in self.settings for m in self.methods])
 
     @property
     def partly_not_run(self) -> list[str]:
-        """As ``not_run``, for cells with some finished seeds, because table rows show no reason for
-        these."""
+        """Lines of text like ``not_run``, only for cells in which some seeds are finished. Table
+        rows show no reason for these."""
         return self._not_run_lines(
             [(s, m) for s in self.settings for m in self.methods if self.runs(s, m)]
         )
@@ -109,7 +110,7 @@ class Comparison:
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:
-        """Reasons of a cell's failed runs, with their seeds."""
+        """The reasons of a cell's failed runs, each with its seeds."""
         reasons: dict[str, list[int]] = {}
         for seed in self.seeds:
             reason = self.failed.get((setting, method, seed))
@@ -137,7 +138,7 @@ class Comparison:
         ]
 
     def values(self, setting: str, name: str) -> dict[str, Float[np.ndarray, "S"]]:
-        """A summary value by method, one per seed; NaN if missing."""
+        """A value of the summaries by method, one for each seed; NaN if missing."""
         return {
             method: np.array([self._value((setting, method, seed), name) for seed in self.seeds])
             for method in self.methods
@@ -150,15 +151,15 @@ class Comparison:
     def curves(
         self, setting: str, column: str = "accuracy", partial: bool = False
     ) -> dict[str, Float[np.ndarray, "S R"]]:
-        """A history column by method, one row per finished seed.
+        """A column of the runs' histories by method, with a row for each finished seed.
 
-        Rounds after a run stopped are NaN. Methods without a finished seed are left out.
+        Rounds after an early stop are NaN. Methods without a finished seed are left out.
 
         Args:
             setting: the setting's label.
-            column: of the histories.
+            column: the column of the histories.
             partial: whether to include accuracies of rounds in which some clients have no cluster
-                yet; else they are NaN.
+                yet. If False, they are NaN.
         """
         return curves_of(
             {method: self.runs(setting, method) for method in self.methods}, column, partial
@@ -178,17 +179,20 @@ class Comparison:
         return float(np.mean(measured)) if measured else None
 
     def table(self) -> pd.DataFrame:
-        """Results with one row per cell.
+        """The table of results, with a row for each cell.
 
-        Columns with a mean over the finished seeds and a 95% interval (Student's t; none below
-        three seeds): final accuracy, final accuracy over all clients, best accuracy, accuracy of
-        the bottom 10% of clients. With a validation split: best validation accuracy, which is used
-        to choose options. With known true clusters: final agreement with them (``ari``, ``nmi``).
-        With attacks: accuracy and agreement of honest clients, and the share of attackers that are
-        alone in a cluster.
+        Some columns have a mean over the finished seeds and a 95% interval (Student's t; no
+        interval below three seeds):
 
-        Further columns are the number of finished seeds, the nonempty clusters at the end (mean)
-        and the configured clusters, the rounds to the target, bytes and seconds per run, and the
+        * final accuracy, final accuracy over all clients, best accuracy, and accuracy of the bottom
+          10% of clients;
+        * with a validation split, the best validation accuracy, which is used to choose options;
+        * with known true clusters, the final agreement with them (``ari``, ``nmi``);
+        * with attacks, accuracy and agreement of honest clients, and the share of attackers in
+          clusters without honest clients.
+
+        Further columns are the number of finished seeds, the nonempty clusters at the end (mean),
+        the configured clusters, the rounds to the target, bytes and seconds per run, and the
         ``reason`` if runs failed. Rounds to the target are a mean over the ``reached`` seeds. They
         are counted from round 1, because methods form their clusters differently in round 0.
         """
@@ -220,10 +224,11 @@ class Comparison:
         """Test every pair of methods in every setting (``pairwise_tests.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, accuracy of the ``bottom`` 10% of clients, or
-                best accuracy on ``validation`` samples; default: the comparison's ``by``.
+            measure: ``final`` or ``best`` accuracy, accuracy of the ``bottom`` 10% of clients, best
+                accuracy on ``validation`` samples, or the name of a user's measure. None: the
+                comparison's ``by``.
 
-        Raises ConfigError for another measure.
+        Raises ConfigError for an unknown measure.
         """
         compared = self.grid.measure(measure)
         tables = [
@@ -236,7 +241,7 @@ class Comparison:
         )
 
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
-        """The compared values by method, one per seed; NaN if missing (``scores.score``)."""
+        """The compared values by method, one for each seed; NaN if missing (``scores.score``)."""
         return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
 
     def _scores_and_reasons(
@@ -256,14 +261,14 @@ class Comparison:
         return pairs(values, None, reasons, measure.sign)
 
     def ranks(self, measure: str | None = None) -> Ranks:
-        """Average ranks of the methods, with Friedman, Nemenyi and Wilcoxon tests.
+        """Average ranks of the methods over settings, with Friedman, Nemenyi and Wilcoxon tests.
 
         Only settings without missing scores are used.
 
         Args:
             measure: as in ``differences``.
 
-        Raises ConfigError for another measure.
+        Raises ConfigError for an unknown measure.
         """
         compared = self.grid.measure(measure)
         means = {}
@@ -282,13 +287,13 @@ class Comparison:
         ]
 
     def why_ranks_are_missing(self, measure: str | None = None) -> str | None:
-        """Why methods or settings have no ranks; None if all have ranks or there is only one
-        setting.
+        """The reason why methods or settings have no ranks. None if all have ranks, or if there is
+        only one setting.
 
         Args:
             measure: as in ``differences``.
 
-        Raises ConfigError for another measure.
+        Raises ConfigError for an unknown measure.
         """
         if len(self.settings) == 1:
             return None
@@ -329,11 +334,11 @@ class Comparison:
         }
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
-        """Write comparison.csv, differences.csv, curves.csv and summary.json.
+        """Write comparison.csv, differences.csv, curves.csv and summary.json into a folder.
 
         ``fk.draw`` writes the formatted tables and the figure.
 
-        Raises StorageError if they cannot be written.
+        Raises StorageError if the files cannot be written.
         """
         run_folder.make_folder(folder)
         write_atomic(folder / TABLE, self.table().to_csv(index=False))
@@ -347,7 +352,7 @@ class Comparison:
         return folder
 
     def _long_table(self) -> pd.DataFrame:
-        """All accuracies in long format: setting, method, seed, round."""
+        """All accuracies in long format, with columns setting, method, seed, round and accuracy."""
         parts = [
             pd.DataFrame(
                 {
@@ -370,7 +375,7 @@ class Comparison:
     def load(cls, path: str | Path) -> Comparison:
         """Read the finished runs of the comparison in a folder.
 
-        Raises CheckpointError if there is none or a finished run is damaged.
+        Raises CheckpointError if the folder holds no comparison, or a finished run is damaged.
         """
         folder = user_path(path)
         grid = reopen(folder)
@@ -386,7 +391,8 @@ class Comparison:
 
 
 def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) -> list[str]:
-    """The measures averaged in a row: fixed ones, and others if a run has them."""
+    """The names of the measures that a table row averages: fixed ones, and further ones that some
+    run has."""
     names: list[str] = [*MEANS]
     if any("validation_accuracy" in summary for summary in summaries):
         names.append("validation_accuracy")
@@ -399,14 +405,14 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
 
 
 def _last_score(run: Run) -> float | None:
-    """The last accuracy on the samples used to score rounds."""
+    """The accuracy in the last round, on the samples on which rounds are evaluated."""
     if run.scored_split == "test":
         return run.summary()["final_accuracy"]
     return run.records[-1]["accuracy"]
 
 
 def _first_round(run: Run, target: float | None) -> int | None:
-    """The first complete round, from round 1, that reaches the target."""
+    """The first complete round, from round 1 on, that reaches the target; None if there is none."""
     accuracy = curve_of(run, "accuracy")[1:]
     reached = np.flatnonzero(accuracy >= target) if target is not None else []
     return int(reached[0]) + 1 if len(reached) else None

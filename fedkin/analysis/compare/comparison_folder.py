@@ -1,11 +1,9 @@
-"""The folder of a comparison: comparison.toml holds the grid; every run has a separate run folder.
+"""The folder of a comparison: the grid, and a run folder for each cell.
 
-comparison.toml                           the grid, spelled out
-cells/SETTING/METHOD/SEED/                a run folder, as ``fedkin run`` would have written it
-comparison.csv, .md, .tex                 the table; differences.csv and curves.csv: its data
-summary.json                              the same as JSON
-failed.json                               why runs are missing, where some could not be run
-figure.png, .svg                          accuracy over the rounds
+comparison.toml the grid, with all settings cells/SETTING/METHOD/SEED/ a run folder, as ``fedkin
+run`` writes it comparison.csv, .md, .tex the table; differences.csv and curves.csv: its data
+summary.json the same as JSON failed.json                     reasons of failed runs, if there are
+any figure.png, .svg accuracy over the rounds
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _WRITTEN = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of the grid."""
+    """A cell of the grid: one run of a method in a setting with a seed."""
 
     setting: Setting
     method: Variant
@@ -57,26 +55,28 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Setting, method and seed."""
+        """Labels of setting and method, and the seed."""
         return self.setting.label, self.method.label, self.seed
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Setting and method."""
+        """Labels of setting and method."""
         return self.setting.label, self.method.label
 
 
 def create(path: Path, grid: ComparisonGrid) -> list[Path]:
     """Create a comparison's folder. Returns the newly created folders, innermost first.
 
-    Raises StorageError if the folder already has a comparison or a run.
+    Raises StorageError if the folder already holds a comparison or a run.
     """
     if (path / COMPARISON).exists():
         other = _other_part(_read(path), grid)
         if other:
-            raise StorageError(f"{path} already holds one of other {other}; choose another folder")
+            raise StorageError(
+                f"{path} already holds a comparison with other {other}; choose another folder"
+            )
         raise StorageError(
-            f"{path} already holds this comparison; go on with it: --resume {path} --seeds "
+            f"{path} already holds this comparison; resume it: --resume {path} --seeds "
             f"{len(grid.seeds)} (in Python resume=True)"
         )
     if holds_run(path):
@@ -88,9 +88,9 @@ def create(path: Path, grid: ComparisonGrid) -> list[Path]:
 
 
 def abandon(path: Path, created: Sequence[Path]) -> None:
-    """Remove a comparison's folder if it has no run.
+    """Remove a comparison's folder if it holds no run.
 
-    ``created`` are the folders that ``create`` returned.
+    ``created`` is the list of folders that ``create`` returned.
     """
     if not (path / CELLS).exists():
         (path / COMPARISON).unlink(missing_ok=True)
@@ -100,18 +100,21 @@ def abandon(path: Path, created: Sequence[Path]) -> None:
 
 
 def reopen_same(path: Path, grid: ComparisonGrid) -> None:
-    """Resume a comparison; the grid may only differ in the number of seeds.
+    """Resume a comparison with a grid that may differ only in the number of seeds.
 
-    Raises CheckpointError.
+    Raises CheckpointError if the folder holds another comparison.
     """
     other = _other_part(reopen(path).description(), grid)
     if other:
-        raise CheckpointError(f"{path} holds a comparison of other {other}; choose another folder")
+        raise CheckpointError(
+            f"{path} holds a comparison with other {other}; choose another folder"
+        )
     _write(path, grid)
 
 
 def _other_part(stored: dict[str, Any], grid: ComparisonGrid) -> str:
-    """The part in which a stored comparison differs from a grid; empty if only seeds differ."""
+    """The part (``methods`` or ``settings``) in which a stored comparison differs from a grid;
+    empty if only seeds differ."""
     described = _plain(grid.description())
     plain_stored = _plain(stored)
     for part in ("methods", "settings"):
@@ -121,14 +124,14 @@ def _other_part(stored: dict[str, Any], grid: ComparisonGrid) -> str:
 
 
 def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> ComparisonGrid:
-    """The grid of a resumed comparison.
+    """Read the grid of a comparison that is to be resumed.
 
     Args:
         path: the comparison's folder.
         seeds: new number of seeds; None: unchanged.
         by: new measure by which methods are compared; None: unchanged.
 
-    Raises CheckpointError if there is no comparison.
+    Raises CheckpointError if the folder holds no comparison.
     """
     if not (path / COMPARISON).exists():
         raise CheckpointError(f"{path} holds no comparison: there is no {COMPARISON} in it")
@@ -143,8 +146,8 @@ def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Compa
 
 
 def cells_of(grid: ComparisonGrid, out: Path) -> Iterator[Cell]:
-    """The cells, by setting and then by seed, so that an early stop leaves complete seeds to
-    compare."""
+    """Yield all cells, by setting and then by seed, so that an interrupted comparison has complete
+    seeds."""
     for setting in grid.settings:
         for seed in grid.seeds:
             for method in grid.methods:
@@ -157,9 +160,9 @@ def cells_of(grid: ComparisonGrid, out: Path) -> Iterator[Cell]:
 
 
 def finished_run(cell: Cell) -> Run | None:
-    """A cell's run if it is finished.
+    """Load a cell's run if it is finished; otherwise None.
 
-    Raises CheckpointError if the folder has another run or a damaged one.
+    Raises CheckpointError if the folder holds another run, or a damaged one.
     """
     if not (cell.path / run_folder.SUMMARY).exists():
         return None
@@ -170,7 +173,9 @@ def finished_run(cell: Cell) -> Run | None:
     config = cell.setting.config(cell.method)
     description = config.description().with_run(seed=cell.seed)
     if _plain(determining_part(description)) != determining_part(run.config):
-        raise CheckpointError(f"{cell.path} holds another run than this comparison's; move it away")
+        raise CheckpointError(
+            f"{cell.path} holds a run that does not belong to this comparison; move it away"
+        )
     stopped = run.records and stop_of_resumed(config.run, run.records, run.final.get("stopped"))
     if not run.records:
         return None
@@ -178,12 +183,12 @@ def finished_run(cell: Cell) -> Run | None:
 
 
 def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = ()) -> str:
-    """A line about missing runs and the reason.
+    """A line of text about missing runs and the reason.
 
     Args:
-        setting: label; empty if there is only one.
-        method: label.
-        reason: why.
+        setting: label of the setting; empty if there is only one.
+        method: label of the method.
+        reason: the reason.
         seeds: seeds of the missing runs; empty: all seeds.
     """
     numbers = ", ".join(map(str, seeds))
@@ -192,7 +197,7 @@ def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = 
 
 
 def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
-    """Store the reasons of failed runs in the folder; no file is written if there are none.
+    """Store the reasons of failed runs in the folder. Without failed runs, the file is removed.
 
     Args:
         path: the comparison's folder.
@@ -232,5 +237,5 @@ def _write(path: Path, grid: ComparisonGrid) -> None:
 
 
 def _plain(described: dict[str, Any]) -> dict[str, Any]:
-    """A description in the form in which it is read from a file."""
+    """A description as plain values, as if read from a file."""
     return json.loads(json.dumps(described))

@@ -1,4 +1,4 @@
-"""The state of a comparison's folder: missing cells, and whether its tables match its runs."""
+"""State of a comparison's folder: missing cells, and whether the tables match the runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ComparisonState(FolderState):
     """The state of a comparison's folder.
 
     Attributes:
-        cells: of its grid, each a run.
+        cells: number of cells of the grid.
         begun: number of cells with a run, finished or not.
         complete: number of cells with a finished run.
     """
@@ -28,23 +28,23 @@ class ComparisonState(FolderState):
 
     @property
     def words(self) -> str:
-        """The state as one line, problems left out."""
+        """The comparison's progress as one line of text, without problems."""
         parts = [f"{self.complete} of {self.cells} cells finished"]
         if self.begun > self.complete:
-            parts.append(f"{self.begun - self.complete} begun")
+            parts.append(f"{self.begun - self.complete} started")
         if self.cells > self.begun:
-            parts.append(f"{self.cells - self.begun} not begun")
+            parts.append(f"{self.cells - self.begun} not started")
         return ", ".join(parts)
 
 
 def comparison_state(folder: Path) -> ComparisonState:
-    """Find missing runs and wrong files.
+    """Find missing cells and damaged files in a comparison's folder.
 
-    Cells without a run are not damage. A table that does not match the finished runs is: it was
-    edited or truncated, or the comparison was killed before it was updated.
+    Cells without a run are no damage. A table that does not match the finished runs is damage: it
+    was edited or truncated, or the comparison was killed before the table was updated.
 
     Args:
-        folder: of the comparison.
+        folder: the comparison's folder.
     """
     state = ComparisonState(folder, method="comparison")
     try:
@@ -61,8 +61,8 @@ def comparison_state(folder: Path) -> ComparisonState:
         path = folder / name
         if not path.exists():
             if state.finished:
-                state.problems.append(f"{path} is not there")
+                state.problems.append(f"{path} is missing")
         elif path.read_bytes() != table.to_csv(index=False).encode():
             again = "fedkin compare --resume writes it again"
-            state.problems.append(f"{path} is not what the finished runs give; {again}")
+            state.problems.append(f"{path} does not match the finished runs; {again}")
     return state

@@ -1,4 +1,4 @@
-"""The experiments of a comparison's settings: checks before the first run, and the runs."""
+"""Experiments of a comparison's settings: checks before the first run, and the runs themselves."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ Pair = tuple[str, str]  # labels of a setting and of a method
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of a failed run; for errors from outside fedkin, prefixed with the type."""
+    """The reason of a failed run, as text. Errors from outside fedkin are prefixed with their
+    type."""
     return str(error) if isinstance(error, FedkinError) else f"{type(error).__name__}: {error}"
 
 
 class Observer:
-    """Calls a function with every record, and stores the error that it raises."""
+    """Wrapper of a listener that stores the error that the listener raises."""
 
     def __init__(self, on_round: OnRound) -> None:
-        """Wrap the function.
+        """Wrap a listener.
 
         Args:
-            on_round: the function.
+            on_round: the listener.
         """
         self.on_round = on_round
         self.error: Exception | None = None
 
     def __call__(self, record: Record) -> Any:
-        """Call the function with a record and return its result."""
+        """Call the listener with a record, and return its result."""
         try:
             return self.on_round(record)
         except Exception as error:
@@ -51,41 +52,41 @@ class Observer:
 
 
 class Experiments:
-    """The experiments of all settings.
+    """Makes and runs the experiments of all settings.
 
-    Settings with the same data share it. Otherwise only one data set is in memory at a time.
+    Settings with the same data share them. Otherwise only one data set is in memory at a time.
     """
 
     def __init__(
         self, before: Mapping[tuple[str, str, int], Run], on_round: OnRound | None
     ) -> None:
-        """Experiments are made on first use.
+        """Prepare the experiments, which are made on first use.
 
         Args:
-            before: runs finished earlier.
+            before: runs that finished earlier, by setting, method and seed.
             on_round: called with the record of every round.
         """
         self._before = before
         self._on_round = on_round
         self._described: Entry | None = None  # the configuration of the data
-        # Holds the data that the stored experiments share.
+        # The worlds hold the data that the stored experiments share.
         self._worlds: SimulatedWorlds | None = None
         self._running: str | None = None  # label of the setting of the last run
         self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
 
     def refusals(self, cells: Sequence[Cell]) -> dict[Pair, str]:
-        """Reasons why methods cannot be run in their settings, found without training.
+        """Reasons why methods cannot run in their settings, checked without training.
 
-        Settings with only finished runs are skipped.
+        Settings in which all runs are finished are skipped.
 
         Args:
-            cells: of the comparison.
+            cells: the cells of the comparison.
 
-        Raises CheckpointError, StorageError: a setting's data have changed.
+        Raises CheckpointError or StorageError if a setting's data have changed.
         """
         pairs = {cell.pair: cell for cell in cells if cell.key not in self._before}
         refused: dict[Pair, str] = {}
-        # Check the first setting last, so that its experiment is ready for the first run.
+        # The first setting is checked last, so that its experiment is ready for the first run.
         for cell in reversed(pairs.values()):
             try:
                 self._check(cell)
@@ -97,7 +98,7 @@ class Experiments:
         return {pair: refused[pair] for pair in pairs if pair in refused}
 
     def run(self, cell: Cell) -> Run:
-        """Run one cell, or resume it."""
+        """Run or resume the run of one cell."""
         config = cell.setting.config(cell.method)
         methods = _methods(config)
         if self._running is not None and self._running != cell.setting.label:
@@ -109,7 +110,7 @@ class Experiments:
         )
 
     def _check(self, cell: Cell) -> None:
-        """Raise FedkinError if a method cannot be run in a setting."""
+        """Raise FedkinError if a cell's method cannot run in its setting."""
         config = cell.setting.config(cell.method)
         experiment, _ = self._experiment(cell.setting, config)
         experiment.with_seed(cell.seed).check(_methods(config))
@@ -120,7 +121,9 @@ class Experiments:
         """The experiment of a setting, and the digests of its data."""
         if setting.label in self._kept:
             return self._kept[setting.label]
-        if self._described != config.data:  # otherwise two data sets would be in memory
+        if (
+            self._described != config.data
+        ):  # free the old data first, to keep only one data set in memory
             self._kept.clear()
             self._worlds = None
         data = None if self._worlds is None else self._worlds.data
@@ -133,12 +136,12 @@ class Experiments:
         return self._kept[setting.label]
 
     def _refuse_other_data(self, setting: Setting, digests: Digests) -> None:
-        """Raise an error if data have changed since earlier runs of this setting."""
+        """Raise CheckpointError if the data have changed since earlier runs of this setting."""
         for (label, *_), run in self._before.items():
             if label == setting.label and fingerprint(run.config, *digests) != run.fingerprint:
                 raise CheckpointError(
                     f"{run.folder} was run on other data, or with another model or version of JAX, "
-                    "than the runs of this comparison that are missing would be now; start a new "
+                    "than the missing runs of this comparison would use; start a new "
                     "comparison in another folder"
                 )
 

@@ -1,5 +1,4 @@
-"""Runs a grid cell by cell in one process, each in a separate folder; finished cells are
-skipped."""
+"""Execution of a comparison's grid, cell by cell or in parallel. Finished cells are skipped."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from fedkin.run.loop import OnRound
 from fedkin.run.run import Run
 
 _log = logging.getLogger("fedkin")
-OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it was finished before
+OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it was already finished
 OnRefused = Callable[[Cell], Any]  # a cell that is left out
 Outcomes = Generator[tuple[Cell, Run | Exception], None, None]
 
@@ -59,25 +58,27 @@ def compare(
     Args:
         study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see
             ``config.comparison``); default: the demonstration.
-        overrides: ``section.key=value``.
-        methods: replaces the file's methods: names, method objects (``fk.IFCA(clusters=4)``, or
-            your methods), or tables with a name and options; or a dictionary of these by label.
-        seeds: number of seeds, replaces the file's; default 3.
-        grid: such as ``{"local.lr": [0.01, 0.03]}``: all combinations.
+        overrides: texts ``section.key=value``, which replace values of the file.
+        methods: methods that replace those of the file: names, method objects (such as
+            ``fk.IFCA(clusters=4)`` or a user's method), or tables with a name and options; or a
+            dictionary of these by label.
+        seeds: number of seeds, which replaces the file's; default 3.
+        grid: values of options, such as ``{"local.lr": [0.01, 0.03]}``. All combinations are run.
         by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or
             ``validation``.
         out: the comparison's folder; with ``resume``, an existing folder of the same comparison.
         resume: whether to resume the comparison in ``out``.
-        on_round: called with the record of every round; with ``jobs``, when its run is finished.
-        jobs: number of parallel runs, in processes of one core each; folders are the same except
-            for timings.
-        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and the address
-            of a cluster; by default one process on each of its cores.
+        on_round: called with the record of every round. With ``jobs``, it is called when a run is
+            finished.
+        jobs: number of parallel runs, in processes of one core each. The results are the same
+            except for timings.
+        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and an address,
+            is a cluster; by default it runs one process on each of its cores.
 
     Raises:
-        ConfigError: an invalid configuration, or a grid without a cell; with ``jobs``, a method
-            that other processes cannot import.
-        StorageError: the folder cannot be written, or holds something else.
+        ConfigError: the configuration is invalid, the grid has no cell, or with ``jobs`` other
+            processes cannot import a method.
+        StorageError: the folder cannot be written, or holds other files.
         CheckpointError: the folder holds no comparison that can be resumed.
     """
     file = user_path(study) if study else None
@@ -103,14 +104,14 @@ def run(
     engine: str | None = None,
     on_refused: OnRefused | None = None,
 ) -> Comparison:
-    """Run all unfinished cells. A cell that fails with any error is logged, and the others
+    """Run all unfinished cells of a grid. A cell that fails is logged, and the other cells
     continue.
 
     Methods are checked before the first run. A method that does not support a setting is skipped
     there, with one warning for all seeds.
 
-    Data and compiled programs are set up once for all methods and seeds of a setting, and kept for
-    the next setting if its data are the same.
+    Data and compiled programs are made once for all methods and seeds of a setting. They are kept
+    for the next setting if it has the same data.
 
     Args:
         grid: settings, methods and seeds.
@@ -118,9 +119,10 @@ def run(
         on_cell: called before each cell; with ``jobs``, when it has ended.
         on_round: called with the record of every round; with ``jobs``, when its run is finished.
         jobs: number of parallel cells, in processes of one core each.
-        engine: where these run.
-        created: folders created for a new comparison; removed if no cell can be run.
-        on_refused: called before the first run with each skipped cell.
+        engine: where these processes run, as in ``compare``.
+        created: folders that were created for a new comparison. They are removed if no cell can be
+            run.
+        on_refused: called with each skipped cell, before the first run.
 
     Raises:
         ConfigError: no cell could be run.
@@ -139,7 +141,7 @@ def run(
         _end_without_runs(failed, out, created)
     comparison_folder.keep_failed(out, failed)
     if parallel:
-        del experiments  # its data are not needed here, because each process loads them
+        del experiments  # free the data, because each process loads them itself
         jobs_left = [_job(cell, before) for cell in left if cell.key not in before]
         outcomes = _at_once(
             cells=left,
@@ -169,14 +171,15 @@ def _left_out(
     before: Mapping[Key, Run],
     on_refused: OnRefused | None,
 ) -> dict[Key, str]:
-    """Reasons why cells cannot be run, checked in advance; warns once per method and setting."""
+    """Reasons why cells cannot be run, checked before the first run. Logs one warning for each
+    method and setting."""
     refused = experiments.refusals(cells)
     failed = {
         cell.key: refused[cell.pair]
         for cell in cells
         if cell.pair in refused and cell.key not in before
     }
-    # If nothing can be run, the final error says why.
+    # If no cell can be run, the final error has the reason.
     if len(failed) == len(cells):
         return failed
     for pair, reason in refused.items():
@@ -192,25 +195,25 @@ def _left_out(
 def _end_without_runs(
     failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None
 ) -> NoReturn:
-    """Remove the folder of a new comparison without any runnable cell. Raises ConfigError."""
+    """Remove the folder of a new comparison in which no cell can run, and raise ConfigError."""
     comparison_folder.keep_failed(out, {})
     if created is not None:
         abandon(out, created)
     raise ConfigError(
-        f"no cell of the comparison could be run; the first says: {next(iter(failed.values()))}"
+        f"no cell of the comparison could be run; the first error is: {next(iter(failed.values()))}"
     )
 
 
 def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
-    """Collect runs as they end. A failure is added to ``failed`` and logged once for all seeds that
-    share it.
+    """Collect runs as they end. A failure is added to ``failed``, and logged once for all seeds
+    with the same reason.
 
-    Raises CheckpointError, StorageError: of a cell's folder.
+    Raises CheckpointError or StorageError if a cell's folder is damaged or cannot be written.
     """
     runs: dict[Key, Run] = {}
     warnings: list[str] = []
     logged: set[tuple[str, str, str]] = set()
-    # On an error, end the processes now instead of when the traceback is freed.
+    # An error ends the processes at once, and not only when the traceback is freed.
     with closing(outcomes):
         for cell, result in outcomes:
             if isinstance(result, Run):
@@ -225,7 +228,7 @@ def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
                     warnings.append(
                         comparison_folder.missing_line(*cell.pair, seeds=[cell.seed], reason=reason)
                     )
-            # If nothing can be run, the final error says it once.
+            # If no cell can be run, only the final error has the reason.
             while runs and warnings:
                 _log.warning("%s", warnings.pop(0))
     return runs
@@ -238,7 +241,7 @@ def _in_turn(
     observer: Observer | None,
     experiments: Experiments,
 ) -> Outcomes:
-    """Run every cell in this process, one after another; yield its run or the reason of failure."""
+    """Run all cells in this process, one after another. Yields each cell with its run or error."""
     for cell in cells:
         if on_cell:
             on_cell(cell, cell.key in before)
@@ -246,7 +249,7 @@ def _in_turn(
             result: Run | Exception = before.get(cell.key) or experiments.run(cell)
         # A user's method, model or task may raise any exception.
         except Exception as error:
-            # An error of the caller's listener ends the comparison; it is not a failure of the
+            # An error of the caller's listener ends the comparison. It is not a failure of the
             # cell.
             if observer is not None and error is observer.error:
                 raise
@@ -261,10 +264,10 @@ def _at_once(
     on_round: OnRound | None,
     side_by_side: Generator[Outcome, None, None],
 ) -> Outcomes:
-    """Run cells in other processes; yield runs or reasons of failure in the order in which they
-    end.
+    """Run cells in other processes. Yields each cell with its run or error, in the order in which
+    they end.
 
-    Cells that were finished before come first.
+    Cells that were already finished come first.
     """
     by_key = {cell.key: cell for cell in cells}
     for key, run in before.items():

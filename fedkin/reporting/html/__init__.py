@@ -1,1 +1,1 @@
-"""``fedkin report``: runs as one HTML page, and its charts as figures for a paper."""
+"""``fedkin report``: an HTML page about runs, and its charts as figures for a paper."""

@@ -1,6 +1,6 @@
-"""The report's accuracy charts: curves over the rounds, per cluster, with marked events.
+"""The report's accuracy charts: curves over the rounds, curves by cluster, and marked events.
 
-S seeds, R rounds, N clients.
+Shapes: S seeds, R rounds, N clients.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, rounded, thinned
 from fedkin.run.run import Run
 
-_LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # of units
+_LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # range of values by unit
 
 
 def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
-    """Curves over the rounds; for several seeds, the mean and its 95% interval.
+    """Curves over the rounds for the page's charts. For several seeds they are means with 95%
+    intervals.
 
-    They are the accuracy of all clients and of the bottom 10%, the agreement with the true clusters
-    if these are known (``ari``), and extra measures without another chart.
+    The curves are the accuracy of all clients and of the bottom 10%, the agreement with the true
+    clusters (``ari``, if known), and the user's measures.
 
-    Rounds in which some client had no cluster yet or was absent (in any seed) are in ``partial``
+    A round in which some client had no cluster yet or was absent, in any seed, is in ``partial``
     instead of ``accuracy``.
     """
     length = min(len(run.records) for run in runs)
@@ -51,14 +52,15 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
         for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
             chart[f"{name}{ending}"] = rounded(values[rounds])
     if partial.any():
-        beside = partial | np.append(partial[1:], False) | np.append(False, partial[:-1])
-        chart["partial"] = rounded(np.where(beside, accuracy.mean(axis=0), np.nan)[rounds])
+        # The neighbouring rounds are included, so that the pale line joins the other line.
+        adjacent = partial | np.append(partial[1:], False) | np.append(False, partial[:-1])
+        chart["partial"] = rounded(np.where(adjacent, accuracy.mean(axis=0), np.nan)[rounds])
     return chart
 
 
 def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
-    """Accuracy of the clients of each of these clusters; clusters without any recorded accuracy are
-    left out."""
+    """Accuracy over the rounds of each cluster in ``clusters``. Clusters without any recorded
+    accuracy are left out."""
     rounds = thinned(len(run.records))
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
     known = max(map(len, rows), default=0)
@@ -72,10 +74,10 @@ def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
 
 
 def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Rounds with data shifts, and rounds in which newcomers got their first cluster.
+    """The rounds with data shifts, and the rounds in which newcomers got their first cluster.
 
-    A shift counts if the data of more than a quarter of the clients changed. Each kind is shown
-    only if it is rare (at most a quarter of the rounds).
+    A shift counts if the data of more than a quarter of the clients changed. Each kind of event is
+    shown only if it is rare (in at most a quarter of the rounds).
     """
     shifts = [
         r["round"] for r in run.records if 4 * (r.get("data_shifts") or 0) > len(run.assignment)
@@ -107,7 +109,7 @@ def _band(
 ) -> Band:
     """Mean and interval in the rounds that all seeds have, clipped to ``least`` .. ``most``.
 
-    There is an interval from 3 seeds on.
+    With fewer than 3 seeds, the interval is NaN.
     """
     known = rounds & np.isfinite(values).all(axis=0)
     band = interval(np.where(known, values, 0.0))

@@ -1,6 +1,6 @@
 """The report's alluvial chart: clusters as bands over the rounds, and migrations between them.
 
-N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
+Shapes: N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from jaxtyping import Bool, Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.reporting.html.json_values import Json, cluster_name
 
-COLUMNS = 40  # at most: more cannot be distinguished on a screen
-BANDS = 10  # clusters with a separate band and colour
-OTHERS = -2
-_GAP = 0.012  # between bands, of all clients
-_FLOW_WIDTH = 0.02  # fraction of the rounds, if there is room
-_BUSIEST = 12  # rounds in the table of migrations
+COLUMNS = 40  # largest number of columns that can be distinguished on a screen
+BANDS = 10  # largest number of clusters with a separate band and colour
+OTHERS = -2  # the band of all other clusters
+_GAP = 0.012  # gap between bands, as a share of all clients
+_FLOW_WIDTH = 0.02  # width of a flow as a share of the rounds, if there is room
+_BUSIEST = 12  # number of rounds in the table of migrations
 
 Polygon = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow of ``count`` clients from band ``source`` in a column to band ``target`` in the next.
+    """A flow of ``count`` clients from band ``source`` in a column to band ``target`` in the next
+    column.
 
-    ``shape`` has the corners (round, height) of the flow, starting at the end of the column's
-    bands.
+    ``shape`` has the corners (round, height) of the flow. It starts where the column's bands end.
     """
 
     column: int
@@ -42,8 +42,8 @@ class Flow:
 
 @dataclass(frozen=True)
 class Alluvial:
-    """Bands from bottom to top (clusters, OTHERS, UNASSIGNED), with ``sizes`` and ``base`` per
-    column."""
+    """An alluvial chart. ``bands`` lists the bands from bottom to top (clusters, OTHERS,
+    UNASSIGNED); ``sizes`` and ``base`` are given for each column."""
 
     rounds: Int[np.ndarray, "c"]
     bands: list[int]
@@ -51,11 +51,12 @@ class Alluvial:
     base: np.ndarray  # [c b], height at which a band begins
     flows: list[Flow]
     ends: list[float]  # [c], round at which the bands of a column end and the flows begin
-    last: int  # round
-    omitted: int  # rounds with migrations that have no column: flows show their net result
+    last: int  # the last round
+    omitted: int  # number of rounds with migrations but no column; flows show their net result
 
     def to_json(self) -> Json:
-        """Plain JSON values; flows as [column, source, target, clients, four corners]."""
+        """The chart as plain JSON values. A flow is [column, source, target, clients, four
+        corners]."""
         flows = [
             [
                 f.column,
@@ -89,7 +90,7 @@ class Migration(NamedTuple):
 def alluvial(
     assignments: Sequence[Int[np.ndarray, "N"]], clusters: Sequence[int], columns: int = COLUMNS
 ) -> Alluvial:
-    """The alluvial chart of a run.
+    """Compute the alluvial chart of a run.
 
     Args:
         assignments: the cluster of each client after rounds 0 .. T.
@@ -130,9 +131,9 @@ def alluvial(
 
 
 def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Migration]]:
-    """Migrations by round, the largest first.
+    """Migrations by round, with the largest migrations first.
 
-    Rounds without migrations are left out, as are clients without a cluster before or after.
+    Rounds without migrations are left out. Clients without a cluster before or after do not count.
     """
     by_round = {}
     for round, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False), 1):
@@ -146,13 +147,13 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
 
 
 def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
-    """Clients whose cluster changed from one round to the next, with a cluster before and after."""
+    """Mask of the clients with a cluster before and after, whose cluster changed."""
     return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
 def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Number of migrations and of rounds with migrations; [round, clients, from and to] of the
-    busiest rounds."""
+    """The table of migrations: their number, the number of rounds with migrations, and for the
+    busiest rounds [round, clients, from and to]."""
     by_round = migrations(assignments)
     counts = {round: sum(row.clients for row in rows) for round, rows in by_round.items()}
     busiest = sorted(counts, key=lambda round: -counts[round])[:_BUSIEST]
@@ -175,7 +176,7 @@ def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 
 def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, "c"]:
-    """Round 0 and the rounds with changes, at most ``limit``.
+    """Select the rounds to draw: round 0 and the rounds with changes, at most ``limit``.
 
     If there are more, rounds are chosen at equal shares of the cumulative changes, so that columns
     are dense where many clients migrate.
@@ -191,7 +192,7 @@ def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, 
 def _banded(
     columns: Int[np.ndarray, "c N"], clusters: Sequence[int]
 ) -> tuple[Int[np.ndarray, "c N"], list[int]]:
-    """The band of each client in each column, and the bands' clusters."""
+    """The band of each client in each column, and the cluster of each band."""
     bands = [k for k in clusters if (columns == k).any()]
     is_unassigned = columns == UNASSIGNED
     in_others = ~np.isin(columns, bands) & ~is_unassigned
@@ -208,8 +209,8 @@ def _banded(
 def _flows(
     column: int, banded: Int[np.ndarray, "2 N"], base: np.ndarray, start: float, end: float
 ) -> list[Flow]:
-    """Flows from one column to the next, stacked by their target on the left and by their source on
-    the right."""
+    """The flows from one column to the next. They are stacked by target at their left end, and by
+    source at their right end."""
     pairs = np.zeros((base.shape[1],) * 2, np.int64)
     np.add.at(pairs, (banded[0], banded[1]), 1)
     low = base[0][:, None] + np.cumsum(pairs, axis=1) - pairs

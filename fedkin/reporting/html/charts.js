@@ -245,7 +245,7 @@ const charts = {
       traces,
       layout: layout({ xaxis: rounds(r.last, { range: [0, r.last || 1] }), yaxis: { title: { text: "clients, by cluster" }, showticklabels: false, showgrid: false, ticks: "" }, ...eventLines(run().events) }),
       label: `Clusters as bands over the rounds; ${all.total ? `${count(all.total, "migration")} in ${count(all.rounds, "round")}; the most in round ${all.peak}` : "no migrations"}.${net}` + eventText(run().events),
-      note: "The height of a band is the number of clients in the cluster; migrations are paler. " + (all.total ? `${count(all.total, "migration")}.` : "No migrations.") + net + (all.rounds > all.busiest.length ? ` The table has the ${all.busiest.length} rounds with the most migrations.` : "") + (run().peers ? " Communities of peers are numbered anew in each round: some migrations may be changes of number only." : ""),
+      note: "The height of a band is the number of clients in the cluster; migrations are paler. " + (all.total ? `${count(all.total, "migration")}.` : "No migrations.") + net + (all.rounds > all.busiest.length ? ` The table has the ${all.busiest.length} rounds with the most migrations.` : "") + (run().peers ? " Communities of peers get new numbers in each round, so some migrations may be only changes of the number." : ""),
       heads: ["round", "migrations", "from and to"],
       rows: all.busiest.map(([round, count, list]) => [round, count, list.map(([n, from, to]) => `${n}: ${from} to ${to}`).join("; ")]),
     };
@@ -327,7 +327,7 @@ const charts = {
         yaxis: { range: [n - 0.5, -0.5], showgrid: false, ticks: "", anchor: "x", title: { text: "cluster", standoff: 4 }, tickvals: blocks.length <= 12 ? blocks.map((b) => (b.from + b.end - 1) / 2) : [], ticktext: blocks.map((b) => (b.cluster < 0 ? "none" : String(b.cluster))) },
         xaxis2: { domain: [0, split ? 0.24 : 0.26], showgrid: false, anchor: "y", nticks: 4, title: { text: split ? "round" : "dissimilarity" }, autorange: split ? true : "reversed" },
       }),
-      label: `Cosine similarity of ${n} clients' updates, in the order of their clusters: ${mean(within)} on average within clusters, ${mean(across)} across them. Beside it ${split ? "the tree of the splits that the method made" : "a dendrogram"}.`,
+      label: `Cosine similarity of ${n} clients' updates, in the order of their clusters: ${mean(within)} on average within clusters, ${mean(across)} across them. On its left is ${split ? "the tree of the splits that the method made" : "a dendrogram"}.`,
       note: (split ? "Clients by cluster. Left: which cluster was split in which round. " : "Clients by cluster. Left: average linkage of (1 - cosine) / 2, inside the clusters first and then of the clusters. ") + p.note,
       heads: ["cluster", ...blocks.slice(0, 12).map((b) => (b.cluster < 0 ? "none" : b.cluster))],
       rows: blocks.slice(0, 12).map((a) => [a.cluster < 0 ? "none" : `cluster ${a.cluster}`, ...blocks.slice(0, 12).map((b) => {

@@ -1,9 +1,10 @@
 """Similarity of a run's clients: cosines of their updates from the same start model.
 
-At most 200 clients, evenly spread over the ids, train one local epoch each from a new model. It is
-initialised like the run's model, with a different seed. Their updates show which clients are
-similar, independent of the method. The result is stored in the run's folder. n clients, P
-parameters, C classes, N all clients.
+At most 200 clients, evenly spread over the ids, train one local epoch each from the same new model.
+It is initialised like the run's model, with a different seed. The updates show which clients are
+similar, independent of the method. The result is stored in the run's folder.
+
+Shapes: n trained clients, P parameters, C classes, N all clients.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class ClientSimilarity:
 
     Attributes:
         ids: ids of the trained clients.
-        scores: scores of their updates on the first two principal components.
-        explained: the share of the variance that each of these two explains.
-        cosines: of their updates.
-        label_counts: training samples of every class, of all clients.
-        true_clusters: of all clients, if known.
-        names: of all clients, if known.
-        note: a caveat for the reader; may be empty.
+        scores: scores of the clients' updates on the first two principal components.
+        explained: share of the variance that each of the two components explains.
+        cosines: cosine similarity of each pair of updates.
+        label_counts: number of training samples of each class, for all clients.
+        true_clusters: true clusters of all clients, if known.
+        names: names of all clients, if known.
+        note: a caveat for the reader; empty if there is none.
     """
 
     ids: Int[np.ndarray, "n"]
@@ -68,14 +69,15 @@ class ClientSimilarity:
 
 
 def stored_similarity(run: Run) -> ClientSimilarity | None:
-    """The similarity stored in a run's folder; None if there is none for this run."""
+    """The similarity that is stored in a run's folder; None if there is none for this run."""
     return None if run.folder is None else _load(run.folder / FILE, _key(run))
 
 
 def client_similarity(
     run: Run, data: FederatedData | None = None, model: AnyModel | None = None
 ) -> ClientSimilarity:
-    """The stored similarity of a run's clients; if there is none, train clients and store it.
+    """The stored similarity of a run's clients. If there is none, train clients and store the
+    result.
 
     Args:
         run: the run, in memory or read from its folder.
@@ -83,16 +85,16 @@ def client_similarity(
         model: the run's model; needed if it was started from Python.
 
     Raises:
-        DataError: no data to train on, or not the run's data.
-        ModelError: a model without a single update for each client.
-        FedkinError: the run's configuration cannot be set up again.
+        DataError: there are no data to train on, or they are not the run's data.
+        ModelError: the model is a detector, which has no single update for each client.
+        FedkinError: the run's data or model cannot be made from its configuration.
     """
     stored = stored_similarity(run)
     if stored is not None:
         return stored
     similarity = _compute(run, data, model)
     if run.folder is not None:
-        # A read-only folder can still be reported on.
+        # A report on a read-only folder is possible too, so a failure to store is ignored.
         with suppress(FedkinError):
             write_atomic(run.folder / FILE, _pack(similarity, _key(run)))
     return similarity
@@ -101,8 +103,8 @@ def client_similarity(
 def similarity_keys(
     runs: Sequence[Run], data: FederatedData | None = None, model: AnyModel | None = None
 ) -> list[str]:
-    """A key per run, equal for runs whose clients had the same final data and so share one
-    similarity.
+    """A key for each run. Runs have the same key if their clients had the same final data, so that
+    they share one similarity.
 
     Without data shifts, all seeds share a key; with shifts, it depends on the seed and the last
     round. Runs on ``data`` and ``model`` have other keys than the remaining runs.
@@ -136,14 +138,12 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     shift = None
     population = None
     if settings.of_federation and (data is None or model is None):
-        raise DataError(
-            "the clients were real ones, which keep their data and train for the run only"
-        )
+        raise DataError("real clients keep their data, and train only during the run")
     if data is None or model is None:
         if settings.from_python or "method" not in settings.sections or settings.data_name == "?":
             raise DataError(
-                "the run was started from Python; fk.report(run, similarity=True, data=data, "
-                "model=model) has it"
+                "the run was started from Python; use fk.report(run, similarity=True, data=data, "
+                "model=model)"
             )
         made = config.from_dict(settings.sections)
         data = made.data.make() if data is None else data
@@ -156,31 +156,32 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     assert data is not None and model is not None
     if model.spec.detects:
         raise ModelError(
-            "the model is a detector: a client trains one for each of its classes, and has no "
+            "the models are detectors: a client trains one for each of its classes, so it has no "
             "single update"
         )
     if data.clients != len(run.assignment):
         raise DataError(
-            f"the run had {len(run.assignment):,} clients, and the data have {data.clients:,}"
+            f"the run had {len(run.assignment):,} clients, but the data have {data.clients:,}; "
+            "give the run's data"
         )
     note = ""
     if not _same(run, data, model):
-        note = "Data, model or versions are not those the run was made with."
-    # The similarity is computed on the final data.
+        note = "Data, model or versions differ from the run's."
+    # The clients train on their data after the last shift.
     if shift is not None:
         world = SimulatedWorld(data, model, local, population=population, shift=shift)
         for round in range(run.records[-1]["round"] + 1):
             world.begin(Stream(run.config.seed, round, "scenario"))
         data = world.data
     elif settings.shift:
-        note = f"{note} Drawn from the data as they were before any shift.".strip()
+        note = f"{note} It shows the data before any shift.".strip()
     return dataclasses.replace(_train(data, model, local, run.config.seed), note=note)
 
 
 def _train(
     data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
 ) -> ClientSimilarity:
-    """Train one local epoch of each client, from one model."""
+    """Train each client for one local epoch from the same model."""
     world = SimulatedWorld(data, model, local)
     stream = Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
@@ -213,7 +214,7 @@ def _train(
 
 
 def _local_training(settings: Description) -> LocalTraining:
-    """The local training of a run started from Python, from its description."""
+    """The local training in the description of a run that was started from Python."""
     names = {entry.name for entry in dataclasses.fields(LocalTraining)}
     return LocalTraining.from_settings(
         {n: value for n, value in settings.local.items() if n in names}
@@ -221,15 +222,15 @@ def _local_training(settings: Description) -> LocalTraining:
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
-    """Whether data and model are those of the run, as far as known."""
+    """Whether data and model have the run's fingerprint; True if the fingerprint is unknown."""
     if not run.fingerprint:
         return True
     return fingerprint(run.config, data_digest(data), model_digest(model, data)) == run.fingerprint
 
 
 def _key(run: Run) -> str:
-    """A digest of all settings that decide the similarity, and of the round up to which data
-    shifted."""
+    """A digest of all settings that determine the similarity, and of the last round if data
+    shift."""
     settings = {
         name: run.config.sections.get(name)
         for name in ("data", "model", "local", "shift", "scenario")
@@ -246,7 +247,7 @@ def _pack(similarity: ClientSimilarity, key: str) -> bytes:
 
 
 def _load(path: Path, key: str) -> ClientSimilarity | None:
-    """The similarity in a file, if the file is valid and from this run."""
+    """Read a similarity from a file. None if the file is invalid or from another run."""
     try:
         header, arrays = decode(path.read_bytes())
         if header["key"] != key:

@@ -26,27 +26,26 @@ _MEASURES = (
     "migration_precision",
     "migration_recall",
 )
-# Heads of the columns, and their measures.
+# Measures by column heading.
 _COLUMNS = {
     f"{MEASURES['ari'].head} at the end": MEASURES["ari"],
     **{measure.head: measure for measure in measures_of(_MEASURES)},
 }
 # Explanations of columns, by measure.
 _NOTES = {
-    "ari": "ARI: adjusted Rand index, agreement with the true clusters, 1 is equal.",
-    "stability": (
-        "Stability: agreement (adjusted Rand index) of a round's clusters with those before."
-    ),
-    "migration_precision": "A right migration ends in the client's true cluster.",
+    "ari": "ARI: adjusted Rand index, the agreement with the true clusters; 1 means equal.",
+    "stability": ("Stability: agreement (adjusted Rand index) of clusters in consecutive rounds."),
+    "migration_precision": "A correct migration ends in the client's true cluster.",
     "migration_recall": (
-        "A change followed is one of a true cluster after which the client was in the right one "
-        "again."
+        "A followed change is a change of the true cluster after which the client reached the "
+        "matching cluster again."
     ),
 }
 
 
 def clustering_table(report: ReportInput) -> Json | None:
-    """Heading, heads, rows and notes; None if clusters never changed and true clusters are unknown.
+    """The table of the clusters' history. None if clusters never changed and true clusters are
+    unknown.
 
     Args:
         report: the runs, by setting and method.
@@ -83,7 +82,7 @@ def clustering_table(report: ReportInput) -> Json | None:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    """The values of one run; ``data_shifts`` only if its data ever shifted."""
+    """The values of one run. ``data_shifts`` is None if the data never shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
     return {
         **clustering.summary(run.records),
@@ -93,7 +92,7 @@ def _numbers(run: Run) -> dict[str, Any]:
 
 
 def _means(runs: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Means over the runs with a value."""
+    """The mean of each measure over the runs with a value; None if no run has one."""
     names = [measure.name for measure in _COLUMNS.values()]
     means: dict[str, float | None] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The report's section on a comparison: the table with the best in bold, and significance tests."""
+"""The report's section on a comparison: the table of results and the significance tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from fedkin.reporting.html.json_values import Json
 
 
 class ComparisonSection(NamedTuple):
-    """Tables (heading, heads, rows, bold cells [row, column], notes), and findings."""
+    """The tables of a comparison as JSON (heading, heads, rows, bold cells [row, column], notes),
+    and the findings."""
 
     tables: list[Json]
     findings: list[str]
@@ -52,7 +53,7 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
 
 
 def _methods(comparison: Comparison, measure: Measure) -> Json:
-    """One row per setting and method."""
+    """The table of results, with a row for each setting and method."""
     shown = columns(comparison)
     rows = best_rows(comparison)
     first = [*_setting(comparison, "setting"), "method", "seeds"]
@@ -77,12 +78,12 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
 
 
 def _setting(comparison: Comparison, cell: str) -> list[str]:
-    """The setting cell of a row; none if there is only one setting."""
+    """The cell with the setting's label; no cell if there is only one setting."""
     return [cell] if len(comparison.settings) > 1 else []
 
 
 def _pair(row: Json, measure: Measure) -> list[str]:
-    """A row about the difference of two methods; shares are in percentage points."""
+    """The table row about the difference of two methods. Shares are in percentage points."""
     names = ("difference", "low", "high")
     gain, low, high = (
         None if row[name] is None else measure.gain_text(row[name]) for name in names

@@ -1,4 +1,4 @@
-"""The contents of a report as plain JSON, used for the page and the paper figures."""
+"""The contents of a report as plain JSON, from which the page and the paper figures are drawn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedkin.run.folder import run_folder
 from fedkin.run.run import Run
 from fedkin.simulation.workers import AnyModel
 
-# Maximum characters of the large charts of single runs, so that a comparison's page stays below 4
+# Limit in characters for the large charts of single runs, so that a comparison's page stays below 4
 # MB.
 ROOM = 1_600_000
 
@@ -40,19 +40,19 @@ def contents(
     model: AnyModel | None = None,
     similarity: bool = False,
 ) -> Json:
-    """A report's contents.
+    """Compute the contents of a report.
 
     Args:
         report: the runs and their kind.
-        data: of runs started from Python, for their similarity.
-        model: of runs started from Python, for their similarity.
+        data: data of runs that were started from Python, for their similarity.
+        model: model of runs that were started from Python, for their similarity.
         similarity: whether to train clients for similarities that are not stored.
 
     Returns:
-        Keys: title, subtitle, verdict (sentences and how to read them), overview (what ran), notes
-        (what is missing), hint (how to add client similarity), table, accuracy (a chart per
-        setting), similarities (by key), runs, opening (the run that is shown first), and of a
-        comparison its own tables and findings.
+        Contents by key: title, subtitle, verdict (headline sentences and a note), overview (facts
+        about the runs), notes (missing parts), hint (how to add client similarity), table, accuracy
+        (a chart for each setting), similarities (by key), runs, opening (index of the run that is
+        shown first), and tables and findings of a comparison.
     """
     runs = report.runs
     keys = similarity_keys([reported.run for reported in runs], data, model)
@@ -61,7 +61,7 @@ def contents(
     else:
         similarities = similarity_charts.stored_similarities(runs, keys)
     damage_notes = [
-        f"{reported.label}: its migrations are damaged or another run's, and are not shown."
+        f"{reported.label}: the migrations are damaged or belong to another run, and are not shown."
         for reported in runs
         if reported.run.migrations and not assignments(reported.run)
     ]
@@ -104,7 +104,7 @@ def _title(report: ReportInput) -> str:
 
 
 def _subtitle(report: ReportInput) -> str:
-    """Clients, rounds, model and seeds, in a line."""
+    """A line with the numbers of clients and rounds, the model and the seeds."""
     run = next((one.run for one in report.runs if one.complete), report.runs[0].run)
     seeds = sorted({one.seed for one in report.runs})
     parts = [f"{len(run.assignment):,} clients"]
@@ -125,8 +125,8 @@ def _firsts(runs: Sequence[ReportedRun]) -> list[int]:
 
 
 def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
-    """Drop the large charts of runs that exceed the page's size, in this order; sets
-    ``left_out``."""
+    """Drop the large charts of runs that exceed the page's size, in the given order, and set
+    ``left_out`` for these runs."""
     room = ROOM
     for i in dict.fromkeys(order):
         size = len(
@@ -147,13 +147,13 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
 
 
 def _only_real(report: ReportInput) -> bool:
-    """Whether all runs had real clients, which a report cannot train."""
+    """Whether all runs had real clients, which cannot be trained for a report."""
     return all(is_deployed(one.run) for one in report.runs)
 
 
 def _opening(runs: Sequence[ReportedRun]) -> int:
-    """Index of the run shown first: of the best clustered method in the first setting, else the
-    first run."""
+    """Index of the run that is shown first: the best clustered method in the first setting, or the
+    first run if there is none."""
     clustered = [
         (i, final)
         for i, one in enumerate(runs)
@@ -172,7 +172,7 @@ def _opening(runs: Sequence[ReportedRun]) -> int:
 
 
 def _accuracy(report: ReportInput, setting: str) -> Json:
-    """The accuracy of all methods in one setting."""
+    """The accuracy chart of all methods in one setting."""
     runs = {name: runs for name in report.methods if (runs := report.runs_of(setting, name))}
     lines = [
         {"method": name, **accuracy_over_rounds(several), "clients": client_accuracy(several)}
@@ -186,7 +186,7 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
 
 
 def _measure_chart(measure: Measure) -> Json:
-    """The description of a measure that has a separate chart."""
+    """The description of a user's measure, which has a separate chart."""
     better = "" if measure.direction == "neither" else f" Better is {measure.direction}."
     return {
         "name": measure.name,
@@ -199,7 +199,7 @@ def _measure_chart(measure: Measure) -> Json:
 
 
 def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Json:
-    """The charts of one run."""
+    """The charts and tables of one run."""
     run = one.run
     rows = assignments(run)
     largest = _largest_clusters(run, rows)
@@ -227,14 +227,14 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
 
 
 def _largest_clusters(run: Run, rows: Sequence[Int[np.ndarray, "N"]]) -> list[int]:
-    """The clusters with a separate colour: the largest ones, counted over all rounds."""
+    """The clusters with a separate colour: the largest clusters, counted over all rounds."""
     every = np.concatenate(rows) if rows else run.assignment
     clusters, clients = np.unique(every[every != UNASSIGNED], return_counts=True)
     return sorted(clusters[np.argsort(-clients, kind="stable")[:BANDS]].tolist())
 
 
 def _versions(run: Run) -> dict[str, str]:
-    """The run's environment.json, flattened; empty if there is none."""
+    """The entries of the run's environment.json without nesting; empty if there is no such file."""
     if run.folder is None:
         return {}
     try:

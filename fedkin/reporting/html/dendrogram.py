@@ -1,4 +1,4 @@
-"""Order of the clients in the similarity matrix, and the tree at its left. n clients."""
+"""Order of the clients in the similarity matrix, and the tree on its left. Shapes: n clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Polyline = list[tuple[float, float]]
 
 
 class Split(NamedTuple):
-    """In a round, cluster ``new`` was split off cluster ``parent``."""
+    """A split: in ``round``, cluster ``new`` was split off from cluster ``parent``."""
 
     round: int
     parent: int
@@ -26,10 +26,11 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """A drawn tree: ``order`` is the row at each position; lines are (height, position).
+    """A tree to be drawn. ``order`` has the row at each position; points of lines are (height,
+    position).
 
-    ``kind`` defines the height: the dissimilarity at which two parts merge ("dendrogram"), or the
-    round of a split ("splits").
+    ``kind`` defines the height: for "dendrogram" the dissimilarity at which two parts merge, for
+    "splits" the round of a split.
     """
 
     kind: str
@@ -38,11 +39,11 @@ class Tree:
 
 
 def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n"]) -> Tree:
-    """Average linkage within every cluster, then of the clusters, so that each cluster stays
-    together.
+    """Tree by average linkage, first within every cluster and then of the clusters, so that each
+    cluster stays together.
 
-    Two clusters may be closer to each other than their parts are. Their merge is then drawn at the
-    height of the parts.
+    If two clusters are closer to each other than their parts, their merge is drawn at the height of
+    the parts.
     """
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     between = np.array([[distances[np.ix_(a, b)].mean() for b in members] for a in members])
@@ -61,7 +62,7 @@ def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n
 
 
 def _linkage(distances: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, "n"], np.ndarray]:
-    """The order of the leaves and the merges [n-1, 4], as SciPy numbers them."""
+    """The order of the leaves, and the merges [n-1, 4] in SciPy's format."""
     if len(distances) < 2:
         return np.arange(len(distances)), np.zeros((0, 4))
     symmetric = (distances + distances.T) / 2
@@ -73,7 +74,7 @@ def _linkage(distances: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, "n"],
 def _draw_merges(
     nodes: list[tuple[float, float]], merges: np.ndarray, lines: list[Polyline]
 ) -> tuple[float, float]:
-    """Draw merges of nodes (height, place) into ``lines``; returns the root."""
+    """Add the lines of merges to ``lines``. Nodes are (height, position). Returns the root."""
     nodes = list(nodes)
     for a, b, height, _ in merges:
         low, left = nodes[int(a)]
@@ -85,7 +86,7 @@ def _draw_merges(
 
 
 def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
-    """The splits by which one cluster became many; None if clusters were formed differently."""
+    """The splits by which one cluster became many. None if clusters were formed in another way."""
     if not len(assignments):
         return None
     clusters = _clusters_of(assignments[0])
@@ -103,7 +104,7 @@ def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
             parents.append(int(np.bincount(origins).argmax()))
             history.append(Split(round, parents[-1], new))
             clusters.add(new)
-        # A split into more than two clusters at once does not fit a binary tree.
+        # A split into more than two clusters in one round cannot be drawn as a binary tree.
         if len(set(parents)) < len(parents):
             return None
     return history or None
@@ -120,16 +121,16 @@ def split_tree(
     distances: Float[np.ndarray, "n n"],
     last: int,
 ) -> Tree:
-    """The splits of a run as a tree; clients are in the order of their clusters.
+    """The tree of a run's splits, with clients in the order of their clusters.
 
     Args:
-        splits: in the order of their rounds.
-        clusters: of each client at the end.
-        distances: of the clients, used to order them within a cluster.
+        splits: the splits in the order of their rounds.
+        clusters: final cluster of each client.
+        distances: distances of all pairs of clients, which order the clients within a cluster.
         last: the last round, at which the leaves are drawn.
     """
     row = [splits[0].parent]
-    # A new cluster is next to its parent.
+    # A new cluster is placed next to its parent.
     for _, parent, new in splits:
         row.insert(row.index(parent) + 1, new)
     # Clients outside these clusters come last.

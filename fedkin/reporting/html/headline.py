@@ -1,6 +1,6 @@
-"""The report's headline: which method is better, by how much, its significance, and the cost.
+"""The report's headline: the better method, its gain, the significance, and the cost.
 
-S seeds.
+Shapes: S seeds.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 
 BASELINE = "fedavg"
-SETTINGS = 8  # maximum settings with a sentence
+SETTINGS = 8  # largest number of settings with a sentence
 _POINTS = "Differences are in percentage points. "
 _TESTS = "Tests: paired t-test over the seeds, two-sided, p Holm-adjusted; intervals: Student's t."
 _SIGN_TEST = (
-    " Where the difference is the same in all seeds, p is the sign test's, and there is no "
+    " If the difference is the same in all seeds, p is from the sign test, and there is no "
     "interval."
 )
 
 
 class Verdict(NamedTuple):
-    """A sentence per setting, and how to read its numbers (empty if nothing was tested)."""
+    """The headline: a sentence for each setting, and a note on how to read the numbers (empty if no
+    difference was tested)."""
 
     sentences: list[str]
     note: str
 
     def to_json(self) -> Json:
-        """The verdict as JSON for the page's contents."""
+        """The headline as JSON for the page's contents."""
         return self._asdict()
 
 
 def verdict(report: ReportInput) -> Verdict:
-    """The verdict on the runs of a report, finished or not."""
+    """The headline about the runs of a report, finished or not."""
     results = [_Setting.of(report, setting) for setting in report.settings]
     sentences = []
     for result in results[:SETTINGS]:
@@ -71,15 +72,15 @@ def main_method(
     first: str | None,
     sign: int = 1,
 ) -> str:
-    """The main method of a report: for a run the requested one (``first``), else the best one.
+    """The main method of a report: ``first`` if given, otherwise the method with the best score.
 
-    Other methods take precedence over FedAvg, which is the baseline.
+    FedAvg is the baseline, and is chosen only if there is no other method.
 
     Args:
-        runs: of each method.
-        means: the score of each method; None if missing.
+        runs: runs of each method.
+        means: mean score of each method; None if missing.
         first: the main method of a run or of several seeds; None for a comparison.
-        sign: 1 if higher scores are better, -1 if lower scores are.
+        sign: 1 if higher scores are better, -1 if lower scores are better.
     """
     others = [name for name in runs if not _is_baseline(runs[name])]
     if first is not None and (first in others or not others):
@@ -91,10 +92,10 @@ def main_method(
 
 
 class _Setting(NamedTuple):
-    """The scores of all methods in one setting.
+    """The scores of all methods in one setting, and the sentence about them.
 
-    Finished runs are compared by their results, as in the tables. If one is unfinished, all are
-    compared in ``last``, the last round that all have reached.
+    Finished runs are compared by their results, as in the tables. If a run is unfinished, all runs
+    are compared in round ``last``, the last round that all have reached.
     """
 
     label: str
@@ -103,7 +104,7 @@ class _Setting(NamedTuple):
     last: int | None
     main: str
     means: dict[str, float | None]
-    reasons: dict[str, str]  # why a method has no score
+    reasons: dict[str, str]  # by method: the reason for a missing score
     tests: list[dict[str, Any]]
     finished: bool
 
@@ -147,7 +148,7 @@ class _Setting(NamedTuple):
         )
 
     def sentence(self) -> str:
-        """The verdict as a sentence."""
+        """The headline sentence of this setting."""
         if self.means[self.main] is None:
             return self._so_far + self._without_score()
         others = sorted((name for name in self.runs if name != self.main), key=self._rank)
@@ -164,7 +165,8 @@ class _Setting(NamedTuple):
 
     @property
     def _when(self) -> str:
-        """The number of rounds as text; empty if runs stopped after different numbers."""
+        """Text such as "after 50 rounds"; empty if runs stopped after different numbers of
+        rounds."""
         lengths = {
             _records(run, self.last)[-1]["round"]
             for several in self.runs.values()
@@ -177,12 +179,13 @@ class _Setting(NamedTuple):
 
     @property
     def _words(self) -> str:
-        """The compared measure and its samples, as text."""
+        """The compared measure and its split, as text."""
         split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
         return self.measure.phrase.format(split=split)
 
     def _rank(self, name: str) -> tuple[bool, bool, float]:
-        """Sort key: FedAvg first, then methods with one model, then the others, each best first."""
+        """Sort key of methods: FedAvg first, then methods with one model, then the others, each
+        group with the best first."""
         clustered = any(run.state.clusters > 1 for run in self.runs[name])
         return (
             not _is_baseline(self.runs[name]),
@@ -191,7 +194,8 @@ class _Setting(NamedTuple):
         )
 
     def _without_score(self) -> str:
-        """The sentence for a main method without a score: its value and why it is not compared."""
+        """The sentence about a main method without a score: its value, and the reason why it is not
+        compared."""
         reason = self.reasons.get(self.main, "no client was tested")
         reached = [_reading(run, self.measure, self.last) for run in self.runs[self.main]]
         known = [value for value in reached if value is not None]
@@ -199,11 +203,11 @@ class _Setting(NamedTuple):
             return f"{self.main} has no {self._words} to compare: {reason}."
         mean = self.measure.text_with_unit(float(np.mean(known)))
         return (
-            f"{self.main} reaches {mean} {self._words}{self._when}, not to be compared: {reason}."
+            f"{self.main} reaches {mean} {self._words}{self._when}; this is not compared: {reason}."
         )
 
     def _single(self, others: Sequence[str]) -> str:
-        """The sentence for a single method."""
+        """The sentence about a main method that has no other method to compare with."""
         values = _present(
             np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]])
         )
@@ -212,12 +216,12 @@ class _Setting(NamedTuple):
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if interval["mean_high"] is not None:
             mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
-        why = "no other method was run beside it"
+        why = "no other method was run"
         if others:
-            why = f"{' and '.join(others)} share no seed that has a score"
+            why = f"{' and '.join(others)} have no scored seed in common"
         value = self.measure.text_with_unit(interval["mean"])
         reached = f"{self.main} reaches {value} {self._words}{self._when}{mean}"
-        return f"{self._so_far}{reached}; {why}, so there is nothing to compare it with."
+        return f"{self._so_far}{reached}; {why}, so there is no comparison."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
         """The sentence that compares the main method with the baseline, then with the best other
@@ -236,7 +240,8 @@ class _Setting(NamedTuple):
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
     def _test(self, other: str) -> dict[str, Any]:
-        """The test of the main method against another; positive if the main method is higher."""
+        """The test of the main method against another method. The difference is positive if the
+        main method has the higher score."""
         pair = {self.main, other}
         row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
         if row["method"] == self.main or row["difference"] is None:
@@ -246,7 +251,7 @@ class _Setting(NamedTuple):
         return row | {"low": low, "high": high, "difference": -row["difference"]}
 
     def _cost(self, baseline: str) -> str:
-        """The traffic of the main method as a multiple of the baseline's."""
+        """Text with the traffic of the main method as a multiple of the baseline's."""
         ours = _traffic(self.runs[self.main], self.last)
         theirs = _traffic(self.runs[baseline], self.last)
         if not ours or not theirs:
@@ -255,8 +260,8 @@ class _Setting(NamedTuple):
         return ", at as many bytes" if ratio == "1.00" else f", at {ratio} times the bytes"
 
     def _unassigned(self) -> str:
-        """Notes on methods with unassigned or unscored clients in the last round, and methods
-        without a score."""
+        """Sentences about methods with unassigned or unevaluated clients in the last round, and
+        methods without a score."""
         last = {
             name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
@@ -283,7 +288,8 @@ class _Setting(NamedTuple):
 
 
 def _away(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many clients were scored, if clients were absent in the last round of some seed."""
+    """Text with the number of evaluated clients, if clients were absent in the last round of a
+    seed."""
     return next((text for record in records if (text := scored_text(record))), "")
 
 
@@ -292,7 +298,7 @@ def _is_baseline(runs: Sequence[Run]) -> bool:
 
 
 def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
-    """A score per seed for each method; NaN if missing."""
+    """The scores of each method, one for each seed; NaN if missing."""
     seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
     nothing = Score(float("nan"))
     return {
@@ -302,7 +308,7 @@ def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.nd
 
 
 def _reason(scores: Iterable[Score]) -> str:
-    """Why a method has no score, if it has none for any seed."""
+    """The reason why a method has no score for any seed; empty if it has one."""
     several = list(scores)
     return "" if any(np.isfinite(one.value) for one in several) else several[0].reason
 
@@ -316,18 +322,19 @@ def _seed(run: Run) -> int:
 
 
 def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
-    """The records up to a round; None: all."""
+    """The records up to round ``last``; None: all records."""
     return run.records if last is None else run.records[: last + 1]
 
 
 def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
-    """The last record up to a round that has an accuracy; if there is none, the last record."""
+    """The last record with an accuracy, up to round ``last``. Without such a record, the last
+    record."""
     records = _records(run, last)
     return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
 
 
 def _score(run: Run, measure: Measure, last: int | None) -> Score:
-    """A run's score: its result as in the tables or, given a round, its value in that round."""
+    """The score of a run: its final result, or its value in round ``last`` if that is given."""
     if last is None:
         return score(run, measure)
     value = _reading(run, measure, last)
@@ -335,7 +342,7 @@ def _score(run: Run, measure: Measure, last: int | None) -> Score:
 
 
 def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
-    """A measure from a run's summary or, up to a round, from its records.
+    """The value of a measure from a run's summary, or from its records up to round ``last``.
 
     In partial rounds it covers only the clients with a cluster.
     """
@@ -348,13 +355,13 @@ def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
 
 
 def _traffic(runs: Sequence[Run], last: int | None) -> float:
-    """Downloaded and uploaded bytes until a round, mean over the seeds."""
+    """Downloaded plus uploaded bytes until a round, as a mean over seeds."""
     records = [_records(run, last)[-1] for run in runs]
     return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
 
 
 def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
-    """The ends of a mean's interval as text; those of a share are clipped to [0, 1]."""
+    """The bounds of a mean's interval as text. Bounds of a share are clipped to [0, 1]."""
     low = interval["mean_low"] or 0.0
     high = interval["mean_high"] or 0.0
     if measure.unit == "share":
@@ -368,14 +375,15 @@ def _gain(row: Mapping[str, Any], measure: Measure) -> str:
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:
-    """The difference; exactly zero if it is printed as zero, to avoid a minus sign."""
+    """The difference of two methods. It is exactly zero if it is printed as zero, to avoid
+    "-0.0"."""
     printed = measure.text(row["difference"])
     return 0.0 if not printed.strip("-0.,") else float(row["difference"])
 
 
 def _same_in_all(row: Mapping[str, Any]) -> bool:
-    """Whether a difference is the same in all seeds, so that its interval is a point
-    (``statistics.paired_p``)."""
+    """Whether a difference is the same in all seeds, so that its interval is a single point (see
+    ``statistics.paired_p``)."""
     return row["p"] is not None and row["high"] - row["low"] < 10.0**-DECIMALS
 
 
@@ -384,7 +392,7 @@ def _over(row: Mapping[str, Any], measure: Measure) -> str:
 
 
 def _evidence(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
-    """Interval and p as text; with too few seeds, a statement that nothing was tested."""
+    """Text with interval and p, or that the difference was not tested because of too few seeds."""
     seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
     if row["p"] is None:
         return f"{seeds}: not tested"

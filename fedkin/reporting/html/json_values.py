@@ -1,4 +1,4 @@
-"""Numbers for the page's JSON: rounded to visible precision, thinned, None if missing."""
+"""Numbers for the page's JSON: rounded to the visible precision, thinned, and None if missing."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-POINTS = 400  # of a curve, at most
+POINTS = 400  # largest number of points of a curve
 Json = dict[str, Any]
 
 
 def rounded(values: Any, digits: int = 4) -> list[Any]:
-    """Rounded numbers; None for nonfinite values."""
+    """Values as rounded numbers; None for NaN and infinity."""
     array = np.asarray(values, np.float64)
     return [round(float(v), digits) if np.isfinite(v) else None for v in array]
 
 
 def thinned(length: int) -> Int[np.ndarray, "r"]:
-    """Indices 0 .. length-1, evenly thinned to at most POINTS, including both ends."""
+    """At most POINTS indices from 0 to length-1, evenly spaced, including both ends."""
     return np.unique(np.linspace(0, length - 1, min(length, POINTS)).round().astype(np.int64))
 
 
 def cluster_name(cluster: int) -> str:
-    """The name of a cluster, or of a special value: -1 no cluster, -2 all others."""
+    """The name of a cluster, or of a special value: -1 for no cluster, -2 for all other
+    clusters."""
     return {-1: "no cluster", -2: "other clusters"}.get(cluster, f"cluster {cluster}")

@@ -1,4 +1,4 @@
-"""Reads unfinished or damaged run folders as far as possible; remarks say what is missing."""
+"""Lenient reading of unfinished or damaged run folders. Remarks list the missing parts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _UNKNOWN: dict[str, dict[str, Any]] = {
 
 
 def read_run(path: Path) -> tuple[Run | None, list[str]]:
-    """The readable part of a run folder, and remarks; None if no round can be shown."""
+    """Read a run folder as far as possible. Returns the run (None if no round can be shown) and
+    remarks about missing parts."""
     remarks: list[str] = []
     config = read_config(path, remarks)
     records = _intact_records(path, remarks)
@@ -52,8 +53,8 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     clusters = newest[0].state.clusters if newest else 0
     if migrations and not replayed(migrations, _count(migrations, newest), records, clusters):
         remarks.append(
-            f"{path / run_folder.MIGRATIONS} does not fit the run (a cluster it does not have?); "
-            "it is left out."
+            f"{path / run_folder.MIGRATIONS} does not match the run, and is left out; it may name "
+            "a cluster that the run does not have."
         )
         migrations = []
     summary = _summary(path, remarks) if newest and newest[0].round == last else {}
@@ -61,7 +62,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     if not finished:
         rounds = config.rounds
         of = f" of {rounds}" if rounds else ""
-        remarks.append(f"{path} is incomplete: shown up to round {last}{of}.")
+        remarks.append(f"{path} is incomplete; it is shown up to round {last}{of}.")
     if newest and finished:
         state = newest[0].state
     else:
@@ -86,7 +87,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
 
 
 def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
-    """The runs of other methods in a run's folder, by method."""
+    """The runs of the compared methods in a run's folder, by method."""
     against = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
         if not run_folder.holds_run(inner):
@@ -101,7 +102,7 @@ def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
 def is_finished(run: Run) -> bool:
     """Whether a run has all its rounds or stopped early.
 
-    If rounds were scored on validation samples, it must also have test results.
+    If rounds were evaluated on validation samples, the run must also have test results.
     """
     rounds = run.config.rounds
     final = run.final
@@ -115,7 +116,7 @@ def has_summary(run: Run) -> bool:
 
 
 def is_intact(run: Run) -> bool:
-    """Whether a run has all its records and all are plausible."""
+    """Whether a run has the records of all rounds, with plausible values."""
     for round, record in enumerate(run.records):
         if not isinstance(record, dict) or record.get("round") != round or not plausible(record):
             return False
@@ -129,12 +130,12 @@ def is_intact(run: Run) -> bool:
 def replayed(
     migrations: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
 ) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty if migrations do not match the run.
+    """The assignment after each round. Empty if the migrations do not match the run.
 
     Args:
         migrations: the run's migrations.
         clients: number of clients.
-        records: of its rounds.
+        records: the records of the run's rounds.
         clusters: final number of clusters; 0 if unknown.
     """
     try:
@@ -150,7 +151,7 @@ def replayed(
 
 
 def read_config(path: Path, remarks: list[str]) -> Description:
-    """The configuration, with blanks for missing entries."""
+    """Read the description of a run, with placeholders for missing entries."""
     config = Description({})
     try:
         config = run_folder.read_config(path)
@@ -168,7 +169,7 @@ def read_config(path: Path, remarks: list[str]) -> Description:
 
 
 def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
-    """The records of rounds 0, 1, ... before the first damaged or missing one."""
+    """The records of rounds 0, 1, ... up to the first damaged or missing record."""
     records: list[Record] = []
     for line in complete_lines(path / run_folder.METRICS):
         try:
@@ -181,8 +182,8 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
             or not plausible(record)
         ):
             remarks.append(
-                f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; what follows "
-                "is left out."
+                f"{path / run_folder.METRICS} is damaged in line {len(records) + 1}; the following "
+                "rounds are left out."
             )
             break
         records.append(record)
@@ -208,7 +209,7 @@ def _number(value: object) -> bool:
 
 
 def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
-    """The summary of a finished run; empty if it is missing or unreadable."""
+    """Read the summary of a finished run. Empty if it is missing or unreadable."""
     file = path / run_folder.SUMMARY
     try:
         summary = json.loads(file.read_text())
@@ -251,13 +252,13 @@ def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
 
 
 def _changed(path: Path, newest: checkpoint.Checkpoint) -> list[str]:
-    """A remark for each file that changed after the run wrote it."""
+    """A remark for each file that has changed since the run wrote it."""
     try:
         changed = integrity.changed_files(path, newest)
     except FedkinError as error:
         return [f"{error}."]
     return [
-        f"{path / name} is not what the run has written; what is shown of it may be wrong."
+        f"{path / name} has changed since the run wrote it, so the report may be wrong."
         for name in changed
     ]
 
@@ -267,7 +268,7 @@ def _last_known_state(
     newest: tuple[checkpoint.Checkpoint, str] | None,
     records: list[Record],
 ) -> State:
-    """The last known assignment, with models without parameters."""
+    """A state with the last known assignment, and models without parameters."""
     clients = _count(migrations, newest)
     last = newest[0].state.assignment if newest else np.full(clients, -1)
     if migrations:

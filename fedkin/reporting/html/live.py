@@ -1,5 +1,4 @@
-"""The live page of a run: its current state, and its report, which is rebuilt as the run
-progresses."""
+"""The live page of a run: its current state, and a report that is rebuilt as the run progresses."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from fedkin.run.federation_state import read_state, server_state_file
 from fedkin.run.folder import run_folder
 from fedkin.run.metrics.partial_rounds import partial_text
 
-_PAUSE = 10.0  # minimum seconds that a report is shown during a run
+_PAUSE = 10.0  # seconds before a report is rebuilt during a run
 _LOG_LINES = 15
 _SHARES = measures_of(("accuracy", "bottom_decile"))
 HEADS = (
@@ -37,13 +36,13 @@ HEADS = (
 
 
 class DeploymentLines(NamedTuple):
-    """Entries that a deployment adds to its run's page.
+    """The part of a live page that is about a deployment.
 
     Attributes:
-        parts: its programs on this machine: name, state, detail.
-        log: the last lines of its server.
+        parts: the deployment's programs on this machine: name, state, detail.
+        log: the last lines of the server's log.
         problems: a line for each site that is refused or has failed, and for a missing run.
-        run_is_up: whether the run's process exists, because the state of a killed server may still
+        run_is_up: whether the run's process exists. The stored state of a killed server may still
             say that it waits.
     """
 
@@ -54,18 +53,18 @@ class DeploymentLines(NamedTuple):
 
 
 def no_deployment() -> DeploymentLines:
-    """The lines of a run without a deployment."""
+    """Empty lines, for a run without a deployment."""
     return DeploymentLines([], [])
 
 
 @dataclass
 class LivePage:
-    """The live page of a run's folder; it never changes the folder.
+    """The live page of a run's folder. It never changes the folder.
 
     Attributes:
-        folder: of the run; it may not exist yet.
+        folder: the run's folder, which may not exist yet.
         deployment: called at every request for the parts and the log of a deployment.
-        clock: seconds.
+        clock: function that returns the time in seconds.
     """
 
     folder: Path
@@ -75,7 +74,7 @@ class LivePage:
     _report: tuple[str, float, bytes] | None = None  # version, creation time, page
 
     def status(self) -> dict[str, Any]:
-        """The content above the report, as plain JSON."""
+        """The contents above the report, as plain JSON."""
         deployment = self.deployment()
         server = read_state(server_state_file(self.folder))
         folders = self._folders()
@@ -83,11 +82,11 @@ class LivePage:
         finished = bool(folders) and all(
             (folder / run_folder.SUMMARY).exists() for folder in folders
         )
-        state = "finished" if finished else "goes on" if folders else "has not begun"
+        state = "finished" if finished else "running" if folders else "not started"
         if server.error:
-            state = "has ended by an error"
+            state = "ended with an error"
         elif server.failed_checks:
-            state = "was not started"
+            state = "could not be started"
         elif server.waiting and deployment.run_is_up:
             state = f"{state}, {server.waiting}"
         return {
@@ -102,7 +101,8 @@ class LivePage:
         }
 
     def report(self) -> bytes:
-        """The current report. Raises CheckpointError if there is nothing to show."""
+        """The current report as HTML. Raises CheckpointError if the run has no rounds to show
+        yet."""
         with self._lock:
             now = self._version()
             if self._report is None or (
@@ -114,12 +114,12 @@ class LivePage:
             return self._report[2]
 
     def _folders(self) -> list[Path]:
-        """Folders of the run and of the methods that are run with it."""
+        """The folders of the run and of the compared methods."""
         inner = sorted((self.folder / run_folder.AGAINST).glob("*"))
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
     def _version(self) -> str:
-        """A version that changes when a run progresses."""
+        """A text that changes when the run progresses."""
         files = [
             folder / name
             for folder in self._folders()
@@ -128,13 +128,14 @@ class LivePage:
         return "-".join(str(file.stat().st_size) for file in files if file.exists())
 
     def _shown_version(self) -> str:
-        """Version of the report that would be sent now; a recent report is kept for a while."""
+        """The version of the report that would be sent now. A recent report is reused for a
+        while."""
         young = self._report is not None and self.clock() - self._report[1] < _PAUSE
         return self._report[0] if self._report is not None and young else self._version()
 
 
 def _row(folder: Path) -> list[str]:
-    """A run's last record as cells; none if there is no complete record yet."""
+    """The table row of a run's last record; empty if there is no complete record yet."""
     try:
         config = run_folder.read_config(folder)
         records = run_folder.read_records(folder)
@@ -167,7 +168,7 @@ def _row(folder: Path) -> list[str]:
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:
-    """The runs' extra measures without a fixed column."""
+    """The user's measures of the runs."""
     try:
         return run_folder.read_config(folders[0]).measures if folders else ()
     except FedkinError:

@@ -1,4 +1,5 @@
-"""Serves a live page, read-only, to those who know its secret address."""
+"""HTTP server of a live page. It is read-only, and only clients with the secret address see the
+page."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ _HEADERS = {
 
 
 class LiveServer(ThreadingHTTPServer):
-    """A server of one page. Its address has a random word that other users of the machine cannot
-    guess.
+    """HTTP server of one live page. Its address contains a random word, so that other users of the
+    machine cannot guess it.
 
     Args:
         page: the page to serve.
-        host: where it listens.
-        port: where it listens; 0 for any free port.
+        host: address on which the server listens.
+        port: port on which the server listens; 0 for any free port.
 
     Raises:
         ConfigError: the port is in use, or the host is not an address of this machine.
@@ -48,7 +49,7 @@ class LiveServer(ThreadingHTTPServer):
         except OSError as error:
             cure = "check --host and --port"
             if error.errno == errno.EADDRINUSE:
-                cure = "choose another with --port"
+                cure = "choose another port with --port"
             raise ConfigError(f"{host}:{port}: {error.strerror or error}; {cure}") from error
 
     @property
@@ -58,21 +59,21 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{host}:{port}/{self.word}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore browsers that disconnect in the middle of a page."""
+        """Ignore errors of a request, such as a browser that disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: LiveServer
 
     def do_GET(self) -> None:
-        """The page, its status or its report; 404 for anything else."""
+        """Answer a request for the page, its status or its report; status 404 for other paths."""
         path = self.path.partition("?")[0]
         root = f"/{self.server.word}/"
         if not secrets.compare_digest(path[: len(root)].encode(), root.encode()):
             return self._send(
                 HTTPStatus.NOT_FOUND,
                 "text/plain",
-                b"no page here: the address is printed by the command",
+                b"no page at this address; the command prints the correct one",
             )
         try:
             kind, content = self._content(path[len(root) :])
@@ -83,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, kind, content)
 
     def _content(self, name: str) -> tuple[str, bytes]:
-        """Type and content of a page. Raises KeyError if it does not exist."""
+        """Content type and content of a page. Raises KeyError for an unknown name."""
         match name:
             case "":
                 file = resources.files("fedkin.reporting.html") / "live.html"
@@ -104,4 +105,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing, because the address is secret."""
+        """Disable the log of requests, because the address is secret."""

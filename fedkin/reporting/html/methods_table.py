@@ -1,4 +1,4 @@
-"""The report's table of methods: one row per setting and method, means over its seeds."""
+"""The report's table of methods: a row for each setting and method, with means over seeds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from fedkin.reporting.html.lenient_reader import has_summary
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.run.run import Run
 
-# Scores of a run: key, measure.
+# Measure of each score, by key.
 _SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}
 
 
 def methods_table(report: ReportInput) -> Json:
-    """Heads and rows as text; means have half their 95% interval from 3 seeds on.
+    """The table of methods: headings and rows as text. From 3 seeds on, means are followed by half
+    of their 95% interval.
 
-    Accuracies of unfinished runs without test results are marked.
+    Accuracies of unfinished runs that come from validation samples are marked.
     """
     several = len(report.settings) > 1
     best, final, bottom = measures_of(_SCORES.values())
@@ -47,11 +48,11 @@ def methods_table(report: ReportInput) -> Json:
 
 
 def scores(run: Run, finished: bool = True) -> Json:
-    """The scores of one run: accuracies from its summary or, if it has none, from its records.
+    """The scores of one run. Accuracies are from the summary, or from the records if there is none.
 
     Args:
-        run: finished or not.
-        finished: False: use the records even if there is a summary.
+        run: the run, finished or not.
+        finished: whether a summary may be used. If False, the records are used.
     """
     last = run.records[-1]
     return {
@@ -89,7 +90,8 @@ def last_scored(run: Run) -> Json:
 
 
 def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
-    """Cells of measures without a fixed column; for unfinished runs, from the last scored round."""
+    """The cells of the user's measures. For unfinished runs they are from the last evaluated
+    round."""
     finished = all(map(has_summary, runs))
     rows = [run.summary() if finished else last_scored(run) for run in runs]
     return [
@@ -114,8 +116,8 @@ def _row(runs: Sequence[Run]) -> list[str]:
 
 
 def _honest(runs: Sequence[Run]) -> list[str]:
-    """Cells of runs under attack: results of honest clients and share of attackers alone; else
-    dashes."""
+    """The cells for attacks: results of honest clients, and the share of attackers in clusters
+    without honest clients. Runs without attacks have dashes."""
     texts = []
     for measure in measures_of(HONEST):
         values = [run.final.get(measure.name) for run in runs]
@@ -128,7 +130,8 @@ def _honest(runs: Sequence[Run]) -> list[str]:
 
 
 def mean_with_unit(measure: Measure, values: Sequence[float | int | None]) -> str:
-    """``81.2%``, or with an interval ``81.2 ± 0.6%``; ``-`` if a seed has no value."""
+    """The mean as text: ``81.2%``, or ``81.2 ± 0.6%`` with half of the interval; ``-`` if a seed
+    has no value."""
     name = measure.name
     row = mean_and_interval(name, [None if value is None else float(value) for value in values])
     return measure.mean_with_unit(row[name], row[f"{name}_high"])

@@ -11,15 +11,15 @@ from fedkin.reporting.html.alluvial import migrated
 from fedkin.reporting.html.json_values import Json, cluster_name
 from fedkin.run.run import Run
 
-LIMIT = 50  # maximum rows; larger tables belong in files
+LIMIT = 50  # largest number of rows
 _HEADS = ("round", "client", "from and to")
 
 
 def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """Heads, rows and a note: the migrations of single clients, latest first, at most LIMIT.
+    """The table of migrations of single clients, latest first, with at most LIMIT rows.
 
     Args:
-        run: provides the names of clients; a client without a name is shown by its number.
+        run: the run, for the names of clients. A client without a name is shown by its number.
         assignments: the cluster of each client after rounds 0 .. T; empty if unknown.
     """
     has_names = {"client", "name"} <= set(run.clients)
@@ -45,6 +45,6 @@ def _note(shown: int, total: int) -> str:
     if shown == total:
         return "All migrations of the run, the latest first." if total else ""
     return (
-        f"The latest {shown} migrations, and {total - shown:,} more, which run.migrations_frame() "
-        "has in Python."
+        f"The latest {shown} migrations. In Python, run.migrations_frame() has {total - shown:,} "
+        "more."
     )

@@ -1,4 +1,4 @@
-"""The report's summary of the runs: data, clients, model, training, rounds, seeds, methods."""
+"""The report's overview of the runs: data, clients, model, training, rounds, seeds, methods."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fedkin.reporting.progress import privacy_in_words, secret_in_words
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 
-_SHOWN = 3  # maximum different values in a line
-_IN_WORDS = ("epochs", "steps", "batch_size", "optimizer", "lr")  # options of local training
+_SHOWN = 3  # largest number of different values in a line
+_IN_WORDS = ("epochs", "steps", "batch_size", "optimizer", "lr")  # options with a phrase below
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(LocalTraining)}
-_PLAIN = ("seed", "tested", "augment")  # options of data that are of little interest
+_PLAIN = ("seed", "tested", "augment")  # options of data that are left out
 
 
 def overview(report: ReportInput) -> list[tuple[str, str]]:
-    """Pairs of a term and its value in these runs; if settings differ, all their values."""
+    """Pairs of a term and its value in the runs. If runs differ, the value lists all of them."""
     runs = [reported.run for reported in report.runs]
     lines: list[tuple[str, Callable[[Run], str]]] = [
         ("Data", lambda run: _options(run.config.data, _PLAIN)),
@@ -29,7 +29,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Model", lambda run: _options(run.config.model)),
         ("Local training", _local),
         ("Server optimiser", lambda run: _options(run.config.section("server_optimizer"))),
-        ("Each client's own", lambda run: _options(run.config.section("personal"))),
+        ("Personal part", lambda run: _options(run.config.section("personal"))),
         ("Privacy", _privacy),
         ("Secret sums", _secret_sums),
         ("Late replies", lambda run: _options(run.config.section("late"))),
@@ -49,7 +49,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
 
 
 def clients(run: Run) -> str:
-    """Number of clients and of selected clients per round; for real sites, the number that took
+    """Text with the number of clients and the cohort size; for real sites, the number that took
     part."""
     cohort = run.config.cohort
     a_round = f"{cohort:,} selected a round" if isinstance(cohort, int) else ""
@@ -79,9 +79,10 @@ def is_deployed(run: Run) -> bool:
 
 
 def participants(run: Run) -> int:
-    """Number of clients ever accepted; if not recorded, the maximum reached in one round.
+    """Number of clients that were ever accepted. If it is not recorded, the largest number in one
+    round.
 
-    It cannot be read from an assignment: with one model that has an entry for every possible
+    An assignment does not have this number: with a single model, it has an entry for every possible
     client.
     """
     known = [record["members"] for record in run.records if record.get("members") is not None]
@@ -90,7 +91,8 @@ def participants(run: Run) -> int:
 
 
 def _local(run: Run) -> str:
-    """Local training as a line: common options in words, others by name if not default."""
+    """The settings of local training as a line: common options as phrases, others by name if they
+    differ from their defaults."""
     local = run.config.local
     parts = []
     if local.get("epochs"):
@@ -111,7 +113,8 @@ def _local(run: Run) -> str:
 
 
 def _scenario(run: Run) -> str:
-    """The shares of clients that drop out or straggle, and the numbers that arrive and depart."""
+    """Text with the shares of clients that drop out or straggle, and the numbers of arrivals and
+    departures."""
     shares = {name: value for name, value in run.config.scenario.items() if value}
     moves = {name: shares.pop(name) for name in ("arrivals", "departures") if name in shares}
     counts = (
@@ -123,7 +126,7 @@ def _scenario(run: Run) -> str:
 
 
 def _value(value: Any) -> str:
-    """An option's value as text; a schedule as its options in one line."""
+    """An option's value as text. A schedule is shown by its options."""
     if not isinstance(value, Mapping):
         return str(value)
     return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"
@@ -148,7 +151,7 @@ def _method(label: str, run: Run) -> str:
 
 
 def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
-    """A section's name and the options that are set."""
+    """Text with a section's name and the options that are set."""
     options = [
         f"{key} {value}"
         for key, value in section.items()
@@ -161,7 +164,7 @@ def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """The distinct texts, joined."""
+    """The distinct texts joined into one, at most ``_SHOWN`` of them."""
     different = list(dict.fromkeys(text for text in texts if text))
     text = "; ".join(different[:_SHOWN])
     if len(different) > _SHOWN:

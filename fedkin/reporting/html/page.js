@@ -79,7 +79,7 @@ const watcher = new IntersectionObserver((entries) => {
   document.documentElement.dataset.ready ||= Math.round(performance.now());
 }, { rootMargin: "200px" });
 const idle = window.requestIdleCallback || ((work) => setTimeout(work, 50));
-function drawNext() { // what nobody has scrolled to yet: pictures and prints of the page have all charts
+function drawNext() { // draws charts that are not yet visible, so that prints of the page have all charts
   const name = names.find((one) => !drawn.has(one));
   if (!name) return;
   watcher.unobserve(byId("f-" + name));

@@ -1,4 +1,4 @@
-"""A report as one self-contained HTML file. Every text from files is escaped."""
+"""A report as one self-contained HTML page. All text from files is escaped."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fedkin.reporting.style import COLOURS
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")
 # The npm package plotly.js-cartesian-dist-min, a third of plotly.js; MIT, plotly/LICENSE.
 PLOTLY = "4.1.1"
-_ACCURACY_FIGURES = (  # of a setting
+_ACCURACY_FIGURES = (  # figures of a setting
     ("accuracy", "Accuracy over rounds", "wide", "tall"),
     ("bottom", "Bottom 10% of clients", "", ""),
     ("clients", "Accuracy of each client", "", ""),
 )
 _AGREEMENT = ("ari", "Agreement with the true clusters", "wide", "")
-_FIGURES = (  # of one run: name, heading, class of the figure, class of the plot
+_FIGURES = (  # figures of one run: name, heading, class of the figure, class of the plot
     ("clusters", "Accuracy by cluster", "", ""),
     ("communication", "Communication by operation", "", ""),
     ("alluvial", "Cluster membership over rounds", "wide", "tall"),
@@ -36,12 +36,12 @@ _SIMILARITY_FIGURES = (
     ("labels", "Labels by cluster", "wide", ""),
 )
 _MEMBERSHIP = ("membership", "Soft membership", "wide", "")
-# Tables of one run's clients.
-_DETAILS = (("migrants", "Who migrated"), ("suspects", "Whom the rule suspects"))
+# Tables of one run's clients: name and title.
+_DETAILS = (("migrants", "Migrations of clients"), ("suspects", "Suspected clients"))
 
 
 def page(contents: Json) -> str:
-    """The HTML of a report's contents."""
+    """The HTML page of a report's contents."""
     runs = contents["runs"]
     first = runs[contents["opening"]]
     versions = list(first["versions"].items())
@@ -64,7 +64,7 @@ def page(contents: Json) -> str:
         "hint": f'<p class="small">{escape(contents["hint"])}</p>' if contents["hint"] else "",
         "first": escape(first["label"]),
         "config": escape(first["config"]),
-        "versions": _table("", ["part", "version"], versions) if versions else "not known",
+        "versions": _table("", ["part", "version"], versions) if versions else "unknown",
         "version": escape(__version__),
         "plotly": PLOTLY,
         "contents": in_script({**contents, "colours": PALETTE}),
@@ -77,7 +77,7 @@ def page(contents: Json) -> str:
 
 
 def _accuracy_figures(contents: Json) -> list[tuple[str, str, str, str]]:
-    """The figures of a setting."""
+    """The figures of a setting: the accuracy charts, and a chart of each user's measure."""
     figures = list(_ACCURACY_FIGURES)
     if any("ari" in line for chart in contents["accuracy"] for line in chart["lines"]):
         figures.append(_AGREEMENT)
@@ -87,7 +87,7 @@ def _accuracy_figures(contents: Json) -> list[tuple[str, str, str, str]]:
 
 
 def _run_figures(contents: Json) -> list[tuple[str, str, str, str]]:
-    """The figures of one run."""
+    """The figures of one run that have contents."""
     figures = list(_FIGURES)
     if any(run["membership"] for run in contents["runs"]):
         figures.append(_MEMBERSHIP)
@@ -97,26 +97,26 @@ def _run_figures(contents: Json) -> list[tuple[str, str, str, str]]:
 
 
 def in_script(value: Any) -> str:
-    """JSON that is safe inside a script element for any value."""
-    # The text is ASCII, so U+2028 is escaped.
+    """A value as JSON that is safe inside a script element."""
+    # json.dumps escapes all characters that are not ASCII, such as the line separator U+2028.
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _verdict(verdict: Json) -> str:
-    """The sentences of the verdict, and how to read them."""
+    """HTML of the headline's sentences and the note on how to read them."""
     note = f'<p class="small">{escape(verdict["note"])}</p>' if verdict["note"] else ""
     return "".join(f"<p>{escape(sentence)}</p>" for sentence in verdict["sentences"]) + note
 
 
 def _navigation(contents: Json) -> str:
-    """Links to the sections."""
+    """HTML of the links to the page's sections."""
     headings = [table["heading"] for table in contents["comparison"]] or ["Methods"]
     tables = [(_slug(heading), heading) for heading in headings]
     if contents.get("clustering"):
         tables.append((_slug(HEADING), "Clusters and shifts"))
     links = [
-        ("ran", "What ran"),
+        ("ran", "Overview"),
         *tables,
         ("all", "Accuracy"),
         ("one", "One run"),
@@ -126,7 +126,7 @@ def _navigation(contents: Json) -> str:
 
 
 def _overview(lines: Sequence[Sequence[str]]) -> str:
-    """Terms and their values."""
+    """HTML of the overview: terms and their values."""
     return "".join(
         f"<div><dt>{escape(term)}</dt><dd>{escape(text)}</dd></div>" for term, text in lines
     )
@@ -141,13 +141,13 @@ def _notes(notes: Sequence[str]) -> str:
         return ""
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return (
-        f'<aside class="notes" aria-label="What is missing"><strong>What is missing</strong>'
+        f'<aside class="notes" aria-label="Missing parts"><strong>Missing parts</strong>'
         f"<ul>{items}</ul></aside>"
     )
 
 
 def _tables(contents: Json) -> str:
-    """The table of all methods, or a comparison's tables and findings; then the table of
+    """HTML of the table of methods, or of a comparison's tables and findings, and of the table of
     clusters."""
     methods = [{"heading": "Methods", **contents["table"]}]
     parts = [_section(**table) for table in contents["comparison"] or methods]
@@ -166,13 +166,13 @@ def _section(
     bold: Sequence[Sequence[int]] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """A table under its heading, and notes below it."""
+    """HTML of a table with a heading above it and notes below it."""
     title = f'<h2 id="h-{_slug(heading)}">{escape(heading)}</h2>'
     return f"<section>{title}{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
 
 
 def _table_notes(lines: Sequence[str]) -> str:
-    """How to read a table."""
+    """HTML of the notes below a table."""
     return f'<p class="small">{escape(" ".join(lines))}</p>' if lines else ""
 
 
@@ -182,9 +182,9 @@ def _table(
     rows: Sequence[Sequence[str]],
     bold: Sequence[Sequence[int]] = (),
 ) -> str:
-    """A table with bold cells [row, column].
+    """HTML of a table. ``bold`` lists the bold cells as [row, column].
 
-    Cells name their column, because a narrow page shows the table as a list.
+    Each cell names its column, because a narrow page shows the table as a list.
     """
     places = {tuple(place) for place in bold}
     head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
@@ -204,7 +204,7 @@ def _table(
 
 
 def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) -> str:
-    """A drop-down list; empty if there is only one choice."""
+    """HTML of a drop-down list; empty if there is only one choice."""
     if len(choices) < 2:
         return ""
     options = "".join(
@@ -242,8 +242,8 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 def _details(
     name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
 ) -> str:
-    """A collapsed table of clients for the run shown first; the page refills it for a selected
-    run."""
+    """HTML of a collapsed table of clients, for the run that is shown first. The page's script
+    fills it again when a run is selected."""
     hidden = "" if rows else " hidden"
     return (
         f'<details id="{name}" class="wide clients"{hidden}><summary>{title}</summary>'
@@ -254,7 +254,7 @@ def _details(
 
 
 def _plotly() -> str:
-    """The script that draws the charts."""
+    """The script of Plotly, which draws the charts."""
     packed = (
         resources.files("fedkin.reporting.html") / "plotly" / f"plotly-cartesian-{PLOTLY}.min.js.gz"
     )

@@ -36,7 +36,7 @@ COLUMN: Any = {
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "legend.frameon": False,
-    "pdf.fonttype": 42,  # letters, not shapes
+    "pdf.fonttype": 42,  # store text as letters, not as shapes
 }
 _MARKERS = "osD^PXv*ph"
 _GREY = "#9AA3AD"
@@ -44,14 +44,14 @@ _KINDS = ("pdf", "svg", "png")
 
 
 def save(contents: Json, target: Path) -> list[Path]:
-    """Write all figures into a folder.
+    """Write all figures of a report into a folder.
 
-    Per setting: ``accuracy``, ``bottom`` (bottom 10% of clients), ``clients`` (accuracy of each
-    client) and ``ari``. For the run shown first on the page: ``clusters``, ``alluvial``,
-    ``communication``, ``map``, ``similarity`` and ``labels``, if known. The same run gives the same
-    bytes.
+    For each setting there are ``accuracy``, ``bottom`` (bottom 10% of clients), ``clients``
+    (accuracy of each client) and ``ari``. For the run that is shown first on the page there are
+    ``clusters``, ``alluvial``, ``communication``, ``map``, ``similarity`` and ``labels``, if known.
+    The same run gives the same bytes.
 
-    Raises StorageError if they cannot be written.
+    Raises StorageError if a file cannot be written.
     """
     figures = list(_figures(contents))
     for name, kind in itertools.product([figure.name for figure in figures], _KINDS):
@@ -66,7 +66,7 @@ def save(contents: Json, target: Path) -> list[Path]:
             if run:
                 figure.suptitle(run, fontsize=7, x=0.01, ha="left")
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # computed once, not again for every file format
+            figure.set_layout_engine("none")  # keep the layout, so that all formats are equal
             for kind in _KINDS:
                 content = io.BytesIO()
                 figure.savefig(content, format=kind, dpi=300, metadata=figure_metadata(kind))
@@ -76,8 +76,8 @@ def save(contents: Json, target: Path) -> list[Path]:
 
 
 class _PaperFigure(NamedTuple):
-    """File name, height in inches, drawing function, and the run of the figure, if it shows one
-    run."""
+    """A figure to be drawn: file name, height in inches, drawing function, and the label of the run
+    if the figure shows a single run."""
 
     name: str
     height: float
@@ -131,8 +131,8 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or ``ari`` if
-    known."""
+    """Draw the curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or
+    ``ari``."""
     label = {
         "accuracy": "{} accuracy",
         "bottom_decile": "{} accuracy, bottom 10%",
@@ -146,7 +146,7 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
 
 
 def _measure(figure: Figure, chart: Json, measure: Json) -> None:
-    """Curves of a measure without another figure."""
+    """Draw the curves of a user's measure."""
     axes = _over_rounds(figure, chart["events"], measure["head"])
     if measure["unit"] != "share":
         axes.yaxis.set_major_formatter(ScalarFormatter())
@@ -155,7 +155,7 @@ def _measure(figure: Figure, chart: Json, measure: Json) -> None:
 
 
 def _curves(axes: Axes, chart: Json, name: str) -> None:
-    """A line and a band for each method."""
+    """Draw a line and an interval band for each method."""
     for place, line in enumerate(chart["lines"]):
         if name not in line:
             continue
@@ -172,7 +172,7 @@ def _curves(axes: Axes, chart: Json, name: str) -> None:
 
 
 def _clients(figure: Figure, chart: Json) -> None:
-    """The accuracy of each client, lowest first."""
+    """Draw the accuracy of each client, in ascending order."""
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.axvspan(0, 0.1, color="#E4E4E4", lw=0, zorder=0)
@@ -307,7 +307,7 @@ def _map(figure: Figure, run: Json, similarity: Json) -> None:
     first, second = similarity["explained"]
     axes.set(
         xlabel=f"first principal component ({first:.0%})",
-        ylabel=f"second ({second:.0%})",
+        ylabel=f"second principal component ({second:.0%})",
         xticks=[],
         yticks=[],
     )
@@ -323,7 +323,7 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
     matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
     off_diagonal = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
     least, most = np.quantile(off_diagonal, [0.02, 0.98])
-    # With this aspect, the matrix is as high as the tree at its left.
+    # This aspect makes the matrix as high as the tree on its left.
     image = right.imshow(
         matrix,
         aspect="auto",
@@ -338,7 +338,7 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
-    """Lines between the clusters of a matrix, and their names if there are few."""
+    """Draw lines between the clusters of a matrix, and the clusters' names if there are few."""
     n = len(clusters)
     edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
     axes.set_xticks([])
@@ -356,7 +356,7 @@ def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
 
 
 def _tree(axes: Axes, tree: Json, n: int) -> None:
-    """The tree of n clients, aligned with the rows of the matrix."""
+    """Draw the tree of n clients, aligned with the rows of the matrix."""
     lines = [np.array(line) for line in tree["lines"]]
     axes.add_collection(LineCollection(lines, colors="#222222", lw=0.5))
     heights = [height for line in tree["lines"] for height, _ in line] or [0, 1]
@@ -399,7 +399,7 @@ def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
 
 
 def _mark_events(axes: Axes, events: Json) -> None:
-    """Mark rounds of data shifts, and rounds in which newcomers got a cluster."""
+    """Draw vertical lines at data shifts, and at rounds in which newcomers got a cluster."""
     for what, dash in (("shifts", "-"), ("newcomers", ":")):
         for round in events[what]:
             axes.axvline(round, color=FADED, ls=dash, lw=0.6, zorder=0.5)
@@ -418,8 +418,8 @@ def _legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
 
 
 def _hue(run: Json, cluster: int) -> int:
-    """The colour index of a cluster: its number or, if numbers are large, its rank among the
-    largest clusters."""
+    """The colour index of a cluster: its number, or its rank among the largest clusters if numbers
+    exceed the palette."""
     largest = run["largest_clusters"]
     if all(k < len(PALETTE) for k in largest):
         return cluster

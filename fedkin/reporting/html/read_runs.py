@@ -1,4 +1,4 @@
-"""Reads the runs of a report: a run, several seeds or a comparison, finished or not."""
+"""Reading of a report's runs: a run, several seeds or a comparison, finished or not."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from fedkin.run.run import Run
 
 @dataclass(frozen=True, eq=False)
 class ReportedRun:
-    """A run of a method from one seed, in one setting of a comparison (else "")."""
+    """A run of a method with one seed. ``setting`` is the setting's label in a comparison,
+    otherwise empty."""
 
     setting: str
     method: str
     run: Run
-    complete: bool = True  # in a comparison: whether it is finished and counts in the means
+    complete: bool = True  # in a comparison: whether it is finished and included in means
 
     @property
     def seed(self) -> int:
@@ -50,8 +51,8 @@ class ReportedRun:
 
 @dataclass(frozen=True, eq=False)
 class ReportInput:
-    """All runs of a report. ``notes`` say what is missing and why; ``comparison`` is set for a
-    comparison."""
+    """All runs of a report. ``notes`` list missing parts with reasons. ``comparison`` is set if the
+    report is about a comparison."""
 
     kind: str  # run, seeds or comparison
     runs: tuple[ReportedRun, ...]
@@ -71,12 +72,12 @@ class ReportInput:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """Extra measures, which have a chart and a column in every table after the fixed ones."""
+        """The user's measures, which have a chart and a column in every table."""
         return self.runs[0].run.measures
 
     def runs_of(self, setting: str, method: str) -> list[Run]:
-        """The runs of one method in one setting, one per seed; incomplete ones only if there are no
-        others."""
+        """The runs of one method in one setting, one for each seed. Incomplete runs are returned
+        only if there are no complete ones."""
         runs = [one for one in self.runs if (one.setting, one.method) == (setting, method)]
         return [one.run for one in runs if one.complete] or [one.run for one in runs]
 
@@ -85,7 +86,7 @@ def read_runs(source: Any) -> ReportInput:
     """Read the runs of a report from a run, several seeds, a comparison, or the folder of one of
     them.
 
-    Raises CheckpointError for a folder without anything to show, ConfigError for other sources.
+    Raises CheckpointError if the folder has no rounds to show, ConfigError for other sources.
     """
     if isinstance(source, Run):
         return ReportInput("run", _with_others(source), folder=source.folder)
@@ -102,8 +103,8 @@ def read_runs(source: Any) -> ReportInput:
 
 
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round; empty if unknown or if the migrations do not match the
-    run."""
+    """The assignment after each round. Empty if it is unknown, or if the migrations do not match
+    the run."""
     if not run.migrations:
         return []
     return replayed(run.migrations, len(run.assignment), run.records, run.state.clusters)
@@ -137,20 +138,20 @@ def _read_seeds(path: Path, config: Description) -> ReportInput:
     for name in names:
         inner = path / SEEDS / name
         if not run_folder.holds_run(inner):
-            notes.append(f"Seed {name} has not begun.")
+            notes.append(f"Seed {name} has not started.")
             continue
         run, remarks = read_run(inner)
         notes += remarks
         runs += _with_others(run) if run else ()
     if not runs:
         raise CheckpointError(
-            f"{path} has no seed of which anything can be shown; {' '.join(notes)}"
+            f"{path} has no seed with a round that can be shown; {' '.join(notes)}"
         )
     return ReportInput("seeds", tuple(runs), notes, path)
 
 
 def _read_comparison(path: Path) -> ReportInput:
-    """Read the finished runs of a comparison, and the readable part of unfinished ones."""
+    """Read the finished runs of a comparison, and the readable parts of unfinished runs."""
     grid = comparison_folder.reopen(path)
     finished: dict[Key, Run] = {}
     incomplete: dict[Key, Run] = {}
@@ -167,7 +168,7 @@ def _read_comparison(path: Path) -> ReportInput:
 
 
 class _CellRun(NamedTuple):
-    """A cell's run, if it can be shown; whether it is finished and intact; and remarks."""
+    """A cell's run (None if it cannot be shown), whether it is finished and intact, and remarks."""
 
     run: Run | None
     complete: bool
@@ -175,7 +176,7 @@ class _CellRun(NamedTuple):
 
 
 def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
-    """Read a cell's run, finished or as far as possible."""
+    """Read the run of a cell, as far as possible."""
     problem = ""
     try:
         run = comparison_folder.finished_run(cell)
@@ -183,7 +184,7 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
             return _CellRun(run, True, [])
     except FedkinError as error:
         problem = f"{error}."
-    # A line or table of a wrong form makes its reader raise one of these.
+    # The readers raise one of these errors for a line or table of a wrong form.
     except (KeyError, TypeError, ValueError, AttributeError):
         problem = f"{cell.path} is damaged."
     if not run_folder.holds_run(cell.path):
@@ -196,9 +197,12 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
             return _CellRun(
                 None,
                 False,
-                [f"{cell.path} holds another run than this comparison's, and is left out."],
+                [
+                    f"{cell.path} holds a run that does not belong to this comparison, and is "
+                    "left out."
+                ],
             )
-    except (CheckpointError, AttributeError, TypeError):  # the grid defines it
+    except (CheckpointError, AttributeError, TypeError):  # the grid has the configuration too
         run, remarks = read_run(cell.path)
         return _CellRun(
             dataclasses.replace(run, config=expected) if run and expected else run, False, remarks
@@ -212,7 +216,8 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
 
 
 def _expected_config(cell: comparison_folder.Cell) -> Description | None:
-    """The configuration that a cell's run should have; None if it is no longer accepted."""
+    """The description that a cell's run should have; None if this version refuses the
+    configuration."""
     try:
         description = cell.setting.config(cell.method).description()
     except FedkinError:
@@ -253,10 +258,11 @@ def _of_comparison(
         listed = "; ".join(missing[:5])
         if len(missing) > 5:
             listed += f" and {len(missing) - 5} more"
-        notes.append(f"{len(missing)} {verb} incomplete, and in no mean: {listed}.")
+        notes.append(f"{len(missing)} {verb} incomplete, and not included in means: {listed}.")
     if not runs:
         problem = (
-            f"{path or 'the comparison'} has no run that can be shown yet; resume it, then report"
+            f"{path or 'the comparison'} has no run that can be shown yet; resume the comparison "
+            "first"
         )
         raise CheckpointError(" ".join([problem, *remarks]))
     return ReportInput(
@@ -264,13 +270,13 @@ def _of_comparison(
         runs=tuple(runs),
         notes=[*notes, *remarks],
         folder=path,
-        # Without a finished run, the comparison's tables are empty.
+        # Without a finished run, the comparison's tables would be empty.
         comparison=comparison if comparison.finished else None,
     )
 
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
-    """A run and the runs of other methods in its folder."""
+    """A run and the runs of the compared methods."""
     return tuple(
         ReportedRun("", method_title(method_run.config.method_with_options), method_run)
         for method_run in (run, *run.against.values())

@@ -1,7 +1,7 @@
-"""``fedkin report``: a run, several seeds or a comparison as one page and as paper figures.
+"""``fk.report``: an HTML page and paper figures about a run, several seeds or a comparison.
 
 ``read_runs`` reads the runs, ``contents`` converts them to plain JSON, and ``page`` and
-``paper_figures`` draw it.
+``paper_figures`` draw the contents.
 """
 
 from __future__ import annotations
@@ -39,38 +39,40 @@ def report(
     Args:
         result: a run, several seeds or a comparison, or the folder of one, finished or not.
         out: the file; default: ``report.html`` in the result's folder.
-        figures: a folder for the same charts as PDF, SVG and PNG, one paper column wide.
+        figures: folder for the same charts as PDF, SVG and PNG, one paper column wide; default: no
+            figures.
         similarity: whether to add the map of the clients, their similarity matrix and labels by
             cluster. For this, at most 200 clients train one local epoch, once. The result is stored
             in the run's folder (``similarity.safetensors``), and later reports include it
             automatically.
-        data: for ``similarity`` of a run started from Python: its data. A run from a configuration
-            needs none.
-        model: for ``similarity`` of a run started from Python: its model.
+        data: the run's data, for ``similarity`` of a run that was started from Python. Other runs
+            do not need it.
+        model: the run's model, for ``similarity`` of a run that was started from Python.
 
     Returns:
         Path of the file.
 
     Raises:
-        CheckpointError: the folder has nothing to show.
-        ConfigError: no ``out`` for a result without a folder; data without a model, or the reverse,
-            or without ``similarity``; a result that is not a run.
+        CheckpointError: the folder has no rounds to show.
+        ConfigError: ``out`` is missing and the result has no folder; only one of ``data`` and
+            ``model`` is given, or they are given without ``similarity``; or the result is of
+            another type.
         StorageError: a file cannot be written.
     """
     if (data is None) != (model is None):
-        raise ConfigError("data and model belong together: give both, or neither")
+        raise ConfigError("data and model belong together; give both or neither")
     if data is not None and not similarity:
         raise ConfigError(
-            "a report trains no clients by default: give similarity=True with data and model"
+            "a report trains no clients by default; pass similarity=True with data and model"
         )
     runs = read_runs(result)
     if out is None and runs.folder is None:
-        raise ConfigError("this run is in no folder; say where its report goes: out='report.html'")
+        raise ConfigError("this run has no folder; give the file of the report: out='report.html'")
     target = user_path(out) if out is not None else Path(str(runs.folder)) / FILE
     if out is not None and target != Path(str(runs.folder)) / FILE:
         check_output(target)
     charts = contents(runs, data, model, similarity)
-    if figures is not None:  # before the page, so that a failing figure leaves nothing behind
+    if figures is not None:  # before the page, so that no page is written if a figure fails
         from fedkin.reporting.html.paper_figures import save
 
         save(charts, user_path(figures))

@@ -16,14 +16,15 @@ _NOT_COUNTED = {"scoring.": "not counted", "servers.": "between servers"}  # pre
 
 
 def membership_chart(run: Run) -> Json | None:
-    """Membership of clients with a cluster, ordered by cluster and descending share; None if hard.
+    """Chart of the clients' shares of clusters; None if membership is hard.
 
-    ``clients`` are their names (or numbers), ``total`` is their count before thinning, ``shares``
-    [K] [r] are their shares of each cluster, and ``clear`` is the fraction of clients with more
-    than half of one cluster.
+    Clients with a cluster are ordered by cluster and descending share. ``clients`` are the names
+    (or numbers) of the r drawn clients, and ``total`` is the number before thinning. ``shares`` [K]
+    [r] are the shares of each cluster. ``clear`` is the fraction of clients with more than half of
+    one cluster.
 
     Args:
-        run: finished, or not.
+        run: the run, finished or not.
     """
     whole = memberships(run.state)
     if whole is None:
@@ -44,9 +45,9 @@ def membership_chart(run: Run) -> Json | None:
 
 
 def communication(run: Run) -> list[Json]:
-    """Bytes by operation so far, the method's operations first.
+    """Bytes of the run so far, by operation, with the method's operations first.
 
-    ``kind`` marks operations that are not counted as the method's.
+    ``kind`` marks operations that do not count as the method's traffic.
     """
     by_operation = run.records[-1].get("bytes_by_operation") or {}
     rows = [_row(operation, int(down), int(up)) for operation, (down, up) in by_operation.items()]
@@ -66,10 +67,12 @@ def _row(operation: str, download: int, upload: int) -> Json:
 
 
 def client_accuracy(runs: Sequence[Run]) -> Json | None:
-    """Client accuracies of one method, ascending, pooled over all seeds; None if no run has them.
+    """Chart of the clients' accuracies of one method, pooled over all seeds; None if they are
+    unknown.
 
-    ``shares`` are their relative ranks from 0 (lowest) to 1; ``bottom`` is the mean of the bottom
-    10%, ``spread`` the standard deviation, ``quartiles`` are at 25, 50 and 75%.
+    ``accuracy`` is in ascending order, and ``shares`` are the relative ranks from 0 (lowest) to 1.
+    ``bottom`` is the mean of the bottom 10%, ``spread`` the standard deviation, and ``quartiles``
+    are at 25, 50 and 75%.
     """
     by_run = [
         run.clients["accuracy"].to_numpy(np.float64) for run in runs if "accuracy" in run.clients

@@ -1,4 +1,5 @@
-"""Charts of client similarity: map of the clients, similarity matrix, and labels by cluster."""
+"""The report's charts of client similarity: map of the clients, similarity matrix, and labels by
+cluster."""
 
 from __future__ import annotations
 
@@ -23,27 +24,27 @@ from fedkin.reporting.html.read_runs import ReportedRun
 from fedkin.run.run import Run
 from fedkin.simulation.workers import AnyModel
 
-# Maximum number of similarities, unless there are more settings: each has up to 200 x 200 cosines.
+# Largest number of similarities, unless there are more settings. Each has up to 200 x 200 cosines.
 LIMIT = 24
 HINT = (
     "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR "
     "--similarity (trains up to 200 clients for one epoch)."
 )
-# Limits of the chart of labels.
+# Largest numbers of classes and clusters in the chart of labels.
 _CLASSES = 100
 _CLUSTERS = 24
 _MISSING = "No client map, similarity matrix and labels"
 
 
 class SimilarityCharts(NamedTuple):
-    """SimilarityCharts by key, and notes on missing ones."""
+    """Client similarities by key, and notes that say why others are missing."""
 
     by_key: dict[str, ClientSimilarity]
     notes: list[str]
 
 
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> SimilarityCharts:
-    """The similarities stored in the runs' folders."""
+    """The similarities that are stored in the runs' folders."""
     stored = {}
     for reported, key in zip(runs, keys, strict=True):
         similarity = stored_similarity(reported.run)
@@ -58,14 +59,14 @@ def compute_similarities(
     data: FederatedData | None,
     model: AnyModel | None,
 ) -> SimilarityCharts:
-    """One similarity per setting, and further ones up to LIMIT; clients are trained if none is
-    stored.
+    """Load or compute a similarity for each setting, and further ones up to LIMIT. Clients are
+    trained if no similarity is stored.
 
     Args:
         runs: all runs of the report.
-        keys: of each run; runs with the same key share a similarity.
-        data: of runs started from Python.
-        model: of runs started from Python.
+        keys: the key of each run. Runs with the same key share a similarity.
+        data: data of runs that were started from Python.
+        model: model of runs that were started from Python.
     """
     cells = list(zip(runs, keys, strict=True))
     firsts = {reported.setting: (reported, key) for reported, key in reversed(cells)}
@@ -90,9 +91,9 @@ def compute_similarities(
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:
-    """The part of the charts shared by all runs with this similarity.
+    """The part of the charts that all runs with this similarity share.
 
-    Cosines are bytes, from the smallest (0) to the largest (255).
+    Cosines are stored as bytes, from the smallest cosine (0) to the largest (255).
     """
     cosines = similarity.cosines
     low = float(cosines.min())
@@ -119,12 +120,13 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
 def run_charts(
     run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]
 ) -> Json:
-    """A run's part of the charts: clusters, order and tree of the matrix, labels by cluster.
+    """The part of the charts that belongs to a run: clusters, order and tree of the matrix, labels
+    by cluster.
 
     Args:
         run: the run.
-        similarity: of its clients.
-        assignments: after each of its rounds; empty if unknown.
+        similarity: similarity of the run's clients.
+        assignments: assignments after each round; empty if unknown.
     """
     clusters = run.assignment[similarity.ids]
     tree = _tree(run, similarity, clusters, assignments)
@@ -140,7 +142,7 @@ def run_charts(
 
 
 def _labels(run: Run, similarity: ClientSimilarity) -> Json:
-    """Training samples of each class, by cluster."""
+    """Chart of the number of training samples of each class, by cluster."""
     sizes = {int(k): int((run.assignment == k).sum()) for k in np.unique(run.assignment)}
     by_size = sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])
     order = sorted(by_size[:_CLUSTERS])
@@ -148,7 +150,7 @@ def _labels(run: Run, similarity: ClientSimilarity) -> Json:
         order.append(UNASSIGNED)
     counts = np.stack([similarity.label_counts[run.assignment == k].sum(axis=0) for k in order])
     classes = np.arange(counts.shape[1])
-    if len(classes) > _CLASSES:  # the most frequent ones
+    if len(classes) > _CLASSES:  # keep the most frequent classes
         classes = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_CLASSES])
     return {
         "names": [cluster_name(k) for k in order],
@@ -166,7 +168,7 @@ def _tree(
     clusters: Int[np.ndarray, "n"],
     assignments: Sequence[Int[np.ndarray, "N"]],
 ) -> Tree:
-    """The tree of splits, if the method splits clusters in two; else a dendrogram."""
+    """The tree of splits if the method splits clusters in two, otherwise a dendrogram."""
     distances = (1 - similarity.cosines.astype(np.float64)) / 2
     history = splits(assignments) if assignments else None
     if history:

@@ -1,5 +1,4 @@
-"""Table of clients that a robust rule suspects: weight of their updates, and whether they
-attack."""
+"""The report's table of clients that a robust rule suspects, with the weight of their updates."""
 
 from __future__ import annotations
 
@@ -7,18 +6,18 @@ from fedkin.reporting.html.json_values import Json, cluster_name
 from fedkin.run.run import Run
 from fedkin.run.run_repr import SUSPECT
 
-LIMIT = 50  # maximum rows; larger tables belong in files
+LIMIT = 50  # largest number of rows
 _HEADS = ("client", "cluster", "weight")
 
 
 def suspects_table(run: Run) -> Json:
-    """Heads, rows and a note: clients whose updates had less than half the weight of a mean,
-    smallest first.
+    """The table of suspected clients, smallest weight first. The updates of these clients have less
+    than half of the weight that they would have in a mean.
 
-    For a simulated attack, the table also says which clients attack.
+    For a simulated attack, the table also shows which clients attack.
 
     Args:
-        run: a run with a robust rule; other runs have no rows.
+        run: a run with a robust rule. For other runs the table is empty.
     """
     weights = run.final.get("rule_weights") or []
     attackers = run.final.get("attackers")
@@ -53,14 +52,14 @@ def _note(suspects: list[int], attackers: list[int] | None) -> str:
     if attackers is not None:
         found = len(set(attackers) & set(suspects))
         roles = (
-            f" {found} of {len(attackers)} attackers are among them, and {len(suspects) - found} "
+            f" These are {found} of {len(attackers)} attackers, and {len(suspects) - found} "
             "honest clients."
         )
     limit = ""
     if len(suspects) > LIMIT:
         limit = f" The first {LIMIT} are shown; run.summary() has all weights."
     return (
-        f"The robust rule gave these clients' updates less than {SUSPECT:g} of the weight that a "
-        "mean gives (0: left out in every round): they were far from the others of their cluster, "
-        f"as a client is that attacks, or whose data are unlike theirs.{roles}{limit}"
+        f"The robust rule gave these clients' updates less than {SUSPECT:g} of their weight in a "
+        "mean (0: left out in every round). Their updates were far from the others of the cluster, "
+        f"because the client attacks or has different data.{roles}{limit}"
     )

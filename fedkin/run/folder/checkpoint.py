@@ -1,7 +1,7 @@
-"""Checkpoints: the arrays of a method's state and a few numbers. No pickle.
+"""Checkpoints of a run: the arrays of a method's state and a few numbers, without pickle.
 
-One file of ``core.codec`` holds everything. Its header has the round, the ledger, a digest of all
-contents and the run's fingerprint. The file is put in place atomically, so parts cannot mismatch.
+A checkpoint is one file, encoded by ``core.codec``. Its header has the round, the ledger, a digest
+of all contents and the run's fingerprint. The file is written atomically, so it is always complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
 
-LAYOUT = "6"  # version of the header; other versions are refused
+LAYOUT = "6"  # version of the header; files of other versions are refused
 _BEST = "best/"  # prefix of the best round's arrays
 _MEMORY = "memory/"  # prefix of arrays that are not part of the state
 _OPTIONS = "options/"  # prefix of an option's section and array name
@@ -32,10 +32,10 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class BestRound:
-    """The first complete round with the highest accuracy on validation samples.
+    """The complete round with the highest accuracy on validation samples; the first of ties.
 
     Attributes:
-        round: its number.
+        round: the round's number.
         accuracy: accuracy on validation samples.
         state: the method's state after that round.
         memory: clients' memory, if they keep a part of their models; otherwise empty.
@@ -49,18 +49,18 @@ class BestRound:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything that a run needs to resume.
+    """The contents of a checkpoint, from which a run can resume.
 
     Attributes:
         round: the last completed round.
         state: the method's state.
         down, up: bytes so far, by operation.
         seconds: wall time so far.
-        memory: what simulated clients and the metrics of the clustering store.
+        memory: arrays that simulated clients and the metrics of the clustering store.
         measured_down, measured_up: bytes of real messages so far, by operation; empty in a
             simulation.
         best: the best round, if validation samples select one.
-        stopped: why the run has stopped early, if it has (``run.stopping``).
+        stopped: round and reason of an early stop (``run.stopping``); None if there was none.
         records: digests of the record files up to this round, by name.
     """
 
@@ -131,19 +131,19 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     Args:
         folder: folder of the run's checkpoints.
         run: the run's fingerprint.
-        clients: N.
-        parameters: P.
+        clients: N, the number of clients.
+        parameters: P, the number of parameters.
 
-    Raises CheckpointError if it belongs to another run, or if all are damaged.
+    Raises CheckpointError if the checkpoint belongs to another run, or if all are damaged.
     """
     if not any_in(folder):
         return None
     stored = _newest(folder)
     if stored.run != run:
         raise CheckpointError(
-            f"{folder} belongs to another run: configuration, data or model differ from those it "
-            "was written with (a model that another version of JAX compiles, or another kind of "
-            "device starts, counts as another); resume with the run's own, or start again in "
+            f"{folder} belongs to another run: its configuration, data or model differ (a model "
+            "compiled by another version of JAX, or initialised on another kind of device, "
+            "counts as different); resume with the run's own, or start again in "
             "another folder"
         )
     models = stored.checkpoint.state.models
@@ -151,13 +151,13 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
             f"{folder}: expected models of {parameters} parameters and {clients} clients, got "
-            f"shapes {models.shape} and {assignment.shape}"
+            f"arrays of shape {models.shape} and {assignment.shape}; start again in another folder"
         )
     return stored.checkpoint
 
 
 def newest(folder: Path) -> tuple[Checkpoint, str]:
-    """The newest intact checkpoint, and its run's fingerprint.
+    """The newest intact checkpoint in a folder, and the run's fingerprint.
 
     Raises CheckpointError if there is none.
     """
@@ -166,7 +166,7 @@ def newest(folder: Path) -> tuple[Checkpoint, str]:
 
 
 class _Stored(NamedTuple):
-    """The contents of a file."""
+    """A checkpoint file's contents: the checkpoint and the run's fingerprint."""
 
     checkpoint: Checkpoint
     run: str  # fingerprint
@@ -182,7 +182,10 @@ def _newest(folder: Path) -> _Stored:
             continue
         if damage:
             _log.warning(
-                "%s: taking an older checkpoint, %s (%s)", folder, path.name, "; ".join(damage)
+                "%s: the newest checkpoint is damaged, so the older %s is used (%s)",
+                folder,
+                path.name,
+                "; ".join(damage),
             )
         return stored
     why = "; ".join(damage) or "there is none"
@@ -190,12 +193,12 @@ def _newest(folder: Path) -> _Stored:
 
 
 def any_in(folder: Path) -> bool:
-    """Whether a checkpoint was ever completed here."""
+    """Whether a folder has a completely written checkpoint."""
     return bool(_newest_first(folder))
 
 
 def damaged(folder: Path) -> dict[str, str]:
-    """Unreadable checkpoints, by file name, and why."""
+    """The reason why a checkpoint is unreadable, by file name, for all unreadable checkpoints."""
     reasons: dict[str, str] = {}
     for path in _newest_first(folder):
         try:
@@ -206,11 +209,12 @@ def damaged(folder: Path) -> dict[str, str]:
 
 
 class _DamageError(Exception):
-    """A file cannot be used."""
+    """A checkpoint file is damaged or of another version."""
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """Sorted by number, since the millionth round has one more digit."""
+    """The checkpoint files, newest first. They are sorted by number, since names of round 1,000,000
+    and later are longer."""
     numbers = {
         path: re.fullmatch(r"round-(\d+)\.safetensors", path.name)
         for path in folder.glob("round-*.safetensors")
@@ -225,14 +229,14 @@ def _read(path: Path) -> _Stored:
         layout = header["layout"]
         if layout != LAYOUT:
             raise _DamageError(
-                f"another version of fedkin wrote it (layout {layout}, here {LAYOUT})"
+                f"another version of fedkin wrote it (layout {layout}, expected {LAYOUT})"
             )
         whole = header.pop("digest") == content_digest(header, arrays)
         arrays = expand(arrays, header.get("compact", {})) if whole else arrays
     except (OSError, KeyError, ValueError) as error:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:
-        raise _DamageError("its content is not what was written")
+        raise _DamageError("its content differs from its digest")
     best = _best(header.get("best"), _taken(arrays, _BEST))
     memory = _taken(arrays, _MEMORY)
     state = _state(header["state"], arrays)
@@ -263,7 +267,7 @@ def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 
 def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRound | None:
-    """The best round of a checkpoint, if it has one."""
+    """The best round in a checkpoint's header and arrays; None if there is none."""
     if described is None:
         return None
     round, accuracy, type_name = described
@@ -272,6 +276,7 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
+    """The state of a method from its arrays. Raises _DamageError for invalid arrays."""
     extras = _extras(arrays)
     state_type = _state_type(type_name, set(arrays))
     if state_type is None:
@@ -298,7 +303,7 @@ def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a state, and of what clients store, by name."""
+    """The arrays of a state and of the clients' memory, by name."""
     return _arrays(state) | {
         _MEMORY + name: np.asarray(array, order="C") for name, array in memory.items()
     }
@@ -311,8 +316,8 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
     for name, value in arrays.items():
         if not isinstance(value, (np.ndarray, SharedRows)):
             raise MethodError(
-                f"{type(state).__name__}.{name} must be a NumPy array or SharedRows to be kept in "
-                f"a checkpoint, got {type(value).__name__}"
+                f"{type(state).__name__}.{name} must be a NumPy array or SharedRows to be stored "
+                f"in a checkpoint, got {type(value).__name__}"
             )
     return {name: np.asarray(value, order="C") for name, value in arrays.items()}
 
@@ -327,8 +332,8 @@ def _type_name(state_type: type[State]) -> str:
 
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
-    """The state type that a file names, among those that have been defined. A name never triggers
-    an import. A class that has moved to another module is found by its class name."""
+    """The state class that a checkpoint names, among the classes that are already imported. A class
+    that has moved to another module is found by its class name. None if there is no such class."""
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]

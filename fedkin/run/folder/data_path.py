@@ -1,4 +1,4 @@
-"""Location of a run's data with a relative path, so that they are found from any folder."""
+"""Paths of a run's data: a relative path is stored so that the data are found from any folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _KEY = "data_from_here"
 
 
 def place_of_data(config: Description, folder: Path) -> dict[str, str]:
-    """The entry of environment.json for data with a relative path: the path from the run's folder,
-    which contains no user name; empty if there are no such data."""
+    """The entry of environment.json for data with a relative path: their path from the run's
+    folder. It is empty for other data. A relative path contains no user name."""
     path = config.data.get("path")
     if not isinstance(path, str) or Path(path).is_absolute() or not Path(path).exists():
         return {}
@@ -29,7 +29,7 @@ def located(config: Description, folder: Path | None, environment: dict[str, Any
     Args:
         config: the description.
         folder: the run's folder.
-        environment: contents of its environment.json.
+        environment: contents of the run's environment.json.
     """
     relative = environment.get(_KEY)
     if folder is None or not isinstance(relative, str) or not (folder / relative).exists():

@@ -1,5 +1,4 @@
-"""Fingerprints of runs: digests of everything that determines their numbers (a part of the
-description, the data, the model)."""
+"""Fingerprints of runs: digests of the settings, data and model that determine a run's results."""
 
 from __future__ import annotations
 
@@ -32,10 +31,10 @@ _PACKAGES = (
     "safetensors",
 )
 _MACHINE = ("platform", "machine")
-# Settings that change no number of any round. (The set of evaluated rounds may change: the last one
-# is always evaluated. An extended run has also evaluated its former last round, which a run with
-# evaluate_every above 1 may skip.) An option that is off changes nothing either, so runs from
-# before it existed can be resumed.
+# Settings that do not change the results of any round. (They may change which rounds are evaluated:
+# an extended run has evaluated its former last round, which a longer run with evaluate_every above
+# 1 may skip.) Options that are False are also left out, so that runs from before an option existed
+# can be resumed.
 _WITHOUT_EFFECT = {
     "rounds",
     "seeds",
@@ -51,16 +50,17 @@ _WITHOUT_EFFECT = {
 
 
 def determining_part(description: Description) -> dict[str, Any]:
-    """The part of a description that determines the run's numbers."""
+    """The settings of a description that determine the run's results."""
     options = {key: value for key, value in description.run.items() if value is not False}
     run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
-    # the numbering of labels is in the digest of the data; label names were added later
+    # Label names were added in a later version; the digest of the data covers the labels' numbers.
     data = {key: value for key, value in description.data.items() if key != "label_names"}
     return description.sections | ({"data": data} if description.data else {}) | {"run": run}
 
 
 def fingerprint(description: Description, *digests: str) -> str:
-    """SHA-256 of a description's determining part, and of digests of data and model."""
+    """SHA-256 of the determining settings of a description, and of the digests of data and
+    model."""
     canonical = json.dumps(
         [determining_part(description), *digests],
         sort_keys=True,
@@ -71,16 +71,16 @@ def fingerprint(description: Description, *digests: str) -> str:
 
 
 def model_digest(model: AnyModel, data: FederatedData) -> str:
-    """A digest of a model's computation and its initial weights."""
+    """Digest of a model's computation and of its initial weights."""
     if isinstance(model, ModelWithWorkers):
         return model.digest(data)
     return _jax_digest(model, data)  # type: ignore[arg-type]
 
 
 def _jax_digest(model: Model, data: FederatedData) -> str:
-    """The text of the programs that JAX lowers its inference, training and regularisation to, with
-    all constants spelled out (the text of a jaxpr may name functions by their address); and its
-    weights from fixed randomness."""
+    """Digest of a JAX model: the text of its lowered programs for inference, training and
+    regularisation, and its weights from a fixed seed. A jaxpr cannot be used, since its text may
+    contain memory addresses."""
 
     def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
         tree = model.unflatten(flat)
@@ -95,7 +95,7 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
 
 
 def first_difference(stored: Description, requested: Description) -> str:
-    """The first entry in which the determining parts of two descriptions differ, in words."""
+    """Text about the first setting in which two runs' determining settings differ."""
     flat = [_flat(determining_part(config)) for config in (stored, requested)]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
     key = names[0]
@@ -114,8 +114,8 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
-    """Changes of the environment that may affect the last bits of numbers, in words; empty if there
-    are none."""
+    """Text about differences between two environments that may change the last bits of results;
+    empty if there are none."""
     flat = [
         {**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}}
         for env in (stored, now)
@@ -127,8 +127,8 @@ def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def environment(description: Description) -> dict[str, Any]:
-    """Versions used by a run of this description, platform and devices. It does not identify the
-    machine or its user."""
+    """The environment of a run: versions of the libraries that its description needs, platform and
+    devices. It does not identify the machine or its user."""
     from fedkin import __version__
 
     versions = {"fedkin": __version__, "python": platform.python_version()}

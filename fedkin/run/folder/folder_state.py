@@ -1,4 +1,4 @@
-"""The state of a run's folder: its progress, and whether its files are unchanged."""
+"""State of a run's folder: the run's progress, and damage to its files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fedkin.run.folder import checkpoint, integrity, run_folder
 
 @dataclass
 class FolderState:
-    """The state of one run's folder.
+    """The state of the folder of one run.
 
     Attributes:
         path: the folder.
         method: the method's name; empty if unknown.
         recorded: the last round with a record; None if there is none.
-        kept: the round from which the run would resume; None without a checkpoint.
+        kept: round of the newest checkpoint, from which the run resumes; None without a checkpoint.
         rounds: configured number of rounds; None if unknown.
-        finished: whether it has results.
-        problems: damage, in words; empty if there is none.
+        finished: whether the folder has final results.
+        problems: descriptions of damage; empty if there is none.
     """
 
     path: Path
@@ -34,20 +34,20 @@ class FolderState:
 
     @property
     def words(self) -> str:
-        """The state as one line, without problems."""
+        """The run's progress as one line of text, without problems."""
         of = f" of {self.rounds}" if self.rounds is not None else ""
         at = f"round {self.recorded}{of}" if self.recorded is not None else f"no round{of} recorded"
         if self.finished:
             return f"finished, {at}"
         if self.kept is None:
             return (
-                f"not finished, {at}, no checkpoint" if self.recorded is not None else "not begun"
+                f"not finished, {at}, no checkpoint" if self.recorded is not None else "not started"
             )
-        return f"not finished, {at}, goes on after round {self.kept}"
+        return f"not finished, {at}, resumes after round {self.kept}"
 
 
 def states_of(path: Path) -> list[FolderState]:
-    """The state of a run and of the runs compared with it.
+    """The states of a run's folder and of the folders of the compared methods inside it.
 
     Args:
         path: the run's folder.
@@ -61,10 +61,10 @@ def states_of(path: Path) -> list[FolderState]:
 
 
 def state_of(path: Path) -> FolderState:
-    """The state of one run; all faults are in its problems.
+    """The state of one run's folder. All damage is listed in ``problems``.
 
     Args:
-        path: its folder.
+        path: the run's folder.
     """
     state = FolderState(path, finished=(path / run_folder.SUMMARY).exists())
     try:
@@ -84,7 +84,7 @@ def state_of(path: Path) -> FolderState:
 
 
 def _check_checkpoints(path: Path, state: FolderState) -> None:
-    """Read all checkpoints, and compare the files with the newest intact one."""
+    """Check all checkpoints, and compare the record files with the newest intact checkpoint."""
     folder = path / run_folder.CHECKPOINTS
     state.problems += [
         f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()
@@ -101,12 +101,13 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
                 None, [integrity.missing_end(path, [{"round": state.recorded}], newest)]
             )
         changed = integrity.changed_files(path, newest)
-        state.problems += [f"{path / name} is not what the run has written" for name in changed]
+        state.problems += [f"{path / name} has changed since the run wrote it" for name in changed]
     except CheckpointError as error:
         state.problems.append(str(error))
 
 
 def _words(error: Exception, name: str) -> str:
+    """An error as text that names the damaged file."""
     return (
         str(error)
         if isinstance(error, FedkinError)

@@ -1,8 +1,8 @@
 """Integrity of the files in a run folder.
 
-A checkpoint has a digest of each record file as of its round. A finished run has ``SHA256SUMS``,
-which ``sha256sum --check`` also reads. This detects damage and accidental edits, but not deliberate
-changes, since new sums can be written.
+A checkpoint stores a digest of each record file up to its round. A finished run has a file
+``SHA256SUMS``, which ``sha256sum --check`` can read. Both detect damage and accidental edits, but
+not deliberate changes, since anybody can write new checksums.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 
 
 class GrowingDigests:
-    """SHA-256 of files that grow line by line.
+    """SHA-256 digests of files that grow line by line.
 
     Args:
         contents: present content of each file, by name.
@@ -41,7 +41,7 @@ class GrowingDigests:
         self._digests[name].update(f"{line}\n".encode())
 
     def values(self) -> dict[str, str]:
-        """The present digests, by name."""
+        """The digests of the present contents, by file name."""
         return {name: digest.hexdigest() for name, digest in self._digests.items()}
 
 
@@ -50,18 +50,19 @@ def changed_records(contents: Mapping[str, str], digests: Mapping[str, str]) -> 
 
     Args:
         contents: record files up to the checkpoint's round, by name.
-        digests: the checkpoint's; empty in earlier versions, which are not checked.
+        digests: the checkpoint's digests by file name. They are empty for earlier versions, whose
+            files are not checked.
     """
     now = GrowingDigests(contents).values()
     return [name for name, digest in digests.items() if now.get(name) != digest]
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
-    """Write the checksums of those files that exist.
+    """Write the checksums of the files that exist.
 
     Args:
         folder: the run's folder.
-        names: names of files in it.
+        names: names of files in the folder.
 
     Raises:
         StorageError: the disk is full or cannot be written.
@@ -71,61 +72,61 @@ def write_sums(folder: Path, names: Iterable[str]) -> None:
 
 
 def refusal(folder: Path, changed: Sequence[str]) -> CheckpointError:
-    """The error for files that differ from what the run wrote.
+    """The error for files that have changed since the run wrote them.
 
     Args:
         folder: the run's folder.
-        changed: their names.
+        changed: names of the changed files.
     """
     verb = "is" if len(changed) == 1 else "are"
     return CheckpointError(
-        f"{folder}: {' and '.join(changed)} {verb} not what the run has written; put the files of "
-        "one run back, or start again in another folder"
+        f"{folder}: {' and '.join(changed)} {verb} damaged or changed; restore the original "
+        "files, or start again in another folder"
     )
 
 
 def check_files(folder: Path, newest: Checkpoint) -> None:
-    """Check that a finished run's files are as it wrote them.
+    """Check that the files of a finished run are unchanged.
 
     Args:
         folder: the run's folder.
-        newest: its newest checkpoint.
+        newest: the run's newest checkpoint.
 
     Raises:
-        CheckpointError: names the changed files.
+        CheckpointError: files have changed; the message names them.
     """
     if changed := changed_files(folder, newest):
         raise refusal(folder, changed)
 
 
 def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Checkpoint) -> str:
-    """The problem, in words, that a finished run's models are not from its last round; empty if
-    they are.
+    """Text that says that a finished run has no intact checkpoint of its last round; empty if it
+    has one.
 
     Args:
         folder: the run's folder.
-        records: records of its rounds.
-        newest: its newest intact checkpoint.
+        records: records of the run's rounds.
+        newest: the run's newest intact checkpoint.
     """
     last = records[-1]["round"] if records else newest.round
     if newest.round >= last:
         return ""
     return (
-        f"{folder} has no whole checkpoint of its last round, {last}: its models are those of "
+        f"{folder} has no intact checkpoint of its last round, {last}, so its models are from "
         f"round {newest.round}"
     )
 
 
 def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
-    """Names of files that are missing or changed. Runs of earlier versions are not checked; of an
-    unfinished run only the records up to its checkpoint are.
+    """Names of files that are missing or changed. For an unfinished run, only the records up to its
+    checkpoint are checked. Runs of earlier versions are not checked.
 
     Args:
         folder: the run's folder.
-        newest: its newest checkpoint.
+        newest: the run's newest checkpoint.
 
     Raises:
-        CheckpointError: the folder's sums are damaged.
+        CheckpointError: the file of checksums is damaged.
     """
     contents = {
         name: lines_of(records_up_to(folder / name, newest.round)) for name in newest.records
@@ -134,24 +135,25 @@ def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
 
 
 def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
-    """Remove the checksums of a run that continues. They are rewritten at its end, with its
-    results. Damaged results are logged, since they are rewritten.
+    """Remove the checksums of a run that continues. The run writes new ones at its end.
+
+    Damaged results only log a warning, since they are rewritten too.
 
     Args:
         folder: the run's folder.
-        results: names of the files that follow from its last checkpoint.
+        results: names of the result files, which are computed from the last checkpoint.
 
     Raises:
         StorageError: the folder cannot be written.
     """
     try:
         damaged = [name for name in results if name in _differing(folder)]
-    except CheckpointError:  # the sums themselves are damaged
+    except CheckpointError:  # the file of checksums itself is damaged
         damaged = []
     if damaged:
         names = f"{' and '.join(damaged)} {'is' if len(damaged) == 1 else 'are'}"
         _log.warning(
-            "%s: %s not what the run has written; written anew from its last checkpoint",
+            "%s: %s damaged, and will be written again from the last checkpoint",
             folder,
             names,
         )
@@ -178,7 +180,7 @@ def _differing(folder: Path) -> list[str]:
 
 
 def _sha256(path: Path) -> str:
-    """SHA-256 of a file; empty if there is none."""
+    """SHA-256 of a file; empty if the file does not exist."""
     if not path.exists():
         return ""
     with storage_errors(path, "read"), path.open("rb") as file:

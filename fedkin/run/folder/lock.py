@@ -1,4 +1,4 @@
-"""A lock that allows one process at a time in a run's folder."""
+"""File lock that allows only one process at a time in a run's folder."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from fedkin.core.storage import storage_errors
 
 
 def folder_lock(folder: Path | None) -> AbstractContextManager[None]:
-    """Hold the lock of a run's folder. It is released when the process exits.
+    """Context manager that holds the lock of a run's folder. The lock is also released when the
+    process exits.
 
     Args:
-        folder: the run's folder, which may not exist yet. None: the run has no folder.
+        folder: the run's folder, which may not exist yet. None: the run has no folder, so there is
+            no lock.
 
     Raises:
-        StorageError: another process holds it, with its id and host; or the lock cannot be
-            written.
+        StorageError: another process holds the lock (the message has its id and host), or the lock
+            file cannot be written.
     """
     return nullcontext() if folder is None else _held(folder)
 
 
 def lock_file(folder: Path) -> Path:
-    """The lock file of a folder: the hidden file ``.NAME.lock`` next to it, or inside it if nothing
-    can be written next to it, as with a container's volume.
+    """The lock file of a folder: the hidden file ``.NAME.lock`` next to the folder. It is inside
+    the folder if the parent is not writable, as for a container's volume.
 
     Args:
-        folder: any path of it; links are resolved.
+        folder: any path of the folder; links are resolved.
 
     Raises:
-        StorageError: the path is relative, and the present folder no longer exists.
+        StorageError: the path is relative, and the current folder no longer exists.
     """
     try:
         real = Path(os.path.realpath(folder))
     except FileNotFoundError:
-        raise StorageError("the present folder was deleted; change into another one") from None
+        raise StorageError("the current folder was deleted; change into another one") from None
     with storage_errors(folder):
         inside = real.is_dir() and not os.access(real.parent, os.W_OK)
     return (real if inside else real.parent) / f".{real.name}.lock"
@@ -63,11 +65,13 @@ def _held(folder: Path) -> Iterator[None]:
             yield
         finally:
             owner.unlink(missing_ok=True)
-            path.unlink(missing_ok=True)  # whoever has it open already sees that, and tries again
+            path.unlink(
+                missing_ok=True
+            )  # a process with the file open notices this and tries again
             lock.release()
     finally:
         for parent in new:
-            with suppress(OSError):  # something is in it
+            with suppress(OSError):  # the folder is not empty
                 parent.rmdir()
 
 
@@ -75,14 +79,14 @@ def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
     with storage_errors(folder):
         try:
             lock.acquire(blocking=False)
-        except Timeout:  # an OSError, too
+        except Timeout:  # a subclass of OSError
             raise StorageError(
                 f"{folder} is in use by {_owner(owner)}; wait until it has ended, or stop it"
             ) from None
 
 
 def _owner(path: Path) -> str:
-    """The holder of a lock, as far as known."""
+    """Text that names the process that holds a lock, as far as known."""
     try:
         return path.read_text() or "another process"
     except OSError:

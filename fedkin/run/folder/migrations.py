@@ -1,4 +1,4 @@
-"""Migrations: the changes of the assignment in each round, and the assignments that result."""
+"""Migrations: changes of the clients' clusters in each round, and the resulting assignments."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from fedkin.core.method import UNASSIGNED
 if TYPE_CHECKING:
     import pandas as pd
 
-# Round, clients, and the new cluster of each of them (-1: none). Changed in place.
+# Entry of a round: its number, the clients that changed, and their new clusters (-1: none).
 Migrations = dict[str, Any]
-# For clients with consecutive ids and one cluster, only the first and the last id are stored, if
-# that saves most of them.
-_FEW = 1000  # clients up to this number are always listed individually
-_MOST = 10**8  # most clients in a line: a damaged line could fill all memory
+# Consecutive ids with the same new cluster are stored as a span (first id, last id), if that saves
+# most entries.
+_FEW = 1000  # up to this number of clients, all are listed individually
+_MOST = 10**8  # limit of clients in a line, since a damaged line could fill all memory
 
 
 def find_migrations(
     round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]
 ) -> Migrations:
-    """The entry of a round: who migrated, with consecutive ids that go to one cluster as spans.
+    """The migrations entry of a round. Consecutive ids with the same new cluster are stored as
+    spans.
 
     Args:
-        round: its number.
+        round: the round's number.
         clients: clients whose cluster changes, ascending.
         clusters: their new clusters.
     """
@@ -42,10 +43,10 @@ def find_migrations(
 
 
 def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"]]:
-    """The clients whose cluster changes in a round, ascending, and their clusters.
+    """The clients whose cluster changes in a round, ascending, and their new clusters.
 
     Args:
-        one: the migrations of the round.
+        one: the migrations entry of the round.
 
     Raises KeyError, TypeError or ValueError for invalid migrations.
     """
@@ -55,11 +56,12 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
         return clients, clusters
     if clients.shape != (*clusters.shape, 2):
         raise ValueError(
-            "these are no migrations: as many clusters as clients, or as pairs of these, are needed"
+            "invalid migrations: the numbers of clusters and of clients (or spans of clients) "
+            "must be equal"
         )
     sizes = clients[:, 1] - clients[:, 0] + 1
     if (sizes < 1).any() or (sizes > _MOST).any() or sizes.sum() > _MOST:
-        raise ValueError("these are no migrations: a pair of clients is its first and its last one")
+        raise ValueError("invalid migrations: a span of clients must be its first and its last id")
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.repeat(clients[:, 0], sizes) + within, np.repeat(clusters, sizes)
 
@@ -67,12 +69,12 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
 def migrations_table(
     migrations: Iterable[Migrations], clients: int, names: Mapping[int, str] | None = None
 ) -> pd.DataFrame:
-    """One row per change of a client's cluster, by round: round, client, name if clients have
-    names, from_cluster and to_cluster (-1: none).
+    """A table with a row for each change of a client's cluster, sorted by round. The columns are
+    round, client, name (if clients have names), from_cluster and to_cluster (-1: none).
 
     Args:
-        migrations: as in the run folder.
-        clients: N.
+        migrations: entries of the rounds, as in the run folder.
+        clients: N, the number of clients.
         names: names by client, as far as known.
     """
     import pandas as pd  # slow to import, and no round needs it
@@ -97,12 +99,12 @@ def migrations_table(
 def replay(
     migrations: Iterable[Migrations], clients: int, rounds: int
 ) -> Iterator[Int[np.ndarray, "N"]]:
-    """The assignment after each round from 0 on: one new array [N] at a time.
+    """Yield the assignment [N] after each round, from round 0 on, each as a new array.
 
     Args:
-        migrations: as in the run folder.
-        clients: N.
-        rounds: the last round.
+        migrations: entries of the rounds, as in the run folder.
+        clients: N, the number of clients.
+        rounds: number of the last round.
 
     Raises KeyError, TypeError, ValueError or IndexError for invalid migrations of this many
     clients.

@@ -1,4 +1,4 @@
-"""Records as lines of JSON."""
+"""Reading and writing of records as lines of JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def records_up_to(path: Path, last: int) -> list[Record]:
     """The records of the rounds up to ``last``. Everything from a damaged line on is ignored.
 
     Args:
-        path: file of records.
-        last: the last round.
+        path: the file of records.
+        last: number of the last round to read.
     """
     records = []
     for line in complete_lines(path):
@@ -30,10 +30,10 @@ def records_up_to(path: Path, last: int) -> list[Record]:
 
 
 def lines_of(records: Iterable[Record]) -> str:
-    """The content of a file of records."""
+    """Records as the text of a file, one line each."""
     return "".join(f"{line_of(record)}\n" for record in records)
 
 
 def line_of(record: Record) -> str:
-    """A record as one line, without its end."""
+    """A record as one line of JSON, without the line break."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""How to resume an unfinished run: by which command, or by which call of a program."""
+"""Text for messages: the command or the Python call that resumes an unfinished run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from fedkin.config.description import Description
 from fedkin.core.object_repr import shell_command
 
-_SERVER = "server.toml"  # of a federation, beside its run folder
+_SERVER = "server.toml"  # a federation's file, next to its run folder
 
 
 def how_to_resume(folder: Path, config: Description) -> str:
-    """How to resume a run, as part of a message.
+    """Text that says how to resume a run, as part of a message.
 
     Args:
         folder: the run's folder.

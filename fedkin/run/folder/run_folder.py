@@ -1,25 +1,17 @@
-"""A run folder holds everything of a run that outlives its process. ``Folder`` writes it.
+"""The run folder, which holds all stored files of a run. ``Folder`` writes it.
 
-config.toml           what was run, with every setting
-environment.json      versions, platform and devices it ran on
-metrics.jsonl         a line for each round: its record (the same bytes for the same run, machine
-                      and versions)
-migrations.jsonl      a line for each round in which clients got another cluster: their ids and
-                      clusters
-timings.jsonl         a line for each round: seconds (never the same twice, so in another file)
-checkpoints/          the newest two states
-privacy.*, release/   the cost of a private run, in all and for each noisy sum; everything of it
-                      that may be released
-secret.jsonl          a line for the secret sums of each round: how many, of how many clients, which
-                      are lost and why
-clients.parquet       a row for each client, after the last round
-summary.json          the numbers of the closing table
-SHA256SUMS            digests of the files of a finished run (``sha256sum --check SHA256SUMS``)
-figure.png, .svg      accuracy and cluster sizes over the rounds (written by the command and by
-                      ``fk.draw``)
-topology, membership  figures of the trust graph, where clients are peers, and of the shares of
-                      clusters, where membership is soft
-against/NAME/         the same for every method that was compared with this one
+config.toml all settings of the run environment.json versions, platform and devices metrics.jsonl a
+line for each round: its record (the same bytes for the same run, machine and versions)
+migrations.jsonl a line for each round in which clients got another cluster: their ids and clusters
+timings.jsonl a line for each round: seconds (in a separate file, since they always differ)
+checkpoints/ the two newest checkpoints privacy.*, release/ the privacy cost of a private run, in
+total and for each noisy sum; the values that may be released secret.jsonl a line for the secret
+sums of each round: numbers of sums and clients, and lost sums with their reasons clients.parquet a
+row for each client, after the last round summary.json the numbers of the final table SHA256SUMS
+digests of the files of a finished run (``sha256sum --check SHA256SUMS``) figure.png, .svg accuracy
+and cluster sizes over the rounds (written by the command and by ``fk.draw``) topology, membership
+figures of the trust graph (for peers) and of clients' shares of clusters (for soft membership)
+against/NAME/ the same files for each compared method
 """
 
 from __future__ import annotations
@@ -71,7 +63,7 @@ CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
 AGAINST = "against"
-# Characters of a user's method, module:Class, that folder names omit.
+# Characters in the name of a user's method, module:Class, that folder names do not allow.
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
@@ -94,7 +86,7 @@ _log = logging.getLogger("fedkin")
 
 
 class Restored(NamedTuple):
-    """The contents of a folder that a resumed run needs."""
+    """The stored data from which a run resumes: checkpoint, records and migrations."""
 
     checkpoint: Checkpoint
     records: list[Record]
@@ -102,13 +94,13 @@ class Restored(NamedTuple):
 
 
 class Folder:
-    """One run's folder, open for writing.
+    """The folder of one run, open for writing.
 
     Args:
         path: the folder.
         description: the run's description.
         fingerprint: the run's fingerprint.
-        created: folders that were created for it, innermost first.
+        created: folders that were created for this run, innermost first.
         warns: whether to warn if the run resumes in another environment.
     """
 
@@ -130,10 +122,10 @@ class Folder:
 
     @classmethod
     def create(cls, path: Path, description: Description, fingerprint: str = "") -> Folder:
-        """Create the folder of the run with this description and fingerprint.
+        """Create the folder of a new run with this description and fingerprint.
 
-        Raises StorageError for a folder that already holds a run, or that cannot be written; then
-        nothing is left behind.
+        Raises StorageError if the folder already holds a run or cannot be written. No files are
+        left behind then.
         """
         with storage_errors(path):
             taken = holds_run(path)
@@ -148,7 +140,7 @@ class Folder:
             write_atomic(
                 path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n"
             )
-            # Last: a folder that has it holds a run.
+            # This file is written last, because a folder with this file counts as a run.
             write_atomic(path / CONFIG, tomli_w.dumps(description.sections))
         except StorageError:
             discard(path, created)
@@ -159,45 +151,47 @@ class Folder:
     def reopen(
         cls, path: Path, description: Description, fingerprint: str = "", warns: bool = True
     ) -> Folder:
-        """Open the folder of a run to resume; nothing in it is changed yet.
+        """Open the folder of a run that is to be resumed, without changing it yet.
 
-        Raises CheckpointError if it is another run.
+        Raises CheckpointError if the folder holds another run.
         """
         stored = read_config(path)
         if determining_part(stored) != determining_part(description):
             raise CheckpointError(
                 f"{path} holds a run with another configuration "
-                f"({first_difference(stored, description)}); resume it with its own, or start anew "
-                "in another folder"
+                f"({first_difference(stored, description)}); resume it with its own configuration, "
+                "or start again in another folder"
             )
         return cls(path, description, fingerprint, warns=warns)
 
     def restore(self, world: World) -> Restored | None:
-        """The newest checkpoint, and the records and migrations up to it; later ones are cut off.
+        """Load the newest checkpoint, with the records and migrations up to it. Later lines are
+        removed. None if the run has no checkpoint yet.
 
-        Raises CheckpointError if the checkpoint or records are damaged, or if the run is past its
-        last round.
+        Raises CheckpointError if the checkpoint or records are damaged, or if the run already has
+        more rounds than configured.
         """
         newest = checkpoint.load(
             self.path / CHECKPOINTS, self.fingerprint, world.total_clients, world.spec.parameters
         )
-        # The first is written before any checkpoint.
+        # The record of round 0 is written before any checkpoint, so one line is no sign of loss.
         if newest is None and len(complete_lines(self.path / METRICS)) > 1:
             raise CheckpointError(
-                f"{self.path} has lost its {CHECKPOINTS}: {METRICS} goes on past round 0; start "
-                "anew in another folder"
+                f"{self.path} has lost its {CHECKPOINTS}, as {METRICS} has rounds after round 0; "
+                "start again in another folder"
             )
         last = newest.round if newest else -1
         rounds = self.description.rounds
         if rounds is not None and last > rounds:
             raise CheckpointError(
-                f"{self.path} is at round {last} already, and run.rounds is {rounds}"
+                f"{self.path} is already at round {last}, but run.rounds is {rounds}; increase "
+                "run.rounds"
             )
         records = records_up_to(self.path / METRICS, last)
         if [record["round"] for record in records] != list(range(last + 1)):
             raise CheckpointError(
-                f"{self.path / METRICS} should hold rounds 0 to {last} and does not; start the run "
-                "anew"
+                f"{self.path / METRICS} does not hold all rounds from 0 to {last}; start the run "
+                "again"
             )
         migrations = records_up_to(self.path / MIGRATIONS, last)
         contents = {METRICS: lines_of(records), MIGRATIONS: lines_of(migrations)}
@@ -221,12 +215,12 @@ class Folder:
         return Restored(newest, records, migrations)
 
     def describe(self) -> None:
-        """Rewrite the description: rounds or seeds may have been added."""
+        """Rewrite config.toml, since rounds or seeds may have been added."""
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description.sections))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
-        """Append a round's record and timing, and its migrations if there are any. If a finished
-        run continues, its results are removed, since they are for fewer rounds."""
+        """Append a round's record and timing, and its migrations if there are any. The results of
+        an earlier end are removed, since they cover fewer rounds."""
         for name in _AT_THE_END:
             (self.path / name).unlink(missing_ok=True)
         self._add(METRICS, record)
@@ -235,7 +229,7 @@ class Folder:
         append_line(self.path / TIMINGS, line_of(timing))
 
     def keep(self, state: Checkpoint) -> None:
-        """Write a checkpoint; the records that it depends on are synced first."""
+        """Write a checkpoint. The record files are synced to the disk first."""
         for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
                 force_to_disk(path)
@@ -246,17 +240,17 @@ class Folder:
         )
 
     def _add(self, name: str, record: Record) -> None:
-        """Add a line to a record file."""
+        """Append a record to a record file, and update the file's digest."""
         append_line(self.path / name, line_of(record))
         self._digests.add(name, line_of(record))
 
     def abandon(self) -> None:
-        """Remove the folder if no checkpoint was written, so that no run can resume from it."""
+        """Remove the folder if it has no checkpoint, since no run can resume from it."""
         if not checkpoint.any_in(self.path / CHECKPOINTS):
             discard(self.path, self._created)
 
     def withdraw(self) -> None:
-        """Remove a folder that this object created, whatever has been written to it."""
+        """Remove the files that this object has written, and the folders that it created."""
         for pattern in ("round-*.safetensors", ".*.part"):
             for file in (self.path / CHECKPOINTS).glob(pattern):
                 file.unlink()
@@ -265,16 +259,17 @@ class Folder:
         discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
-        """Record the present environment, and warn if it differs from the original one."""
+        """Store the current environment, and log a warning if it differs from the stored one."""
         try:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):
-            stored = {}  # nothing is known of where it was
+            stored = {}  # the original environment is unknown
         now = _environment(self.description, self.path)
         changes = environment_changes(stored, now)
         if changes and self._warns:
             _log.warning(
-                "%s goes on in another environment (%s): results may differ in their last bits",
+                "%s continues in another environment (%s), so results may differ in their last "
+                "bits",
                 self.path,
                 changes,
             )
@@ -288,23 +283,23 @@ def _environment(description: Description, path: Path) -> dict[str, Any]:
 
 
 def holds_run(path: Path) -> bool:
-    """Whether a folder has a run in it."""
+    """Whether a folder holds a run, finished or not."""
     return any((path / name).exists() for name in (CONFIG, METRICS, CHECKPOINTS))
 
 
 def refuse_others(path: Path, names: Sequence[str]) -> None:
-    """Check that a new folder may be written to.
+    """Check that files may be written to a new folder.
 
     Args:
         path: the folder, which may not exist.
-        names: files that would be written.
+        names: names of the files that would be written.
 
     Raises:
-        StorageError: one of them exists; or it is the present folder, and not empty.
+        StorageError: one of the files exists, or the path is the current folder and not empty.
     """
     if path == Path() and any(path.iterdir()):
         raise StorageError(
-            "out is empty, or the present folder, and that is not empty; name a new folder"
+            "out is empty or the current folder, which is not empty; name a new folder"
         )
     with storage_errors(path):
         others = [name for name in names if (path / name).exists()]
@@ -315,9 +310,9 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
 
 
 def read_config(path: Path) -> Description:
-    """The configuration of the run in a folder.
+    """Read the description of the run in a folder.
 
-    Raises CheckpointError if there is none, or if it lacks a method or a run.
+    Raises CheckpointError if there is no readable config.toml, or if it has no method or run.
     """
     try:
         sections = tomllib.loads(toml_text(path / CONFIG))
@@ -335,7 +330,7 @@ def read_config(path: Path) -> Description:
 
 
 def read_records(path: Path, name: str = METRICS) -> list[Record]:
-    """All records of a run folder, or the lines of another of its files (``name``).
+    """Read all records of a run folder, or the lines of its file ``name``.
 
     Raises CheckpointError for a damaged line.
     """
@@ -346,8 +341,8 @@ def read_records(path: Path, name: str = METRICS) -> list[Record]:
 
 
 def discard(path: Path, created: Sequence[Path]) -> None:
-    """Remove a folder whose run failed to start: only files that this module wrote, and only
-    folders in ``created``."""
+    """Remove the files of a run that failed to start, and the folders in ``created`` if they are
+    empty."""
     for name in (CONFIG, METRICS, MIGRATIONS, TIMINGS, ENVIRONMENT):
         (path / name).unlink(missing_ok=True)
     for folder in [path / CHECKPOINTS, *created]:
@@ -356,19 +351,19 @@ def discard(path: Path, created: Sequence[Path]) -> None:
 
 
 def against_folder(path: Path, method: str) -> Path:
-    """The folder, inside a run's folder, of a method compared with it."""
+    """The folder of a compared method inside a run's folder."""
     return path / AGAINST / _NO_FOLDER.sub("-", method)
 
 
 def make_folder(path: Path) -> list[Path]:
-    """Create a folder and its parents; returns the created ones, innermost first."""
+    """Create a folder and its parents. Returns the folders that were created, innermost first."""
     with storage_errors(path):
         new = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError:
             for folder in new:
-                with suppress(OSError):  # most were not made, or are not folders
+                with suppress(OSError):  # a folder may not have been created, or may not be empty
                     folder.rmdir()
             raise
     return new

@@ -1,4 +1,4 @@
-"""Metrics of a round: accuracy, training loss and discrepancy, as plain JSON values."""
+"""Metrics of a round as plain JSON values: accuracy, training loss and discrepancy."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _SCORED = (
 
 @dataclass(frozen=True)
 class GlobalModel:
-    """Test results of the auxiliary global model, one entry per client, and its distances to the
-    cluster models."""
+    """Test results of the auxiliary global model for each client, and its distance to each cluster
+    model."""
 
     scores: Scores
     distance: Float[np.ndarray, "K"]
@@ -43,22 +43,22 @@ class GlobalModel:
 
 @dataclass(frozen=True)
 class EvaluationResults:
-    """Test results of every reachable client that has a cluster, on that cluster's model.
+    """Test results of the reachable clients with a cluster, each on its cluster's model.
 
     Attributes:
-        clients: their ids.
-        cluster: cluster of each of them.
-        scores: scores of each of them.
+        clients: ids of the evaluated clients.
+        cluster: cluster of each evaluated client.
+        scores: scores of each evaluated client.
         partial: whether some reachable client has no cluster yet, or some client with a cluster was
             not evaluated.
-        excluded: clients that are permanently without a cluster.
+        excluded: number of clients that are permanently without a cluster.
         detectors: accuracy of each detector on the clients of its cluster.
         global_model: results of the auxiliary global model on the same clients, if requested.
         sizes: cluster sizes, if only a sample of the clients was evaluated.
         unreachable: number of unreachable clients with a cluster, in a world that registers
             clients.
-        unanswered: how many of ``clients`` did not reply.
-        members: clients that were ever accepted, in a world that registers them.
+        unanswered: number of clients in ``clients`` that did not reply.
+        members: number of clients that were ever accepted, in a world that registers clients.
     """
 
     clients: Int[np.ndarray, "c"]
@@ -75,12 +75,13 @@ class EvaluationResults:
 
     @property
     def away(self) -> int:
-        """Number of clients with a cluster that were unreachable, or did not reply with a score."""
+        """Number of clients with a cluster that were unreachable or did not reply."""
         return self.unreachable + self.unanswered
 
     @property
     def client_accuracy(self) -> Float[np.ndarray, "c"]:
-        """Correct / test samples of each client; NaN for a client without test samples."""
+        """Accuracy of each client: correct / test samples; NaN for a client without test
+        samples."""
         examples = np.where(self.scores.examples > 0, self.scores.examples, np.nan)
         return np.asarray(self.scores.correct / examples, np.float64)
 
@@ -93,19 +94,19 @@ def score(
     split: str = "test",
     sample: tuple[int, Stream] | None = None,
 ) -> EvaluationResults:
-    """Evaluate all reachable clients, each on its cluster's model after the round (as FedGroup and
-    FlexCFL do), or as the state defines.
+    """Evaluate all reachable clients with a cluster, each on its cluster's model after the round
+    (as FedGroup and FlexCFL do), or with the state's own evaluation task.
 
-    The traffic goes to the ledger's evaluation account, not to the method's.
+    The ledger counts this traffic as evaluation, not as the method's.
 
     Args:
         world: the clients.
         state: the method's state after the round.
-        round: its number.
-        global_model: whether to evaluate the mean of the cluster models too.
+        round: the round's number.
+        global_model: whether to evaluate the mean of the cluster models as well.
         split: the evaluation split: ``test``, or ``validation`` if the data have it.
-        sample: the largest number of evaluated clients, and the stream that draws them; None for
-            all.
+        sample: the number of clients to evaluate, and the stream that draws them; None: all
+            clients.
 
     Raises:
         MethodError: the state's evaluation task does not support ``split``, and ``split`` is not
@@ -126,8 +127,8 @@ def score(
     assigned = state.models_for(assigned_clients)
     own = evaluation_task(state, world.spec, assigned_clients)
     with world.ledger.scoring():
-        # Before the cluster models: a client on a separate node stores the model that it evaluated
-        # last.
+        # The mean is evaluated before the cluster models, since a real client stores the model that
+        # it evaluated last.
         mean = score_global_model(world, state, assigned_clients, split) if global_model else None
         by_model = Evaluate(
             assigned.models, np.asarray(assigned.model_index, np.int64), split=split
@@ -155,20 +156,21 @@ def score(
 def _unreachable(
     known: Int[np.ndarray, "c"], reachable: Int[np.ndarray, "r"], state: State
 ) -> Int[np.ndarray, "a"]:
-    """The clients with a cluster that cannot be reached."""
+    """The known clients that have a cluster and cannot be reached."""
     missing = np.setdiff1d(known, reachable)
     return missing[state.assignment[missing] != UNASSIGNED]
 
 
 def _on_split(own: Task, split: str) -> Task:
-    """A state's evaluation task, on another split than test."""
+    """A state's evaluation task for the given split. Raises MethodError if the task has no field
+    ``split`` and the split is not ``test``."""
     if split == "test":
         return own
     if not hasattr(own, "split"):
         raise MethodError(
-            f"task {own.name} tests clients on their test samples only, and these data have a "
-            'validation split: give it a field split: str = "test" that names the samples, or '
-            "leave out the validation split"
+            f"task {own.name} evaluates test samples only, but these data have a "
+            'validation split; add a field split: str = "test" to the task, or '
+            "remove the validation split"
         )
     return replace(own, split=split)
 
@@ -176,11 +178,11 @@ def _on_split(own: Task, split: str) -> Task:
 def score_global_model(
     world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
 ) -> GlobalModel | None:
-    """Evaluate the auxiliary global model of FedGroup and FlexCFL: the plain mean of all cluster
-    models.
+    """Evaluate the auxiliary global model of FedGroup and FlexCFL: the unweighted mean of all
+    cluster models.
 
-    FlexCFL's code omits the clusters without clients in the round's cohort; its paper does not, and
-    neither do we.
+    FlexCFL's code omits clusters without clients in the round's cohort. Its paper includes them, as
+    this function does.
 
     Args:
         world: the clients.
@@ -189,8 +191,8 @@ def score_global_model(
         split: the evaluation split.
 
     Returns:
-        None if there are no cluster models to average: with one model, peers, detectors, or models
-        that are partly on clients.
+        Test results; None if there are no cluster models to average, as for one model, peers,
+        detectors, or models that are partly on clients.
     """
     assigned = state.models_for(clients)
     of_clusters = not isinstance(state, PeerState) and assigned.positive is None
@@ -208,7 +210,7 @@ def score_global_model(
 def mean_and_distances(
     models: Float[np.ndarray, "K P"],
 ) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "K"]]:
-    """The plain mean of the models, and each model's Euclidean distance to it."""
+    """The unweighted mean of the models, and each model's Euclidean distance to it."""
     mean = models.mean(axis=0, dtype=np.float64)
     return mean.astype(models.dtype), np.linalg.norm(models - mean, axis=1)
 
@@ -227,16 +229,16 @@ def detector_accuracy(
         world: the clients.
         assigned: the models.
         clients: ids of clients with a cluster.
-        cluster: cluster of each of these.
+        cluster: cluster of each client.
         split: the evaluation split.
     """
     if assigned.positive is None or assigned.cluster is None:
         return None
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
     task = Detections(assigned.models, detector, assigned.positive[detector], split=split)
-    # -1 from a client that did not reply.
+    # A client that did not reply has -1.
     counts = np.maximum(world.run(task, clients[row]).counts, 0)
-    above = counts.shape[2] // 2  # from this bin on, the detector says yes
+    above = counts.shape[2] // 2  # first bin of positive decisions
     correct = counts[:, 0, above:].sum(axis=1) + counts[:, 1, :above].sum(axis=1)
     total = np.bincount(detector, counts.sum(axis=(1, 2)), len(assigned.models))
     correct = np.bincount(detector, correct, len(assigned.models))
@@ -246,14 +248,14 @@ def detector_accuracy(
 def accuracy_record(
     scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """Accuracy = correct / test samples: over all clients together, by cluster, and for the bottom
-    10% of clients.
+    """The accuracy metrics of a round: over all clients together, by cluster, and for the bottom
+    10% of clients. Accuracy is correct / test samples.
 
-    All entries are ``None`` in a round without evaluation.
+    All entries are None in a round without evaluation.
 
     Args:
         scored: test results of the round, if any.
-        clusters: K.
+        clusters: K, the number of clusters.
         true_clusters: true cluster of each of the N clients, if known.
     """
     if scored is None:
@@ -299,15 +301,15 @@ def accuracy_record(
 def measures_record(
     scored: EvaluationResults | None, state: State, round: int, measures: Sequence[Measure]
 ) -> Record:
-    """The user's measures over evaluated clients; all ``None`` in a round without evaluation.
+    """The user's measures over the evaluated clients; all None in a round without evaluation.
 
     Args:
         scored: test results of the round, if any.
-        state: the method's state after it.
-        round: its number.
+        state: the method's state after the round.
+        round: the round's number.
         measures: measures with a function.
 
-    Raises ConfigError if one raises, or does not return a number.
+    Raises ConfigError if a measure's function raises an error, or does not return a number.
     """
     if scored is None or not (scored.scores.examples > 0).any():
         return dict.fromkeys(measure.name for measure in measures)
@@ -326,10 +328,10 @@ def measures_record(
 
 
 def away_record(scored: EvaluationResults) -> Record:
-    """How many clients were evaluated, and how many have a cluster, if some of these were away.
+    """The entries ``scored`` (evaluated clients) and ``scored_of`` (clients with a cluster). They
+    are present only if some clients with a cluster were away.
 
-    If a sample of the clients is evaluated, clients outside it have a cluster too. They were
-    neither evaluated nor away.
+    If only a sample of the clients is evaluated, clients outside the sample count in ``scored_of``.
     """
     if not scored.away:
         return {}
@@ -341,9 +343,9 @@ def away_record(scored: EvaluationResults) -> Record:
 
 
 def global_record(mean: GlobalModel) -> Record:
-    """Accuracy and loss of the mean of the cluster models over the same clients, and its distance
-    to each of these models. This is the group-to-global discrepancy of FedGroup's code, which
-    erroneously adds the sum to each distance."""
+    """Accuracy and loss of the global model (the mean of the cluster models), and its distance to
+    each cluster model. The distance is the group-to-global discrepancy of FedGroup. FedGroup's code
+    adds the sum to each distance by mistake; this function does not."""
     examples = mean.scores.examples
     return {
         "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),
@@ -355,7 +357,8 @@ def global_record(mean: GlobalModel) -> Record:
 def true_cluster_agreement(
     scored: EvaluationResults, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """Adjusted Rand index and normalised mutual information between clusters and true clusters."""
+    """Agreement of clusters and true clusters: adjusted Rand index and normalised mutual
+    information."""
     if true_clusters is None or not len(scored.clients):
         return {"ari": None, "nmi": None}
     from sklearn.metrics import normalized_mutual_info_score  # takes a second to import
@@ -368,8 +371,8 @@ def true_cluster_agreement(
 
 
 def training_record(observations: Observations, state: State) -> Record:
-    """Training loss of the round's cohort (last and first local epoch, weighted by examples) and
-    its discrepancy."""
+    """Training metrics of the round's cohort: loss in the last and first local epoch (weighted by
+    examples), discrepancy, and missing or excluded replies."""
     reply = observations.training.reply if observations.training else None
     return {
         "train_loss": _training_loss(reply, "loss"),
@@ -383,7 +386,7 @@ def training_record(observations: Observations, state: State) -> Record:
 
 
 def _before_training(reply: TrainingReply | None) -> Record:
-    """Accuracy of the models that the cohort received, before local training, if replies have
+    """Accuracy of the received models on the cohort before local training; empty if replies lack
     it."""
     if reply is None or reply.before_training is None:
         return {}
@@ -395,8 +398,8 @@ def _before_training(reply: TrainingReply | None) -> Record:
 
 
 def discrepancy_record(distance: Float[np.ndarray, "a"] | None) -> Record:
-    """Distances from local solutions to cluster models: sum (FedGroup eq. 4), mean (FlexCFL eq. 3)
-    and variance."""
+    """Discrepancy: distances from client models to their cluster models, as sum (FedGroup eq. 4),
+    mean (FlexCFL eq. 3) and variance."""
     if distance is None or not len(distance) or not np.isfinite(distance).all():
         return {"discrepancy_sum": None, "discrepancy_mean": None, "discrepancy_variance": None}
     return {
@@ -412,7 +415,8 @@ def ratio(part: int, whole: int) -> float | None:
 
 
 def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -> float | None:
-    """Mean weighted by examples; None if there are none, or if it is not finite."""
+    """Mean of values weighted by examples; None if there are no examples or the mean is not
+    finite."""
     total = int(weight.sum())
     return (
         finite_or_none(float(np.sum(np.where(weight > 0, value, 0) * weight)) / total)
@@ -422,7 +426,7 @@ def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value, or None if it is not finite: JSON has no such numbers."""
+    """The value, or None if it is not finite, since JSON has no NaN and infinity."""
     return value if math.isfinite(value) else None
 
 

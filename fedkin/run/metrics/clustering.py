@@ -1,14 +1,12 @@
-"""Metrics of the clustering from round to round: migrations, detected shifts, agreement with the
-true clusters.
+"""Metrics of the clustering over rounds: migrations, detected shifts, agreement with true clusters.
 
-A client is *matched* if its cluster is the one matched to its true cluster. The matching is
-one-to-one: every true cluster has at most one cluster and vice versa, chosen so that as many
-clients as possible are matched. The ids of clusters do not matter. If there are fewer clusters than
-true ones, some of these have none; a single cluster matches only one true cluster.
+A one-to-one matching pairs clusters with true clusters, so that as many clients as possible are in
+the pair of their true cluster. These clients are called *matched*. The ids of clusters do not
+matter. If there are fewer clusters than true clusters, some true clusters have no pair.
 
 Only reachable clients count. Clients without a cluster are not tracked: changes of their data do
-not count, and pending waits end when a client loses its cluster or leaves. A client without a
-cluster before a round and with one after it is a newcomer, in round 0 as in any other.
+not count, and pending waits end when a client loses its cluster or leaves. A client that gets a
+cluster in a round, and had none before, is a newcomer. This includes round 0.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ from fedkin.core.records import Record
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics.accuracy import ratio
 
-NEVER = -1  # instead of a round
-# Instead of the round of a shift: its client has detected it, but has not been placed again.
+NEVER = -1  # in place of a round
+# In place of a shift's round: the client has detected the shift, but has not been placed again.
 DETECTED = -2
 _PREFIX = "cluster_metrics_"
 _MEMORY = ("assignment", "true_clusters", "shift_since", "change_since", "newcomer_since")
@@ -39,19 +37,19 @@ _MATCHES = (
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """Facts about a round that only a simulation knows: each client's true cluster, and whose data
-    shifted in it."""
+    """Facts about a round that only a simulation knows: each client's true cluster, and the clients
+    with shifted data."""
 
     true_clusters: Int[np.ndarray, "N"] | None = None
     shifted: Bool[np.ndarray, "N"] | None = None
 
 
 class ClusterMetrics:
-    """Measures the assignment after each round, and stores five arrays [N] for the next.
+    """Measures the assignment after each round. It stores five arrays [N] for the next round.
 
-    ``assignment`` and ``true_clusters`` are those after the last round. The others hold the round
-    in which a client's wait began, or NEVER: since its first undetected shift, since its true
-    cluster changed, since it was placed.
+    ``assignment`` and ``true_clusters`` are from after the last round. The other three hold the
+    round in which a client's wait began, or NEVER: ``shift_since`` its first undetected shift,
+    ``change_since`` the change of its true cluster, ``newcomer_since`` its first placement.
     """
 
     def __init__(self, total_clients: int) -> None:
@@ -60,22 +58,23 @@ class ClusterMetrics:
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
         # Cached, since most clients' clusters stay the same from round to round.
         self._assigned = np.zeros(total_clients, bool)
-        # an assignment, which nobody changes in place, and the clients who had another cluster in
-        # the last round
+        # Cache: an assignment, which is never changed in place, and the clients with another
+        # cluster in the last round.
         self._compared: tuple[Int[np.ndarray, "N"], Int[np.ndarray, "m"]] | None = None
 
     def changed(self, assignment: Int[np.ndarray, "N"]) -> Int[np.ndarray, "m"]:
-        """The clients whose cluster differs from the last round's."""
+        """The clients whose cluster has changed since the last round."""
         if self._compared is None or assignment is not self._compared[0]:
             self._compared = assignment, np.flatnonzero(assignment != self.assignment)
         return self._compared[1]
 
     def memory(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must keep, so that a resumed run measures the same."""
+        """The arrays that a checkpoint must store, so that a resumed run measures the same."""
         return {_PREFIX + name: getattr(self, name).copy() for name in _MEMORY}
 
     def recall(self, memory: Mapping[str, np.ndarray]) -> None:
-        """Restore ``memory()``. Other names are ignored; missing arrays stay unchanged."""
+        """Restore the arrays of ``memory()``. Other names are ignored; missing arrays stay
+        unchanged."""
         for name in _MEMORY:
             if _PREFIX + name in memory:
                 setattr(self, name, memory[_PREFIX + name].copy())
@@ -91,49 +90,50 @@ class ClusterMetrics:
         detected: Bool[np.ndarray, "N"] | None,
         placed: Bool[np.ndarray, "N"],
     ) -> Record:
-        """Measure a round that was just done. Plain numbers, ``None`` where something cannot be
-        said.
+        """Measure the round that has just finished. Entries are plain numbers, or None if
+        undefined.
 
-        Always:
-            migrations: clients that had a cluster before the round and have another one now. Ids
-                are compared as they are: where a split leaves the parent's id to one child, the
-                clients of the other child have migrated.
+        In every run:
+            migrations: number of clients that had a cluster before the round and have another one
+                now. Ids are compared directly: if a cluster splits and one part keeps its id, the
+                clients of the other part have migrated.
             stability: adjusted Rand index between the former and the present clusters, over the
-                clients that have one in both; None where there are none, as in round 0. A lone
+                clients with a cluster in both; None without such clients, as in round 0. A single
                 cluster that splits scores 0.
-        Where clients tested for shifts (else None):
-            shifts_detected: clients that detected in this round that their data have shifted. One
-                that had detected a shift before, and has not been placed anew since, counts once.
-        Where it is known whose data shifted (else None):
-            data_shifts: clients whose data shifted in this round; data_shifts_assigned: of these,
-                those that had a cluster.
-            data_shifts_new: clients with a cluster whose data shifted for the first time since they
-                were placed or detected a shift.
-            shifts_detected_true: of shifts_detected, the clients whose data did shift since they
-                were placed or last detected a shift.
-            detection_delay_sum: rounds from the first of these shifts to its detection, over those
-                clients.
-        Where true clusters are known (else None):
-            matched_share: share of the clients with a cluster that are matched; mismatched: how
-                many are not.
-            migrations_correct: of the migrations, those of clients that are matched now.
-            true_cluster_changes: clients with a cluster whose true cluster changed in this round.
-                If it changes again before the client is matched, that is another change, and the
-                one before is never recovered.
-            changes_recovered, recovery_delay_sum: changes whose client is matched for the first
-                time since, and the rounds it took; 0 if it is matched in the same round, even if
-                nothing had to change.
-            newcomers_matched, newcomer_delay_sum: newcomers that are matched for the first time
-                since they were placed, and the rounds it took.
+        If clients test for shifts (otherwise None):
+            shifts_detected: number of clients that detected a shift of their data in this round. A
+                client counts only once until it is placed again.
+        If the clients with shifted data are known (otherwise None):
+            data_shifts: number of clients whose data shifted in this round.
+            data_shifts_assigned: number of these clients with a cluster.
+            data_shifts_new: number of clients with a cluster whose data shifted for the first time
+                since they were placed or detected a shift.
+            shifts_detected_true: number of clients in ``shifts_detected`` whose data did shift
+                since they were placed or last detected a shift.
+            detection_delay_sum: rounds from a client's first undetected shift to its detection,
+                summed over the clients in ``shifts_detected_true``.
+        If true clusters are known (otherwise None):
+            matched_share: share of the clients with a cluster that are matched.
+            mismatched: number of clients with a cluster that are not matched.
+            migrations_correct: number of migrations after which the client is matched.
+            true_cluster_changes: number of clients with a cluster whose true cluster changed in
+                this round. If it changes again before the client is matched, that counts as another
+                change, and the earlier one is never recovered.
+            changes_recovered, recovery_delay_sum: number of changes after which the client is now
+                matched for the first time, and the sum of rounds this took. The delay is 0 if the
+                client is matched in the same round.
+            newcomers_matched, newcomer_delay_sum: number of newcomers that are now matched for the
+                first time, and the sum of rounds since their placement.
 
         Args:
-            round: its number.
-            assignment: cluster of each client after it.
-            reachable: ids of the clients that count.
-            truth: what is known of the round.
-            detected: clients that detected a shift of their data; None where they did not test for
-                one.
-            placed: clients that were placed in this round, and stored their label counts.
+            round: the round's number.
+            assignment: cluster of each client after the round.
+            reachable: ids of the reachable clients; only these count.
+            truth: facts about the round from the simulation.
+            detected: mask of the clients that detected a shift of their data; None if clients do
+                not test for shifts.
+            placed: mask of the clients that were placed in this round and stored their label
+                counts.
         """
         changed = self.changed(assignment)
         counts = np.ones(len(assignment), bool)
@@ -155,7 +155,9 @@ class ClusterMetrics:
             ),
         }
         self.shift_since[np.flatnonzero(placed)] = NEVER
-        left = np.flatnonzero(before & ~has)  # none of the others waits for anything
+        left = np.flatnonzero(
+            before & ~has
+        )  # only clients that lost their cluster have waits to end
         for since in (self.shift_since, self.change_since, self.newcomer_since):
             since[left] = NEVER
         self.assignment[changed] = assignment[changed]
@@ -170,7 +172,7 @@ class ClusterMetrics:
         has: Bool[np.ndarray, "N"],
         assignment: Int[np.ndarray, "N"],
     ) -> Record:
-        """How many clients migrated, and the stability of the clustering: 1 without migrations."""
+        """The entries ``migrations`` and ``stability``. Without migrations, stability is 1."""
         both = had & has
         if len(migrants):
             stability = float(adjusted_rand_index(self.assignment[both], assignment[both]))
@@ -186,7 +188,7 @@ class ClusterMetrics:
         shifted: Bool[np.ndarray, "N"] | None,
         detected: Bool[np.ndarray, "N"] | None,
     ) -> Record:
-        """Clients whose data shifted, and those that detected it."""
+        """The entries about shifts of data and their detection."""
         new = None if detected is None else detected & (self.shift_since != DETECTED)
         record: Record = {"shifts_detected": None if new is None else int(new.sum())}
         record |= dict.fromkeys((*_SHIFTS, *_DETECTED))
@@ -210,7 +212,7 @@ class ClusterMetrics:
         assignment: Int[np.ndarray, "N"],
         true_clusters: Int[np.ndarray, "N"] | None,
     ) -> Record:
-        """Which clients are matched, and for how long the others have not been."""
+        """The entries about matched clients, and about the rounds until clients are matched."""
         if true_clusters is None:
             return dict.fromkeys(_MATCHES)
         matched = matches_true_cluster(assignment, true_clusters, has)
@@ -237,12 +239,12 @@ def matches_true_cluster(
     true_clusters: Int[np.ndarray, "N"],
     has_cluster: Bool[np.ndarray, "N"],
 ) -> Bool[np.ndarray, "N"]:
-    """Which clients are in the cluster that is matched to their true cluster.
+    """Mask of the matched clients: those in the cluster that is paired with their true cluster.
 
     Args:
         assignment: cluster of each client.
         true_clusters: true cluster of each client.
-        has_cluster: the clients that count: reachable, and with a cluster.
+        has_cluster: mask of the clients that count: reachable, and with a cluster.
     """
     from scipy.optimize import linear_sum_assignment  # slow to load
 
@@ -259,12 +261,12 @@ def matches_true_cluster(
 
 
 def summary(records: Iterable[Record]) -> Record:
-    """Metrics of the clustering over all rounds, from the records of ``ClusterMetrics``; None for
-    an undefined ratio."""
+    """Metrics of the clustering over all rounds, from the records of ``ClusterMetrics``. An
+    undefined ratio is None."""
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
-        """Ratio over the rounds in which both are known."""
+        """Ratio of two sums over the rounds in which both entries are known."""
         known = [(r[part], r[whole]) for r in rounds if r[part] is not None]
         return ratio(sum(a for a, _ in known), sum(b for _, b in known))
 
@@ -286,8 +288,8 @@ def summary(records: Iterable[Record]) -> Record:
 def _end_waits(
     since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int
 ) -> tuple[int, int]:
-    """End the waits of those that are done (in place). Returns how many ended, and the sum of their
-    rounds."""
+    """End the waits of the clients in ``done``, in place. Returns the number of ended waits, and
+    the sum of their rounds."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER

@@ -1,9 +1,8 @@
-"""Evaluation on a sample of the clients, stratified by cluster, and the resulting estimates for all
-clients.
+"""Evaluation on a sample of clients, stratified by cluster, and estimates for all clients.
 
 Source: W. G. Cochran, Sampling Techniques, 3rd ed. (1977): stratified sampling (ch. 5), the
-combined ratio estimate and its variance (sec. 6.11). Letters: N_k clients of cluster k, n_k of them
-in the sample; correct c_i and test samples e_i of client i.
+combined ratio estimate and its variance (sec. 6.11). Notation: cluster k has N_k clients, with n_k
+in the sample; client i has c_i correct predictions and e_i test samples.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-_Z = 1.959963984540054  # of a 95% interval
+_Z = 1.959963984540054  # normal quantile of a 95% interval
 
 
 class EvaluationSample(NamedTuple):
-    """Which of the clients are evaluated.
+    """The clients that are evaluated, and the sizes of all clusters.
 
     Attributes:
         places: positions of the n sampled clients among all, ascending.
-        sizes: N_k, for all clusters.
+        sizes: N_k, the number of clients of each cluster.
     """
 
     places: Int[np.ndarray, "n"]
@@ -29,7 +28,7 @@ class EvaluationSample(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Estimated accuracy over all clients, and the ends of its 95% interval."""
+    """Estimated accuracy over all clients, and the bounds of its 95% interval."""
 
     accuracy: float
     low: float
@@ -39,13 +38,13 @@ class Estimate(NamedTuple):
 def draw_sample(
     cluster: Int[np.ndarray, "c"], size: int, rng: np.random.Generator
 ) -> EvaluationSample:
-    """Draw about ``size`` clients, from every cluster in proportion to its size, but at least two
-    (one has no variance).
+    """Draw about ``size`` clients, from each cluster in proportion to its size. At least two
+    clients of each cluster are drawn, since the variance needs two.
 
     Args:
         cluster: cluster of each client, 0 .. K-1.
-        size: n.
-        rng: generator of the draw.
+        size: n, the size of the sample.
+        rng: random generator of the draw.
     """
     sizes = np.bincount(cluster)
     own = np.minimum(sizes, np.maximum(2, np.rint(size * sizes / len(cluster)).astype(np.int64)))
@@ -61,20 +60,21 @@ def estimate(
     cluster: Int[np.ndarray, "n"],
     sizes: Int[np.ndarray, "K"],
 ) -> Estimate | None:
-    """Accuracy of all clients together: p = sum_k N_k c_k / sum_k N_k e_k with the sample's means
-    c_k, e_k of the clusters, and variance sum_k N_k^2 (1 - n_k / N_k) s_k^2 / n_k / (sum_k N_k
-    e_k)^2, where s_k^2 is the variance of c_i - p e_i within the cluster. None without a test
-    sample.
+    """Estimate the accuracy of all clients together from a sample; None without test samples.
+
+    The estimate is p = sum_k N_k c_k / sum_k N_k e_k, where c_k and e_k are the sample's means in
+    cluster k. Its variance is sum_k N_k^2 (1 - n_k / N_k) s_k^2 / n_k / (sum_k N_k e_k)^2, where
+    s_k^2 is the variance of c_i - p e_i within cluster k.
 
     Args:
         correct: c_i of the clients in the sample.
-        examples: e_i.
-        cluster: of each of these clients.
-        sizes: N_k, of all clients.
+        examples: e_i of the clients in the sample.
+        cluster: cluster of each client in the sample.
+        sizes: N_k, the number of all clients in each cluster.
     """
     n = np.bincount(cluster, minlength=len(sizes))
     known = n > 0
-    # Number of clients that a sampled client represents.
+    # Number of clients that each sampled client represents.
     weight = np.divide(sizes, n, out=np.zeros(len(sizes)), where=known)
     total = float((weight[cluster] * examples).sum())
     if not total:

@@ -1,5 +1,5 @@
-"""Final measurements, after the last round: test results if rounds were evaluated on validation
-samples, and the accuracy over all clients, including those without a cluster."""
+"""Measurements after the last round: final test results, and the accuracy over all clients,
+including clients without a cluster."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fedkin.run.metrics.accuracy import (
 )
 from fedkin.simulation.engine import SimulatedWorld
 
-MAX_PLACED = 10_000  # most clients without a cluster that are placed only for this score
+MAX_PLACED = 10_000  # limit of clients that are placed only for the accuracy over all clients
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
 ATTACKED = (
     *HONEST,
     "attackers",
     "rule_weights",
-)  # of a run in which clients attack, or with a robust rule
+)  # entries of a run with attacks or with a robust rule
 FINAL = (
     "final_accuracy",
     *_OF_FINAL,
@@ -47,13 +47,12 @@ FINAL = (
     *ATTACKED,
     "privacy",
     "secret",
-)  # entries of a summary that no round's record has
+)  # entries of a summary that are not in the records of rounds
 _log = logging.getLogger("fedkin")
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
-    """The entries of a summary that no round's record has, or that may differ from the last
-    round's.
+    """Entries of a summary that records of rounds lack, or that may differ from the last record.
 
     Args:
         summary: summary of a run.
@@ -70,14 +69,14 @@ def final_record(
     round: int,
     measures: Sequence[Measure] = (),
 ) -> Record:
-    """The final state's test results, under their names in a summary.
+    """Test results of the final state, under their names in a summary.
 
     Args:
         world: the clients.
         state: the method's final state.
-        scored: its test results.
-        round: the last round.
-        measures: measures over evaluated clients.
+        scored: test results of the final state.
+        round: number of the last round.
+        measures: the user's measures over evaluated clients.
     """
     entries = accuracy_record(scored, state.clusters, world.true_clusters)
     interval = (
@@ -98,15 +97,17 @@ def best_record(
     final: EvaluationResults,
     sample: tuple[int, Stream] | None = None,
 ) -> Record:
-    """Test results of the state selected on validation samples, under their names in a summary.
-    None for each if no round was complete, or if later clients have no cluster in that state.
+    """Test results of the best round's state, under their names in a summary.
+
+    The best round is selected on validation samples. All entries are None if no round was complete,
+    or if clients that arrived later have no cluster in that state.
 
     Args:
         world: simulated clients.
-        best: that state's round.
-        round: the last round; clients are tested with their present data.
-        final: test results of the final state, which may be the same.
-        sample: the largest number of tested clients, and the stream that draws them; None for all.
+        best: the best round.
+        round: number of the last round; clients are tested with their data in that round.
+        final: test results of the final state, which are reused if the last round is the best.
+        sample: the number of clients to test, and the stream that draws them; None: all clients.
     """
     if best is None:
         return dict.fromkeys(_OF_BEST)
@@ -117,7 +118,7 @@ def best_record(
     )
     if scored.partial:
         _log.warning(
-            "best_accuracy is not known: clients that came after round %d have no cluster in its "
+            "best_accuracy is unknown: clients that arrived after round %d have no cluster in its "
             "state",
             best.round,
         )
@@ -127,7 +128,7 @@ def best_record(
 
 
 def _with_memory(world: World, best: BestRound) -> World:
-    """The world, or a copy in which clients store what they stored in the best round."""
+    """The world, or a copy in which clients have their memory from the best round."""
     if not best.memory or not isinstance(world, SimulatedWorld):
         return world
     other = world.rehearsal()
@@ -138,24 +139,24 @@ def _with_memory(world: World, best: BestRound) -> World:
 def accuracy_all_clients(
     world: World, method: Method, state: State, stream: Stream, scored: EvaluationResults
 ) -> float | None:
-    """Test accuracy over all reachable clients, including those without a cluster on the model that
-    they would get now.
+    """Test accuracy over all reachable clients. Clients without a cluster are placed first.
 
-    The method places them by its rule for newcomers. If the method leaves that to a client's first
-    round, the model with the lowest loss on the client's training samples is used. This is done on
-    copies: state and memory stay unchanged, and the traffic counts as evaluation. Clients that are
-    permanently without a cluster (``excluded``) are left out.
+    The method places them by its rule for newcomers. A method without such a rule assigns clients
+    in their first round; then the model with the lowest loss on the client's training samples is
+    used. State and memory stay unchanged, since copies are used, and the traffic counts as
+    evaluation. Clients that are permanently without a cluster (``excluded``) are left out.
 
     Args:
         world: the clients.
-        method: places clients.
+        method: the method, which places clients.
         state: the method's final state.
         stream: stream of the placement.
         scored: the test results of the clients with a cluster.
 
     Returns:
-        None for real clients, if more than ``MAX_PLACED`` have no cluster, or if one cannot be
-        placed. If only a sample was tested: an estimate, and None if some have no cluster.
+        The accuracy. None for real clients, if more than ``MAX_PLACED`` clients have no cluster, or
+        if a client cannot be placed. If only a sample of clients was tested: an estimate, or None
+        if some clients have no cluster.
     """
     if not scored.partial:
         return _accuracy(scored)
@@ -171,13 +172,13 @@ def accuracy_all_clients(
             placed = _placed(other, method, state=state, newcomers=newcomers, stream=stream)
             everybody = score(other, placed, stream.round)
     except FedkinError as error:
-        _log.warning("accuracy over all clients is not known: %s", error)
+        _log.warning("accuracy over all clients is unknown: %s", error)
         return None
     return None if everybody.partial else _accuracy(everybody)
 
 
 def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
-    """The state with clusters for newcomers."""
+    """The state after newcomers were assigned to clusters."""
     placed = method.place(world, state, newcomers, stream.child("place"))
     left = _without_cluster(placed, newcomers)
     if not len(left) or world.spec.detects:
@@ -188,7 +189,7 @@ def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, str
 
 
 def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
-    """Those of the clients that have no cluster, and should have one."""
+    """The given clients without a cluster that are not excluded."""
     return clients[(state.assignment[clients] == UNASSIGNED) & ~state.excluded()[clients]]
 
 

@@ -1,4 +1,4 @@
-"""Traffic so far, in the form of a record."""
+"""Traffic metrics: the bytes of a run so far."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from fedkin.core.records import Record
 
 
 def ledger_record(ledger: Ledger) -> Record:
-    """Bytes so far: the method's total, and [download, upload] of every operation (``scoring.*``:
-    evaluation). For real clients also the size of their messages, including headers and
-    handshakes."""
+    """The bytes so far, as entries of a record: the method's total, and [download, upload] of every
+    operation (``scoring.*``: evaluation). For real clients also the size of messages, with headers
+    and handshakes."""
     down, up = ledger.total()
     record = {
         "bytes_down": down,

@@ -1,4 +1,4 @@
-"""What the metrics of a round need from the round's client work."""
+"""Observations of a round's client work, from which the metrics of the round are computed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.train import TrainingReply
 
 _log = logging.getLogger("fedkin")
-_MODELS = "models"  # the field of a training that has them
+_MODELS = "models"  # field of a training task with the models
 
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The last training of a round: the models sent to clients, and their replies (single updates,
-    or means). Calls that sent the same models are one training."""
+    """The last training of a round: the sent models, the clients, and their replies (single updates
+    or means). Calls that send the same models count as one training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -34,14 +34,15 @@ class Observations:
     """Observations of a round.
 
     Attributes:
-        training: its last training of whole models.
+        training: the round's last training of whole models.
         missing: replies that never arrived.
-        nonfinite: clients whose replies were excluded because they were not finite or impossible.
-        outliers: clients whose replies were excluded because their vectors were much longer than
-            others.
-        detected: clients that detected a shift; None if none was tested.
-        placed: clients that were placed, and stored their label counts.
-        reassigned: clients whose cluster has changed, and who have been notified.
+        nonfinite: number of clients whose replies were excluded because they were not finite or
+            impossible.
+        outliers: number of clients whose replies were excluded because of a much larger norm than
+            the others.
+        detected: mask of the clients that detected a shift; None if no client was tested.
+        placed: mask of the clients that were placed and stored their label counts.
+        reassigned: mask of the clients that were notified of a new cluster.
     """
 
     def __init__(self, clients: int, round: int, names: Sequence[str] | None = None) -> None:
@@ -56,13 +57,13 @@ class Observations:
         self.placed, self.reassigned = np.zeros((2, clients), bool)
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
-        """Record a call: its task, its rows' clients, and the reply."""
+        """Record a call: its task, the client of each row, and the reply."""
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         outliers = np.array(reply.outliers, np.int64)
         nonfinite = reply.nonfinite.copy()
         nonfinite[outliers] = False
-        self.outliers += len(np.unique(clients[outliers]))  # the server has named them
+        self.outliers += len(np.unique(clients[outliers]))  # the server has logged their names
         self._count_nonfinite(task, np.unique(clients[nonfinite]), ", ".join(reply.faults))
         if (training := task.training(reply)) is not None:
             self._observe_training(TrainingRecord(getattr(task, _MODELS), clients, training))
@@ -81,13 +82,14 @@ class Observations:
         self.training = training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
-        """Count and name the clients whose replies are excluded."""
+        """Count the clients with excluded replies, and log their names."""
         self.nonfinite += len(clients)
         if len(clients):
             names = client_list(clients, self._names)
             what = f"{task.name}: {arrays}" if arrays else task.name
             _log.warning(
-                "round %d: no finite reply from client %s (%s); excluded from this round",
+                "round %d: the reply of client %s is not finite (%s); it is excluded from this "
+                "round",
                 self._round,
                 names,
                 what,
@@ -95,8 +97,8 @@ class Observations:
 
 
 def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
-    """Join two calls of one training, with rows in the order of client ids. If only means are
-    known, only per-row values are joined."""
+    """Join two calls of the same training, with rows in the order of client ids. If only means are
+    known, only the values by row are joined."""
     clients = np.concatenate([earlier.clients, later.clients])
     order = np.argsort(clients, kind="stable")
     both = (earlier.reply, later.reply)
@@ -116,11 +118,11 @@ def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
 
 
 def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray, "a"] | None:
-    """Distance of each arrived local solution to its client's cluster model after the round:
-    |w_i - w|.
+    """Distance |w_i - w| of each received client model to the client's cluster model after the
+    round.
 
-    None if single updates are unknown, or cover only a part of each model. Source: FedGroup eq. 4
-    and FlexCFL eq. 3, which sum and average them.
+    None if updates of single clients are unknown, or cover only a part of each model. Source:
+    FedGroup eq. 4 (sum of the distances) and FlexCFL eq. 3 (mean).
     """
     if (
         training is None

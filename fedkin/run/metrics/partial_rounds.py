@@ -1,5 +1,4 @@
-"""Wording for partial rounds: some client had no cluster yet, or some were away and were not
-evaluated."""
+"""Text about partial rounds, in which some clients had no cluster yet or were not evaluated."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ CAUSE = "some clients have no cluster yet, or are away"
 
 
 def scored_text(record: Mapping[str, Any]) -> str:
-    """``scored 2 of 4 clients`` for a round in which clients with a cluster were not evaluated;
-    empty otherwise.
+    """Text such as ``scored 2 of 4 clients`` if clients with a cluster were not evaluated;
+    otherwise empty.
 
     Args:
         record: record of the round, or a summary.
@@ -26,7 +25,7 @@ def scored_text(record: Mapping[str, Any]) -> str:
 
 
 def partial_text(record: Mapping[str, Any]) -> str:
-    """The mark on the accuracy of a partial round; empty for a complete one.
+    """The note next to the accuracy of a partial round; empty for a complete round.
 
     Args:
         record: record of the round.
@@ -46,7 +45,7 @@ def away_rounds(records: Sequence[Record]) -> int:
 
 
 def away_text(summary: Mapping[str, Any]) -> str:
-    """The number of rounds in which clients were away, as a sentence of a summary; empty if none.
+    """Text with the number of rounds in which clients were away; empty if there are none.
 
     Args:
         summary: summary of a run.
@@ -57,5 +56,5 @@ def away_text(summary: Mapping[str, Any]) -> str:
     last = scored_text(summary)
     return (
         f"{rounds:,} round{'s' * (rounds > 1)} with clients "
-        f"away{f' (the last one {last})' if last else ''}; best and run.until leave them out"
+        f"away{f' (the last one {last})' if last else ''}; best and run.until ignore them"
     )

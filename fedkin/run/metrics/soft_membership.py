@@ -1,4 +1,4 @@
-"""Soft membership: a client belongs to several clusters, each with a share."""
+"""Soft membership: each client has a share of every cluster."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
 
 
 def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str, np.ndarray]:
-    """A column for each cluster, ``membership_0`` and so on; none if membership is hard.
+    """Columns of clients' shares, ``membership_0`` and so on, one for each cluster; empty if
+    membership is hard.
 
     Args:
         state: a run's state.
-        clients: one row for each.
+        clients: clients of the rows.
     """
     shares = memberships(state)
     return (
@@ -38,7 +39,8 @@ def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str,
 
 
 def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
-    """Clients sorted by cluster, and within a cluster by decreasing share of it.
+    """Order of clients by the cluster of their largest share, and within a cluster by decreasing
+    share.
 
     Args:
         shares: share of each cluster, by client.

@@ -1,4 +1,4 @@
-"""The trust graph of peer-to-peer methods: its metrics, and the rounds in which it is stored."""
+"""The trust graph of peer-to-peer methods: metrics, storage in records, and columns of clients."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ def peers_record(
     true_clusters: Int[np.ndarray, "N"] | None,
     keeping: bool,
 ) -> Record:
-    """The peer entries of a round's record; empty if the method has no peers.
+    """The entries about peers in a round's record; empty if the method has no peers.
 
-    neighbours: mean number of peers that a peer trusts. neighbour_precision: the share of these in
-    its true cluster, mean over the peers that trust another. neighbour_recall: the share of its
-    true cluster that it trusts, mean over the peers with others in their true cluster. (Both are
-    None without true clusters, or if no peer trusts another.) messages: replies between peers so
-    far. trust: row i holds the peers that peer i trusts.
+    ``neighbours`` is the mean number of peers that a peer trusts. ``neighbour_precision`` is the
+    share of a peer's neighbours in its true cluster, averaged over peers with neighbours.
+    ``neighbour_recall`` is the share of a peer's true cluster that it trusts, averaged over peers
+    whose true cluster has other peers. Both are None without true clusters, or if no peer trusts
+    another. ``messages`` is the number of replies between peers so far. Row i of ``trust`` holds
+    the peers that peer i trusts.
 
     Args:
-        state: after the round.
-        reachable: ids of the peers that count.
+        state: the state after the round.
+        reachable: ids of the reachable peers; only these count.
         true_clusters: true cluster of each peer, if known.
         keeping: whether the record includes ``trust``.
     """
@@ -55,7 +56,8 @@ def peers_record(
 def neighbour_agreement(
     trust: Bool[np.ndarray, "c c"], true_clusters: Int[np.ndarray, "c"] | None
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-    """Precision and recall of every peer's neighbours; NaN if undefined."""
+    """Precision and recall of each peer's neighbours with respect to its true cluster; NaN if
+    undefined."""
     nothing = np.full(len(trust), np.nan)
     if true_clusters is None:
         return nothing, nothing
@@ -75,14 +77,13 @@ def peer_columns(
     true_clusters: Int[np.ndarray, "N"] | None,
     parameters: int,
 ) -> Mapping[str, np.ndarray]:
-    """The peer columns of the table of clients: their neighbours, and their traffic with other
-    peers.
+    """Columns about peers for the table of clients: neighbours, and traffic with other peers.
 
     Args:
-        state: at the end of the run.
-        clients: ids of the rows.
+        state: the state at the end of the run.
+        clients: ids of the clients in the rows.
         true_clusters: true cluster of each peer, if known.
-        parameters: P, for bytes.
+        parameters: P, the number of parameters, for the bytes.
     """
     if not isinstance(state, PeerState):
         return {}
@@ -99,12 +100,12 @@ def peer_columns(
 
 
 def pack_trust(trust: Bool[np.ndarray, "N N"]) -> str:
-    """A square boolean matrix as a short text: bits, compressed, in base 64."""
+    """Encode a square boolean matrix as text: its bits, compressed by zlib, in base 64."""
     return base64.b64encode(zlib.compress(np.packbits(trust).tobytes(), 9)).decode()
 
 
 def unpack_trust(text: str, peers: int) -> Bool[np.ndarray, "N N"]:
-    """The matrix with ``peers`` rows that ``pack_trust`` encoded."""
+    """Decode a matrix with ``peers`` rows that ``pack_trust`` encoded."""
     bits = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8)
     return np.unpackbits(bits, count=peers * peers).astype(bool).reshape(peers, peers)
 

@@ -1,1 +1,1 @@
-"""The models of a finished run: predicting, placing newcomers, evaluating, exporting."""
+"""Use of a finished run's models: prediction, placement of newcomers, evaluation, export."""

@@ -1,5 +1,5 @@
-"""The evaluation of a finished run beyond its records: every client by several measures, clusters,
-fairness, and what local fine-tuning adds.
+"""Evaluation of a finished run: several measures by client and cluster, fairness, and local
+fine-tuning.
 
 Shapes: n clients, P parameters, C classes.
 """
@@ -30,26 +30,26 @@ from fedkin.run.trained.models import TrainedModels
 if TYPE_CHECKING:
     import pandas as pd
 
-DIGEST = "data_digest"  # of other data, in a summary
-_NUMBERS_AT_ONCE = 2**26  # of all models that are tuned in one call
+DIGEST = "data_digest"  # key in a summary: digest of external data
+_NUMBERS_AT_ONCE = 2**26  # limit of parameters, over all models that are tuned in one call
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What an evaluation found.
+    """The results of an evaluation.
 
     Attributes:
-        split: whose samples were predicted.
-        clients: a DataFrame, one row for each client with a model and samples: client, name,
-            cluster, samples, the measures of ``MEASURES``, and ``fine_tuned_accuracy`` where it was
-            asked for.
-        clusters: the same measures over all samples of each cluster's clients, and its number of
-            clients.
-        summary: the measures over all samples, ``mean_`` of them over clients, fairness across
-            clients, and what reaching the target took; of other data than the run's, their digest
-            too.
-        name: of other data than the run's, and of the cluster whose model predicted them; empty for
-            the run's own.
+        split: the evaluated split.
+        clients: a DataFrame with a row for each client that has a model and samples: client, name,
+            cluster, samples, the measures of ``MEASURES``, and ``fine_tuned_accuracy`` if
+            requested.
+        clusters: a DataFrame with the same measures over all samples of each cluster's clients, and
+            its number of clients.
+        summary: the measures over all samples, their means over clients (``mean_...``), fairness
+            across clients, and the costs of reaching the target. For external data also their
+            digest.
+        name: for external data, their name and the cluster of the predicting model; empty for the
+            run's own data.
     """
 
     split: str
@@ -64,20 +64,22 @@ class Evaluation:
         return f"Evaluation({self.split}: {clients} clients, accuracy {accuracy}, macro F1 {f1})"
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write ``evaluation-SPLIT.csv`` (clients), ``-clusters.csv`` and ``.json`` (the summary)
-        into a folder, which is made, in place of earlier ones; of other data
-        ``evaluation-DATA-SPLIT.csv`` and so on, with ``-cluster-K`` behind the data where one model
-        predicted all.
+        """Write the tables of clients and clusters and the summary into a folder.
+
+        The files are ``evaluation-SPLIT.csv``, ``evaluation-SPLIT-clusters.csv`` and
+        ``evaluation-SPLIT.json``; they replace earlier ones. For external data the names begin with
+        ``evaluation-DATA-SPLIT``, or ``evaluation-DATA-cluster-K-SPLIT`` if one cluster's model
+        predicted all samples.
 
         Args:
-            folder: where to.
+            folder: the folder, created if missing.
 
         Returns:
-            The paths.
+            The paths of the files.
 
         Raises:
-            StorageError: it cannot be written, or holds an evaluation of other data by the same
-                name, or a file of that name from elsewhere.
+            StorageError: the folder cannot be written, or has an evaluation of different data with
+                the same name, or a file of that name from another program.
         """
         folder = user_path(folder)
         stem = folder / "-".join(part for part in ("evaluation", self.name, self.split) if part)
@@ -88,7 +90,7 @@ class Evaluation:
             Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
         }
         for path, text in files.items():
-            # Of a column or a key: the others depend on the options.
+            # Only the first column or key is the same in every file; the others depend on options.
             first_name = re.match(r"[^,:]*[,:]", text)
             check_output(path, begins=first_name[0] if first_name else text)
         with storage_errors(folder):
@@ -99,15 +101,16 @@ class Evaluation:
 
 
 def _refuse_others(path: Path, digest: str | None) -> None:
-    """Refuse (StorageError) to write over the evaluation of other data that are called the same."""
+    """Raise StorageError rather than overwrite the evaluation of different data with the same
+    name."""
     try:
         before = json.loads(path.read_text()).get(DIGEST)
-    except (OSError, ValueError, AttributeError):  # none, or one that can be read no more
+    except (OSError, ValueError, AttributeError):  # no file, or not readable
         return
     if before not in (None, digest):
         raise StorageError(
-            f"{path} is of other data by the same name; write to another folder (--out), rename "
-            "the data, or remove it"
+            f"{path} is an evaluation of other data with the same name; write to another folder "
+            "(--out), rename the data, or remove the file"
         )
 
 
@@ -119,21 +122,22 @@ def evaluate(
     split: str = "test",
     fine_tune_epochs: int | None = None,
 ) -> Evaluation:
-    """Evaluate the models of a run.
+    """Evaluate the models of a run on its own data.
 
     Args:
         trained: the models.
-        records: of its rounds.
-        seconds: wall time until the end of each round, where it is known.
-        target: accuracy that is to be reached; None: none.
+        records: records of the run's rounds.
+        seconds: wall-clock time until the end of each round, as far as known.
+        target: target accuracy, whose costs are reported; None: no target.
         split: ``test``, ``train`` or ``validation``.
-        fine_tune_epochs: E, the most epochs of local fine-tuning; None: none.
+        fine_tune_epochs: E, the largest number of epochs of local fine-tuning; None: no
+            fine-tuning.
 
     Raises:
-        DataError: a run on real clients, or data without this split.
-        ConfigError: epochs below 1.
-        MethodError: fine-tuning of detectors.
-        ModelError: a model whose scores are NaN or infinite; it is named.
+        DataError: the run has real clients, or the data do not have this split.
+        ConfigError: the number of epochs is below 1.
+        MethodError: the models are detectors, which cannot be fine-tuned.
+        ModelError: a model's scores are NaN or infinite; the message names it.
     """
     data = trained.world().data
     part = data.part(split)
@@ -167,15 +171,15 @@ def tables(
     labels: dict[int, np.ndarray],
     decisions: dict[int, Decisions],
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """The table of clients, that of clusters, and the summary of what was decided.
+    """The table of clients, the table of clusters, and the summary of an evaluation.
 
     Args:
-        method: its name.
-        split: whose samples were predicted.
-        without: how many clients have no cluster.
-        facts: of each client: client, name, cluster.
-        labels: of each client's samples.
-        decisions: what was decided of them.
+        method: the method's name.
+        split: the evaluated split.
+        without: number of clients without a cluster.
+        facts: number, name and cluster of each client.
+        labels: true labels of each client's samples.
+        decisions: predicted classes and probabilities of each client's samples.
     """
     import pandas as pd
 
@@ -203,7 +207,8 @@ def tables(
 def _decisions(
     trained: TrainedModels, data: FederatedData, split: str, clients: Int[np.ndarray, "n"]
 ) -> Iterator[tuple[int, Decisions]]:
-    """What each client's model decides of its samples; clients of one cluster together."""
+    """Yield each client and the predictions of its model for its samples. Clients of a cluster are
+    predicted together."""
     part = data.part(split)
     assignment = trained.state.assignment
     shared = not trained.personal
@@ -239,7 +244,7 @@ def _client_row(facts: dict[str, Any], y: np.ndarray, decisions: Decisions) -> d
 def _pooled(
     clients: Sequence[int], labels: dict[int, np.ndarray], decisions: dict[int, Decisions]
 ) -> dict[str, Any]:
-    """Measures over all samples of some clients."""
+    """The measures over all samples of the given clients together."""
     if not clients:
         return {"clients": 0, "samples": 0, **dict.fromkeys(MEASURES, math.nan)}
     y = np.concatenate([labels[client] for client in clients])
@@ -260,8 +265,9 @@ def _fine_tuned(
     clients: Int[np.ndarray, "n"],
     most: int,
 ) -> dict[str, Any]:
-    """Accuracy of each client after local training of its model: as many epochs for all as do best
-    on the validation samples of all, where there are any (0 among them); else ``most``."""
+    """Accuracy of each client after local fine-tuning of its model. All clients train for the same
+    number of epochs: the best number from 0 to ``most`` on validation samples, or ``most`` without
+    validation samples."""
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
         raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
     if len(clients):
@@ -292,7 +298,8 @@ def _correct(
     clients: Int[np.ndarray, "n"],
     epochs: int,
 ) -> Int[np.ndarray, "n"]:
-    """Correct predictions of each client's model after so many epochs on its training samples."""
+    """Number of correct predictions of each client's model after ``epochs`` epochs on the client's
+    training samples."""
     part = data.part(split)
     correct = np.zeros(len(clients), np.int64)
     portion = max(1, _NUMBERS_AT_ONCE // trained.state.models.shape[1])
@@ -316,7 +323,7 @@ def _hits(
 
 
 def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
-    """The mean over the clients for whom a measure is defined."""
+    """The mean of a measure over the clients for which it is defined; NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else math.nan
 
@@ -324,8 +331,8 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round of the target accuracy, on the split
-    that the records are of; None where it is not reached."""
+    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy, on
+    the split of the records. The values are None if no round reaches it."""
     if target is None:
         return {}
     complete = [
@@ -351,6 +358,6 @@ def _to_target(
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as a JSON value: NaN and infinity become None."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

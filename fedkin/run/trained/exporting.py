@@ -1,4 +1,4 @@
-"""The export of a finished run: its models, and what their card says of the run."""
+"""Export of a finished run's models, with a model card."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def export(
     path: Path,
     format: str,
 ) -> Path:
-    """Write the models of a run.
+    """Write the models of a run into a new folder, with a model card.
 
     Args:
         trained: the models.
         config: the run's description.
-        clients: the table of scored clients; None where there is none yet.
+        clients: the table of evaluated clients; None if there is none yet.
         digest: the run's fingerprint.
-        path: a new folder.
+        path: the new folder.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
-        The path of the card.
+        The path of the model card.
 
     Raises:
-        MethodError: no client has a cluster.
+        MethodError: no client has a cluster, or each client uses a mixture of models.
         ConfigError, ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
     predictors = trained.all()
@@ -51,9 +51,10 @@ def export(
         )
     if any(one.shares is not None for one in predictors):
         raise MethodError(
-            f"{trained.method} serves each client with a mixture of {len(predictors[0].vectors)} "
-            "models, for which there is no format; predict with run.predict(x, client=...), or "
-            "export a run of fedrc with method.hard=true, which predicts by one model"
+            f"{trained.method} predicts for each client with a mixture of "
+            f"{len(predictors[0].vectors)} models, which no export format supports; predict with "
+            "run.predict(x, client=...), or export a run of fedrc with method.hard=true, which "
+            "predicts with one model"
         )
     data = config.data
     facts = {
@@ -86,7 +87,7 @@ def export(
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
-    """The name of a column in the section [data]."""
+    """The name of a column from an option of [data], or its default."""
     return default if data.get(option) is None else str(data[option])
 
 

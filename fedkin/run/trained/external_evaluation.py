@@ -1,5 +1,5 @@
-"""The models of a finished run on data that it has not seen: clients are matched by name, features
-and labels too."""
+"""Evaluation of a finished run's models on external data. Clients, features and labels are matched
+by name."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def evaluate_other(
     split: str | None = None,
     cluster: int | None = None,
 ) -> Evaluation:
-    """Evaluate the models of a run on other data.
+    """Evaluate the models of a run on external data.
 
     Args:
         trained: the models.
-        data: whose clients have the names of the run's, or any with ``cluster``.
-        split: ``test``, ``train`` or ``validation`` of these data; None for all samples.
-        cluster: whose model predicts everything; None for the model of each client.
+        data: the external data. Their clients must have names of the run's clients, unless
+            ``cluster`` is given.
+        split: ``test``, ``train`` or ``validation`` of these data; None: all samples.
+        cluster: the cluster whose model predicts all samples; None: each client's model predicts
+            its samples.
 
     Raises:
-        ConfigError: a client that the run has not seen, or no such cluster.
-        DataError: features or labels that are not those of the run.
-        ModelError: a model whose scores are NaN or infinite.
+        ConfigError: the run has not seen a client, or the cluster does not exist.
+        DataError: the features or labels differ from the run's.
+        ModelError: a model's scores are NaN or infinite.
     """
     if not isinstance(data, FederatedData):
         raise DataError(
@@ -87,8 +89,8 @@ def evaluate_other(
 
 
 def _name(data: str, cluster: int | None) -> str:
-    """Of an evaluation: what its data are called, without the ending of a file, and the cluster
-    that predicts all."""
+    """The name of an evaluation in file names: the data's name without a file ending, and the
+    cluster that predicts all samples."""
     stem = next((data.removesuffix(ending) for ending in ENDINGS if data.endswith(ending)), data)
     return slug(Path(stem).name) + ("" if cluster is None else f"-cluster-{cluster}")
 
@@ -96,18 +98,18 @@ def _name(data: str, cluster: int | None) -> str:
 def load_other(
     path: Path, own: dict[str, Any], samples: Samples, options: dict[str, Any], pooled: bool
 ) -> FederatedData:
-    """The data of a file, with the columns of the run's own where no others are named. Columns that
-    the run does not know are left out.
+    """Load external data from a file. By default its columns have the names of the run's columns;
+    columns that the run does not know are ignored.
 
     Args:
         path: a table or an npz file.
         own: the run's section [data].
-        samples: the run's.
-        options: of ``fk.data.load``, such as ``label`` and ``client``.
-        pooled: whether a file that does not say whose its samples are is one client's.
+        samples: the run's samples.
+        options: options of ``fk.data.load``, such as ``label`` and ``client``.
+        pooled: whether a file without a column of clients is taken as one client's data.
 
     Raises:
-        ConfigError, DataError: as ``fk.data.load``; an option of another kind.
+        ConfigError, DataError: as for ``fk.data.load``, or an option is unknown.
     """
     from fedkin.data import load
     from fedkin.data.load import CLIENT
@@ -117,7 +119,7 @@ def load_other(
     for name in options:
         if name not in known:
             raise ConfigError(
-                f"{unknown('option', name, known)}; fedkin evaluate --help says what there is"
+                f"{unknown('option', name, known)}; fedkin evaluate --help lists the options"
             )
     chosen = {
         name: own[name] for name in (*known, "label_names") if own.get(name) is not None
@@ -140,7 +142,7 @@ def load_other(
 
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
-    """Refuse (DataError) labels that are numbers, where those of the run were names."""
+    """Raise DataError if the labels are numbers although the run's labels are names."""
     names = getattr(samples, "label_names", None)
     of_run = getattr(samples, "columns", None)
     if names is None or not numbers_are_classes(data.columns) or numbers_are_classes(of_run):
@@ -152,15 +154,15 @@ def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
 
 
 def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
-    """The features of other data in the order of the run's, by name where both have names. Raises
-    DataError for one that is missing, and for words of another vocabulary."""
+    """The features of external data in the order of the run's features, matched by name if both
+    have names. Raises DataError for a missing feature, and for words of another vocabulary."""
     ours = getattr(own, "feature_names", None)
     theirs = data.feature_names
     words = getattr(own, "vocabulary", None)
     if words is not None and data.vocabulary != words:
         raise DataError(
-            f"{data.name}: its words are not numbered as those of the run; make it with the run's "
-            "vocabulary"
+            f"{data.name}: its word indices belong to another vocabulary; make the data with the "
+            "run's vocabulary"
         )
     if ours is None or theirs is None or ours == theirs:
         return data.x
@@ -171,8 +173,8 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
 
 
 def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
-    """The labels of other data as the run numbers them, by name where they have names. Raises
-    DataError for a label that the run has not seen."""
+    """The labels of external data as the run's class numbers, matched by name if labels have names.
+    Raises DataError for a label that the run has not seen."""
     labels = data.y if data.label_names is None else np.array(data.label_names)[data.y]
     by_number = numbers_are_classes(getattr(own, "columns", None))
     try:
@@ -189,7 +191,8 @@ def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray
 
 
 def _number(trained: TrainedModels, name: str) -> int | None:
-    """The client of the run with this name; None where all clients have one model."""
+    """The position of the run's client called ``name``. None for an unknown name if all clients
+    share one model."""
     try:
         return trained.client_number(name)
     except ConfigError as error:

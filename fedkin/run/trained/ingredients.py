@@ -1,5 +1,5 @@
-"""What a run is made of besides its numbers: method, model, data and local training, from memory or
-built again."""
+"""The parts from which a run is made: method, model, data and local training. They come from memory
+or are rebuilt from the run's description."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fedkin.simulation.workers import AnyModel
 
 @dataclass(frozen=True, eq=False)
 class Ingredients:
-    """What a run is made of.
+    """The parts from which a run is made.
 
     Attributes:
-        method: with its hyper-parameters; None of a method that is not known here.
-        model: what its clients train.
-        samples: the data of all clients; of a run with real clients a description of one sample.
-        local: the run's local training.
-        shift: how the data shift; None where they do not.
+        method: the method with its hyper-parameters; None if its class cannot be found.
+        model: the model that clients train.
+        samples: the data of all clients. For real clients, a description of their samples.
+        local: the settings of local training.
+        shift: the shift of the data; None: no shift.
     """
 
     method: Method | None
@@ -41,17 +41,16 @@ class Ingredients:
 
     @property
     def data(self) -> FederatedData:
-        """The data of all clients. Raises DataError where they are on real clients."""
+        """The data of all clients. Raises DataError for a run with real clients."""
         if not isinstance(self.samples, FederatedData):
             raise DataError(
-                f"the data of {self.samples.name} are with its clients, not here; what a site has "
-                "of the run is exported there: fedkin export client.toml"
+                f"the data of {self.samples.name} are on its clients' machines; to export a site's "
+                "models, run fedkin export client.toml there"
             )
         return self.samples
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """A run that goes to another process leaves its model and data behind: neither can be
-        copied safely."""
+        """Pickle the parts as None: model and data cannot be copied safely to another process."""
         return type(None), ()
 
 
@@ -61,16 +60,17 @@ def parts_of(
     data: FederatedData | None = None,
     method: Method | None = None,
 ) -> Ingredients:
-    """The parts of a finished run, built from its description.
+    """Build the parts of a finished run from its description.
 
     Args:
         config: the description, as in the run's config.toml.
-        model: the run's model, where the description cannot make it; whatever ``simulate`` takes.
-        data: the run's data, where the description cannot make them.
-        method: the run's method, where it is the user's own.
+        model: the run's model, if the description cannot make it; any value that ``simulate``
+            takes.
+        data: the run's data, if the description cannot make them.
+        method: the run's method, if it is a user's class.
 
     Raises:
-        ConfigError: what the description cannot make and was not given.
+        ConfigError: the description cannot make a part that is not given.
     """
     if config.of_federation:
         return _of_federation(config, model, method)
@@ -105,15 +105,15 @@ def _of_program(
         )
     if config.shift:
         raise ConfigError(
-            "this run was started from Python with data that shift, which cannot be made again "
-            "from disk"
+            "this run was started from Python with data that shift, which cannot be rebuilt "
+            "from its folder; use the run in memory"
         )
     local = LocalTraining.from_settings(config.local)
     return Ingredients(method or _method(config.method), wrap_module(model), data, local)
 
 
 def _of_federation(config: Description, model: Any, method: Method | None) -> Ingredients:
-    """Of a server's run folder: its data are elsewhere."""
+    """The parts of a run with real clients, whose data are on their machines."""
     samples = {key: config.data[key] for key in SamplesSection.model_fields if key in config.data}
     description = DataDescription.of(SamplesSection(**samples), config.data_name)
     with error_context("model"):
@@ -125,6 +125,7 @@ def _of_federation(config: Description, model: Any, method: Method | None) -> In
 
 
 def _method(entry: Values) -> Method | None:
-    """The method of an entry; None of one that is not known here, as only some answers need it."""
+    """The method of a description's entry; None if its class cannot be found. Only placement needs
+    it."""
     known = registry.methods()
     return registry.make(known, entry) if entry["name"] in known else None

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class ModelAccess:
-    """The part of ``Run`` that uses its models. A run in memory has its model and data. A loaded
-    run rebuilds them from its configuration on first use."""
+    """Base class of ``Run`` with the methods that use its models. A run in memory has its model and
+    data. A loaded run rebuilds them from its configuration on first use."""
 
     config: Description
     records: list[Record]
@@ -40,17 +40,16 @@ class ModelAccess:
 
     @cached_property
     def trained(self) -> TrainedModels:
-        """The trained models, with everything needed to compute with them.
+        """The trained models, together with the model, data and settings of the run.
 
         Raises:
-            ConfigError: a run that was started from Python and loaded without ``model`` and
-                ``data``.
-            CheckpointError: the model or data are not the run's, or have changed since.
+            ConfigError: the run was started from Python, and loaded without ``model`` and ``data``.
+            CheckpointError: the model or data differ from the run's.
         """
         return self._trained(True)
 
     def _trained(self, checked: bool) -> TrainedModels:
-        """The trained models. If data must be rebuilt: whether every sample must be the run's."""
+        """The trained models. ``checked``: rebuilt data must have exactly the run's samples."""
         from fedkin.data.client_names import ClientNames
         from fedkin.run.trained.models import TrainedModels
         from fedkin.run.trained.rebuild import parts_again
@@ -60,7 +59,7 @@ class ModelAccess:
         )
         names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
         named = np.arange(len(names))
-        # Real clients, of which only the evaluated ones are known.
+        # For real clients, the table of evaluated clients has the only known names.
         if not names and "name" in self.clients:
             scored = self.clients.sort_values("client")
             named = scored["client"].to_numpy()
@@ -78,21 +77,21 @@ class ModelAccess:
         )
 
     def model_for(self, client: int | str) -> Predictor:
-        """The model that a client uses: its cluster's; or its personal model (peers, and personal
-        last layers); for ATHENA-FL the detectors that its cluster uses.
+        """The model that a client uses: its cluster's model, or its personal model (for peers and
+        personal last layers). For ATHENA-FL, the detectors of its cluster.
 
-        It is called on samples [B ...] and returns scores [B, C]. ``layers`` has its weights by
-        name, ``module`` is the model as it was given, with these weights.
+        The returned predictor is called on samples [B ...] and returns scores [B, C]. Its
+        ``layers`` are the weights by name, and ``module`` is the original model with these weights.
 
         Args:
-            client: its name, or its position in the data. If names are integers, a number is a
-                name.
+            client: the client's name, or its position in the data. If names are integers, a number
+                is a name.
 
         Raises:
-            ConfigError: an unknown client, or a model that must be given (``Run.load(path,
+            ConfigError: the client is unknown, or the model must be given (``Run.load(path,
                 model=..., data=...)``).
-            MethodError: a client without a cluster, or whose model is on its device; a client
-                without a personal last layer, as it never trained.
+            MethodError: the client has no cluster, its model is on its own device, or it has no
+                personal last layer because it never trained.
         """
         number = self.trained.client_number(client)
         self.trained.check_trained(number)
@@ -106,30 +105,32 @@ class ModelAccess:
         cluster: int | None = None,
         proba: bool = False,
     ) -> np.ndarray:
-        """Predicted classes of samples [B], by the model of a client or of a cluster: names if
-        labels have names.
+        """Predict the classes [B] of samples with the model of a client or a cluster. Classes are
+        names if labels have names.
 
         Args:
             x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
                 if the run's data were, and refused otherwise. Columns of a DataFrame are matched by
-                name if the data have names.
-            client: as in ``model_for``.
-            cluster: cluster number. With more than one model, it or ``client`` is required.
-            proba: return probabilities [B, C] instead.
+                name if the data have column names.
+            client: name or position of a client, as in ``model_for``.
+            cluster: number of a cluster. With more than one model, ``client`` or ``cluster`` is
+                required.
+            proba: whether to return probabilities [B, C] instead.
 
         Raises:
-            ConfigError, MethodError: as in ``model_for``; neither client nor cluster, or both.
-            DataError: samples of another shape, or not finite.
+            ConfigError, MethodError: as in ``model_for``; or neither or both of client and cluster
+                are given.
+            DataError: samples have another shape, or are not finite.
         """
         if client is not None and cluster is not None:
-            raise ConfigError(f"say client ({client!r}) or cluster ({cluster!r}), not both")
+            raise ConfigError(f"give client ({client!r}) or cluster ({cluster!r}), not both")
         if client is not None:
             return self.model_for(client).predict(x, proba)
         if cluster is None and (self.trained.personal or self.state.clusters > 1):
             raise ConfigError(
-                f"this run has {len(self.state.models)} models: say whose is meant, client=... or "
-                "cluster=...; run.place(x, y) finds the cluster of a client that the run has not "
-                "seen"
+                f"this run has {len(self.state.models)} models; choose one by client=... or "
+                "cluster=... (run.place(x, y) finds the cluster of a client that the run has not "
+                "seen)"
             )
         return self.trained.of_cluster(cluster or 0).predict(x, proba)
 
@@ -141,13 +142,13 @@ class ModelAccess:
             x: the client's training samples [s ...], in the format of the run's data.
             y: their labels [s], names if the run's labels are names, otherwise numbers; None if
                 unknown, for methods that read no labels (FLUX).
-            resamples: bootstrap resamples of these samples; ``confidence`` is the share of them
-                that is assigned to the same cluster.
-            seed: of the resamples, and of local training if the rule needs it.
+            resamples: number of bootstrap resamples of these samples. ``confidence`` is the share
+                of resamples that are assigned to the same cluster.
+            seed: seed of the resamples, and of local training if the rule trains.
 
         Raises:
-            MethodError: a method that cannot place a newcomer by its samples (peers, FeSEM's
-                default rule), or that needs labels.
+            MethodError: the method cannot place a newcomer by its samples (peers, FeSEM's default
+                rule), or needs labels.
             ConfigError, DataError: as in ``predict``.
         """
         from fedkin.run.trained.placement import place
@@ -163,28 +164,31 @@ class ModelAccess:
         x: Any = None,
         y: Any = None,
     ) -> Predictor:
-        """The model that a client uses, after local training on the client's training samples. The
-        run is not changed. For a client that the run has not seen: the model of a cluster, after
-        training on the client's samples.
+        """The model of a client after local training on the client's training samples. The run is
+        not changed.
+
+        For a client that the run has not seen, give ``cluster``, ``x`` and ``y``: the cluster's
+        model is trained on these samples.
 
         Args:
-            client: as in ``model_for``.
-            epochs: E, with the run's settings of local training.
+            client: name or position of a client, as in ``model_for``.
+            epochs: E, the number of epochs with the run's settings of local training.
             cluster: cluster of a newcomer, as found by ``place``, instead of ``client``.
             x: the newcomer's samples [s ...], in the format of the run's data.
             y: their labels [s], names if the run's labels are names, otherwise numbers.
 
         Raises:
-            ConfigError, MethodError: as in ``model_for``; detectors are refused; client and
-                cluster, or neither.
-            DataError: a run on real clients, whose data are not here; samples that do not fit.
+            ConfigError, MethodError: as in ``model_for``; or the models are detectors; or neither
+                or both of client and cluster are given.
+            DataError: the run has real clients, whose data are on their machines; or the samples do
+                not fit the run's.
         """
         if (client is None) == (cluster is None) or any(
             (part is None) != (cluster is None) for part in (x, y)
         ):
             raise ConfigError(
-                "fine_tune takes a client of the run, or cluster=, x= and y= of one that it has "
-                "not seen"
+                "fine_tune takes a client of the run, or cluster=, x= and y= for a client that "
+                "the run has not seen"
             )
         if cluster is not None:
             return self.trained.fine_tune_newcomer(cluster, x, y, epochs)
@@ -192,23 +196,23 @@ class ModelAccess:
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(self, path: str | Path, format: str = "safetensors") -> Path:
-        """Write the models into a new folder: one file per cluster (or per client, if clients have
-        personal models) and ``card.json``, which describes them and lists the clients that use
-        them.
+        """Write the models into a new folder: a file for each cluster (or for each client with a
+        personal model), and ``card.json``, which describes each model and lists its clients.
 
         Args:
-            path: the folder.
+            path: the new folder.
             format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the
                 whole computation).
 
         Returns:
-            The path of the card.
+            The path of the model card.
 
         Raises:
-            ModelError: a model that cannot be written in this format.
+            ModelError: a model cannot be written in this format.
             MissingExtra: the library for this format is not installed.
-            ConfigError, MethodError: an unknown format; a run without a model; as ``model_for``.
-            StorageError: a folder that holds something, or cannot be written.
+            ConfigError, MethodError: the format is unknown, the run has no model, or as
+                ``model_for``.
+            StorageError: the folder is not empty, or cannot be written.
         """
         from fedkin.run.trained.exporting import export
 
@@ -229,27 +233,30 @@ class ModelAccess:
         data: FederatedData | None = None,
         cluster: int | None = None,
     ) -> Evaluation:
-        """Evaluate every client that has a model and samples: accuracy, balanced accuracy, macro
-        F1, AUROC (one-vs-rest) and expected calibration error, by client, by cluster and over all
-        samples; fairness across clients; and what reaching a target took. ``save(folder)`` of the
-        result writes its tables.
+        """Evaluate every client that has a model and samples.
+
+        The measures are accuracy, balanced accuracy, macro F1, AUROC (one-vs-rest) and expected
+        calibration error. They are computed by client, by cluster and over all samples. The result
+        also has the fairness across clients, and the costs of reaching a target accuracy. Its
+        ``save(folder)`` writes the tables.
 
         Args:
-            split: ``test``, ``train`` or ``validation``. None: ``test``, or all samples of other
+            split: ``test``, ``train`` or ``validation``. None: ``test``, or all samples of external
                 data.
             fine_tune_epochs: also compute the accuracy after this many epochs of local fine-tuning
-                of each client's model. With a validation split, the best number up to it is used.
-            target: accuracy; None for the run's ``target``.
-            data: other data than the run's. Their clients are matched by name, and so are features
-                and labels that have names.
-            cluster: the cluster whose model predicts all of these data; required for clients that
-                the run has not seen.
+                of each client's model. With a validation split, the best number of epochs up to it
+                is used.
+            target: target accuracy; None: the run's ``target``.
+            data: external data in place of the run's. Clients are matched by name, and so are
+                features and labels if they have names.
+            cluster: the cluster whose model predicts all external data. It is required for clients
+                that the run has not seen.
 
         Raises:
-            ConfigError, MethodError: as in ``fine_tune``; a client of other data that the run has
-                not seen.
-            DataError: a run on real clients, whose data are not here; data without this split, or
-                with other features or labels.
+            ConfigError, MethodError: as in ``fine_tune``; or the run has not seen a client of the
+                external data.
+            DataError: the run has real clients, whose data are on their machines; or the data do
+                not have this split, or have other features or labels.
             CheckpointError: the run's data have changed since.
         """
         from fedkin.run.trained.evaluation import evaluate
@@ -258,13 +265,14 @@ class ModelAccess:
         if data is not None:
             if fine_tune_epochs is not None or target is not None:
                 raise ConfigError(
-                    "fine_tune_epochs and target are of the run's own data; leave them out with "
-                    "data="
+                    "fine_tune_epochs and target apply to the run's own data only; leave them out "
+                    "with data="
                 )
             return evaluate_other(self._for_other_data(), data, split, cluster)
         if cluster is not None:
             raise ConfigError(
-                f"cluster = {cluster} belongs to other data: evaluate(data=..., cluster={cluster})"
+                f"cluster = {cluster} applies to external data only; use evaluate(data=..., "
+                f"cluster={cluster})"
             )
         target = self.config.target if target is None else target
         return evaluate(
@@ -277,8 +285,8 @@ class ModelAccess:
         )
 
     def _for_other_data(self) -> TrainedModels:
-        """The trained models, even if the run's data have changed, as long as their clients have
-        not."""
+        """The trained models for external data. The run's data may have changed, but not the names
+        of their clients."""
         from fedkin.run.trained.rebuild import check_names
 
         if "trained" in self.__dict__:
@@ -288,7 +296,8 @@ class ModelAccess:
         return trained
 
     def _seconds(self) -> dict[int, float]:
-        """Wall time until the end of each round; empty for a run without a folder."""
+        """Wall-clock time in seconds until the end of each round; empty for a run without a
+        folder."""
         from fedkin.run.folder.run_folder import TIMINGS, read_records
 
         lines = read_records(self.folder, TIMINGS) if self.folder else []

@@ -1,5 +1,4 @@
-"""The trained models of a finished run: of each cluster, of each client, and tuned to a client's
-own data.
+"""The trained models of a finished run: for each cluster, for each client, and after fine-tuning.
 
 Shapes: N clients, P parameters.
 """
@@ -32,24 +31,24 @@ from fedkin.tasks.fedper import EvaluatePersonal
 from fedkin.tasks.train import train
 
 _NEWCOMER = (
-    "a client that the run has not seen is placed with run.place(x, y), and predicted with its "
-    "cluster="
+    "for a client that the run has not seen, find its cluster with run.place(x, y), and predict "
+    "with cluster="
 )
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModels:
-    """The models that a run ended with.
+    """The models at the end of a run.
 
     Attributes:
-        method: its name.
-        parts: what the run is made of.
-        state: its final state.
-        memory: what its clients store.
-        named_clients: those whose names are known, ascending.
-        names: of these.
-        seed: of the run.
-        rounds: that it took.
+        method: the method's name.
+        parts: method, model, data and local training of the run.
+        state: the method's final state.
+        memory: arrays that clients store.
+        named_clients: positions of the clients with known names, ascending.
+        names: names of these clients.
+        seed: the run's seed.
+        rounds: number of rounds of the run.
     """
 
     method: str
@@ -66,13 +65,13 @@ class TrainedModels:
         clients = len(self.state.assignment)
         if self.parts.model.spec.parameters != expected:
             raise CheckpointError(
-                f"the run's models have {expected} parameters, and {self.parts.model.name!r} has "
+                f"the run's models have {expected} parameters, but {self.parts.model.name!r} has "
                 f"{self.parts.model.spec.parameters}; give the model that was trained"
             )
         if hasattr(self.parts.samples, "train") and self.parts.data.clients != clients:
             raise CheckpointError(
-                f"the run has {clients} clients, and the data {self.parts.data.clients}; give its "
-                "own"
+                f"the run has {clients} clients, but the data have {self.parts.data.clients}; give "
+                "the run's data"
             )
 
     @cached_property
@@ -82,13 +81,15 @@ class TrainedModels:
 
     @property
     def personal(self) -> bool:
-        """Whether clients have models of their own: peers, and heads that stay on clients."""
+        """Whether each client has a separate model, as for peers and for last layers that stay on
+        clients."""
         own = type(self.state).models_for is not State.models_for and not self._detects
         return own or self._own_task is not None
 
     @property
     def _own_task(self) -> Task | None:
-        """What tests clients with what is their own; None where nothing is."""
+        """The task that evaluates clients with the model parts that they store; None if they store
+        none."""
         return evaluation_task(self.state, self.spec, np.zeros(0, np.int64))
 
     @property
@@ -96,7 +97,7 @@ class TrainedModels:
         return self.parts.model.spec.detects
 
     def _position(self, name: str) -> int | None:
-        """The position of the client with this name, or whose position this is."""
+        """The position of a client from its name, or from its position as text; None if unknown."""
         clients = self.named_clients[self.names.positions(name)]
         if len(clients):
             return int(clients[-1])
@@ -107,41 +108,42 @@ class TrainedModels:
         return position if unnamed and str(position) == name else None
 
     def client_number(self, client: int | str) -> int:
-        """The position of a client. An integer is a position, from 0, unless names of clients are
-        whole numbers.
+        """The position of a client. An integer is a position from 0, unless clients' names are
+        integers.
 
         Args:
-            client: its name, exactly as text; an integer is taken as text first.
+            client: the client's name or position. An integer is first compared with the names.
 
         Raises:
-            ConfigError: no such client.
+            ConfigError: the client is unknown.
         """
         total = len(self.state.assignment)
         if isinstance(client, bool) or not isinstance(client, (str, int, np.integer)):
             raise ConfigError(
-                f"a client is a number from 0 to {total - 1}, or a name; got {client!r}"
+                f"client must be a position from 0 to {total - 1}, or a name; got {client!r}"
             )
         if (position := self._position(str(client))) is not None:
             return position
         if not self.names:
             raise ConfigError(
-                f"clients of this run have numbers, 0 to {total - 1}, and no names; got {client!r}"
+                f"clients of this run have positions from 0 to {total - 1}, and no names; got "
+                f"{client!r}"
             )
         if isinstance(client, str):
             raise ConfigError(f"{unknown('client', client, self._all_names())}; {_NEWCOMER}")
         if any(name.removeprefix("-").isdecimal() for name in self.names):
             raise ConfigError(
-                f"{unknown('client', str(client), self._all_names())}; names of clients are whole "
-                f"numbers here, so that a number is a name, and no position; {_NEWCOMER}"
+                f"{unknown('client', str(client), self._all_names())}; the names of clients are "
+                f"integers here, so a number is a name and not a position; {_NEWCOMER}"
             )
         if not 0 <= client < total:
             raise ConfigError(
-                f"a client is a number from 0 to {total - 1}, or a name; got {client!r}"
+                f"client must be a position from 0 to {total - 1}, or a name; got {client!r}"
             )
         return int(client)
 
     def client_name(self, number: int) -> str:
-        """Its name, or its number."""
+        """The name of a client; its position as text if it has no name."""
         return self._known_name(number) or str(number)
 
     def _known_name(self, number: int) -> str | None:
@@ -156,19 +158,19 @@ class TrainedModels:
         return {self.client_name(number) for number in range(len(self.state.assignment))}
 
     def of_client(self, number: int) -> Predictor:
-        """The model that serves a client: that of its cluster, or its own.
+        """The model that a client uses: its cluster's model, or its personal model.
 
         Args:
-            number: its position.
+            number: the client's position.
 
         Raises:
-            MethodError: one without a cluster, or whose model is on its own device.
+            MethodError: the client has no cluster, or its model is on its own device.
         """
         cluster = int(self.state.assignment[number])
         if cluster == UNASSIGNED:
             raise MethodError(
-                f"client {self.client_name(number)} has no cluster in this run, so no model serves "
-                "it; run.place says which cluster fits its samples"
+                f"client {self.client_name(number)} has no cluster in this run, so it has no "
+                "model; run.place finds the cluster for its samples"
             )
         clients = np.array([number])
         task = evaluation_task(self.state, self.spec, clients)
@@ -194,11 +196,11 @@ class TrainedModels:
         return self._predictor(name, assigned.models[int(index)][None], cluster)
 
     def check_trained(self, number: int) -> None:
-        """Refuse (MethodError) a client that has no head of its own yet: the first one is as good
-        as random.
+        """Raise MethodError for a client that has not trained its personal last layer yet, since
+        the initial one predicts at random.
 
         Args:
-            number: its position.
+            number: the client's position.
         """
         if hasattr(self.parts.samples, "train"):
             task = evaluation_task(self.state, self.spec, np.array([number]))
@@ -214,12 +216,12 @@ class TrainedModels:
         """The model of a cluster.
 
         Args:
-            cluster: from 0.
+            cluster: the cluster's number, from 0.
 
         Raises:
-            ConfigError: no such cluster.
-            MethodError: clients have models, or last layers, of their own, and clusters none; a
-                cluster of detectors without clients.
+            ConfigError: the cluster does not exist.
+            MethodError: clients have separate models or last layers, so the cluster has no model;
+                or a cluster of detectors has no clients.
         """
         clusters = self.state.clusters
         if (
@@ -227,18 +229,20 @@ class TrainedModels:
             or not isinstance(cluster, (int, np.integer))
             or not 0 <= cluster < clusters
         ):
-            raise ConfigError(f"a cluster is a number from 0 to {clusters - 1}, got {cluster!r}")
+            raise ConfigError(f"cluster must be a number from 0 to {clusters - 1}, got {cluster!r}")
         check_shared(self._own_task, self.personal, self.method)
         if not self._detects:
             return self._shared(int(cluster))
         members = np.flatnonzero(self.state.assignment == cluster)
         if not len(members):
-            raise MethodError(f"cluster {cluster} has no client, and so no detectors")
+            raise MethodError(
+                f"cluster {cluster} has no clients, so it has no detectors; choose another cluster"
+            )
         return self.of_client(int(members[0]))
 
     def all(self) -> list[Predictor]:
-        """One model for each cluster that has a client; where clients have models of their own, one
-        for each client."""
+        """All models that clients use: one for each cluster with clients, or one for each client if
+        clients have separate models."""
         assigned = np.flatnonzero(self.state.assignment != UNASSIGNED)
         if self.personal:
             return [self.of_client(int(client)) for client in assigned]
@@ -247,37 +251,37 @@ class TrainedModels:
         ]
 
     def fine_tune(self, number: int, epochs: int) -> Predictor:
-        """The model that serves a client, after local training on its training samples with the
-        run's settings, at the learning rate before any schedule over rounds.
+        """The model of a client after local training on its training samples. The run's settings
+        are used, with the learning rate before any schedule over rounds.
 
         Args:
-            number: its position.
-            epochs: E, of the training; 0: none.
+            number: the client's position.
+            epochs: E, the number of epochs; 0: no training.
 
         Raises:
-            ConfigError: epochs that are no number.
-            MethodError: as ``of_client``, and for detectors.
-            DataError: its data are not here.
+            ConfigError: the number of epochs is not an integer from 0 up.
+            MethodError: as for ``of_client``, or the models are detectors or mixtures.
+            DataError: the client's data are on its own machine.
         """
         predictor = self.tunable(self.of_client(number), epochs)
         tuned = self.tuned(predictor.vectors, np.array([number]), int(epochs))
         return replace(predictor, name=f"client-{self.client_name(number)}", vectors=tuned)
 
     def fine_tune_newcomer(self, cluster: int, x: Any, y: Any, epochs: int) -> Predictor:
-        """The model of a cluster, after local training on the samples of a client that the run has
-        not seen, as ``fine_tune``.
+        """The model of a cluster after local training on the samples of a client that the run has
+        not seen, with the settings of ``fine_tune``.
 
         Args:
-            cluster: its number.
+            cluster: the cluster's number.
             x: the client's samples [s ...].
-            y: their labels [s], names where those of the run are names, else numbers.
-            epochs: E, of the training; 0: none.
+            y: the samples' labels [s]: names if the run's labels are names, otherwise numbers.
+            epochs: E, the number of epochs; 0: no training.
 
         Raises:
-            ConfigError, MethodError: as ``of_cluster`` and ``fine_tune``.
-            DataError: samples or labels that do not fit the run's.
+            ConfigError, MethodError: as for ``of_cluster`` and ``fine_tune``.
+            DataError: the samples or labels do not fit the run's.
         """
-        heads = isinstance(self._own_task, EvaluatePersonal) and epochs  # it trains one of its own
+        heads = isinstance(self._own_task, EvaluatePersonal) and epochs  # trains a new last layer
         known = heads and 0 <= cluster < self.state.clusters
         predictor = self.tunable(
             self._shared(int(cluster)) if known else self.of_cluster(cluster), epochs
@@ -294,31 +298,30 @@ class TrainedModels:
         return replace(predictor, name=f"{predictor.name}-fine-tuned", vectors=tuned)
 
     def tunable(self, predictor: Predictor, epochs: int) -> Predictor:
-        """The model that is to be fine-tuned.
+        """Check that a model can be fine-tuned, and return it.
 
-        Raises ConfigError for no number of epochs, MethodError for detectors and mixtures.
+        Raises ConfigError for an invalid number of epochs, MethodError for detectors and mixtures.
         """
         if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
             raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
         if predictor.detects or predictor.shares is not None:
             kind = "detectors" if predictor.detects else "mixtures"
             raise MethodError(
-                f"{self.method} trains {kind}, several models for a client; only one can be "
-                "fine-tuned"
+                f"{self.method} trains {kind}, with several models for a client; only a single "
+                "model can be fine-tuned"
             )
         return predictor
 
     def tuned(
         self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int
     ) -> Float[np.ndarray, "n P"]:
-        """The models of some clients after local training, each on its client's training samples;
-        the learning rate is that of the run before any schedule over rounds, which may have ended
-        at 0.
+        """The models of clients after local training, each on its client's training samples. The
+        learning rate is the run's before any schedule over rounds, since a schedule may end at 0.
 
         Args:
-            models: where training starts, one for each client.
-            clients: their numbers.
-            epochs: E.
+            models: initial parameters, one row for each client.
+            clients: positions of the clients.
+            epochs: E, the number of epochs.
         """
         return self._tuned(self.world(), models, clients, epochs) if epochs else models
 
@@ -329,7 +332,7 @@ class TrainedModels:
         clients: np.ndarray,
         epochs: int,
     ) -> Float[np.ndarray, "n P"]:
-        """``tuned`` in a world of these clients."""
+        """Compute ``tuned`` in the given simulated world."""
         work = replace(self.parts.local, epochs=epochs, steps=None, schedule=None)
         stream = Stream(self.seed, self.rounds, "fine_tune")
         reply = train(world, models, clients, np.arange(len(clients)), work=work, stream=stream)
@@ -341,7 +344,8 @@ class TrainedModels:
         return models + reply.update
 
     def world(self) -> SimulatedWorld:
-        """The clients, with the data that they have at the end of the run; all of them reply."""
+        """A simulated world of the clients with their data at the end of the run, in which all
+        clients reply."""
         world = SimulatedWorld(
             self.parts.data, self.parts.model, self.parts.local, shift=self.parts.shift
         )
@@ -360,5 +364,5 @@ class TrainedModels:
         )
 
     def _shared(self, cluster: int) -> Predictor:
-        """The model that clients of a cluster share."""
+        """The predictor for the shared model of a cluster."""
         return self._predictor(f"cluster-{cluster}", self.state.models[cluster][None], cluster)

@@ -1,4 +1,4 @@
-"""Samples of clients that a run has not seen, as data that the run's model can train on."""
+"""Conversion of new clients' samples to data on which the run's model can train."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from fedkin.export.predictor import as_samples
 def newcomer_samples(
     like: Any, x: Any, y: Any
 ) -> tuple[Shaped[np.ndarray, "s ..."], Int[np.ndarray, "s"]]:
-    """A newcomer's samples and labels, as the run's data hold them.
+    """Check a newcomer's samples and labels, and convert them to the format of the run's data.
 
     Args:
         like: the run's samples.
-        x: the newcomer's [s ...].
-        y: their labels [s]: names where those of the run were names, else numbers; None where the
-            method reads none: zeros.
+        x: the newcomer's samples [s ...].
+        y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None:
+            zeros, for methods that read no labels.
 
     Raises:
-        DataError: none, or samples or labels that do not fit.
+        DataError: there are no samples, or the samples or labels do not fit the run's.
     """
     samples = as_samples(x, like)
     labels = np.zeros(len(samples), np.int64) if y is None else _newcomer_labels(like, y)
     if not len(samples) or len(labels) != len(samples):
         raise DataError(
-            f"a newcomer needs a label for each sample, at least one; got {len(samples)} and "
-            f"{len(labels)}"
+            f"a newcomer needs at least one sample, and a label for each; got {len(samples)} "
+            f"samples and {len(labels)} labels"
         )
     return samples, labels
 
 
 def _newcomer_labels(like: Any, y: Any) -> Int[np.ndarray, "s"]:
-    """A newcomer's labels as numbers. Raises DataError for labels that the run has not seen, and
-    for numbers where the run's own were names."""
-    # The columns are None where the data were made with numbers, as the named sets are. They are
-    # absent on a server, which does not know what the labels of the sites were.
+    """A newcomer's labels as class numbers. Raises DataError for labels that the run has not seen,
+    and for numbers if the run's labels are names."""
+    # `columns` is None if the data were made with numbered labels, as the library's data sets are.
+    # It is absent on a server, which does not know the labels of the sites.
     columns = getattr(like, "columns", {})
     by_number = columns is None or numbers_are_classes(columns)
     return encoded_labels(y, getattr(like, "label_names", None), int(like.classes), by_number)
@@ -54,13 +54,13 @@ def newcomer_data(
     y: Int[np.ndarray, "s"],
     clients: Sequence[np.ndarray],
 ) -> FederatedData:
-    """Data of some clients among these samples.
+    """Federated data of new clients, like the run's data.
 
     Args:
         like: the run's samples.
-        x: samples.
-        y: their labels.
-        clients: the rows of each [r], for training and test alike.
+        x: samples of all new clients.
+        y: the samples' labels.
+        clients: for each client, the rows of its samples [r], used for training and test.
     """
     rows = Ragged.of(clients)
     text: dict[str, Any] = {name: getattr(like, name, None) for name in ("vocabulary", "vectors")}

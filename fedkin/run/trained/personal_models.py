@@ -1,5 +1,5 @@
-"""What is each client's own of a trained run: a head, a model, a share of components. Shapes: P
-parameters."""
+"""Personal parts of a trained run's models: a last layer, a whole model, or shares of components.
+Shapes: P parameters."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ _HEAD = "personal_head"
 def whole_model(
     task: Task, client: int, total: int, memory: Mapping[str, np.ndarray] | None, method: str
 ) -> Float[np.ndarray, "P"]:
-    """The model that a client is tested with, of which a part is its own.
+    """The complete model of a client, joined from the shared part and the client's personal part.
 
     Args:
-        task: that tests this client.
-        client: its position.
-        total: N.
-        memory: what clients store; None where it is with them.
-        method: its name, for messages.
+        task: the task that evaluates this client.
+        client: the client's position.
+        total: N, the number of clients.
+        memory: arrays that clients store; None if they are on the clients' machines.
+        method: the method's name, for messages.
 
     Raises:
-        MethodError: a test of which no model can be made here.
+        MethodError: the model cannot be made, because the task is of another kind or the personal
+            part is on the client's machine.
     """
     if not isinstance(task, EvaluatePersonal | EvaluateOwn):
         raise MethodError(
-            f"{method} tests its clients by a task of its own, {task.name}, of which no model can "
-            "be made here"
+            f"{method} evaluates its clients by the task {task.name}, from which no single model "
+            "can be made"
         )
     if memory is None:
-        parts = "heads of" if isinstance(task, EvaluatePersonal) else "clients' own models of"
-        raise MethodError(f"the {parts} {method} are with its clients, and never left them")
+        parts = "last layers of" if isinstance(task, EvaluatePersonal) else "personal models of"
+        raise MethodError(f"the {parts} {method} are stored only on its clients' machines")
     kept = _restored(memory, total)
     if isinstance(task, EvaluateOwn):
         only = np.array([client])
@@ -54,45 +55,43 @@ def whole_model(
 def check_head(
     task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str
 ) -> None:
-    """Refuse (MethodError) a client that has no head of its own yet: the first one is as good as
-    random.
+    """Raise MethodError for a client that has not trained its personal last layer yet, since the
+    initial one predicts at random.
 
     Args:
-        task: that tests this client; None: it has nothing of its own.
-        client: its position.
-        total: N.
-        memory: what clients store.
-        name: the client's.
+        task: the task that evaluates this client; None: it has no personal part.
+        client: the client's position.
+        total: N, the number of clients.
+        memory: arrays that clients store.
+        name: the client's name.
     """
     if (
         isinstance(task, EvaluatePersonal)
         and not _restored(memory, total).has(_HEAD, np.array([client]))[0]
     ):
         raise MethodError(
-            f"client {name} has no last layer of its own: it was in no cohort; train one with "
-            "run.fine_tune(client, epochs=...), or give the run more rounds, or cohorts that reach "
-            "everybody (run.selection=round_robin)"
+            f"client {name} has no personal last layer, because it was in no cohort; train one "
+            "with run.fine_tune(client, epochs=...), or give the run more rounds, or cohorts that "
+            "reach all clients (run.selection=round_robin)"
         )
 
 
 def check_shared(task: Task | None, personal: bool, method: str) -> None:
-    """Refuse (MethodError) a model of a cluster where there is none to predict with.
+    """Raise MethodError if clusters have no model that can predict without a client's part.
 
     Args:
-        task: that tests clients with what is their own; None: they have nothing of their own.
-        personal: whether each client has a model of its own.
-        method: its name, for messages.
+        task: the task that evaluates clients with their personal parts; None: they have none.
+        personal: whether each client has a separate model.
+        method: the method's name, for messages.
     """
     if isinstance(task, EvaluatePersonal):
         raise MethodError(
-            f"{method} has a model for each client, not for a cluster: a last layer is each "
-            "client's own; say which client, or train one for a new client, "
+            f"{method} has a model for each client, not for a cluster, because last layers are "
+            "personal; give a client, or train a last layer for a new client: "
             "run.fine_tune(cluster=..., x=..., y=..., epochs=...)"
         )
-    if personal and not isinstance(task, EvaluateOwn):  # beside which clusters have theirs
-        raise MethodError(
-            f"{method} has a model for each client, not for a cluster; say which client"
-        )
+    if personal and not isinstance(task, EvaluateOwn):  # with EvaluateOwn, clusters have models too
+        raise MethodError(f"{method} has a model for each client, not for a cluster; give a client")
 
 
 def _restored(memory: Mapping[str, Any], total: int) -> ClientMemory:

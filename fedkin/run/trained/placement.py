@@ -1,7 +1,8 @@
-"""Placement of a client that a run has not seen, by the method's rule for newcomers.
+"""Placement of new clients that a run has not seen, by the method's rule for newcomers.
 
-The method's ``place`` runs in a small simulated world. It has the run's clients, with one stand-in
-sample each that is never used, followed by the newcomer and its resamples. The run is not changed.
+The method's ``place`` runs in a small simulated world. Its clients are the run's clients, each with
+one placeholder sample that is never used, and then the newcomer and its resamples. The run is not
+changed.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ class Placement:
     """The result of placing a newcomer.
 
     Attributes:
-        cluster: its number; -1 if the method leaves the newcomer unassigned, as it resembles no
-            client.
-        confidence: stability: the share of the resamples of the newcomer's samples that are
-            assigned to the same cluster; 0 without a cluster, NaN for a single sample, whose
-            resamples are all equal. It is not a probability of being right: few samples can agree
-            on a wrong cluster.
-        shares: the same share for every cluster; the rest to 1 are resamples without a cluster.
+        cluster: the cluster's number; -1 if the method leaves the newcomer unassigned because it is
+            not similar to any client.
+        confidence: stability: the share of resamples of the newcomer's samples that are assigned to
+            the same cluster. It is 0 without a cluster, and NaN for a single sample, since all its
+            resamples are equal. It is not the probability that the cluster is right: resamples of
+            few samples can agree on a wrong cluster.
+        shares: share of resamples that are assigned to each cluster. If the sum is below 1, the
+            rest got no cluster.
         membership: the newcomer's share of each cluster, summing to 1, if membership is soft
             (FedEM, FedRC, FedSoft); otherwise None.
-        model: its model in that case: all models mixed by ``membership``; otherwise None, and the
-            model is that of ``cluster``.
+        model: for soft membership, all models mixed by ``membership``; otherwise None, and the
+            newcomer uses the model of ``cluster``.
     """
 
     cluster: int
@@ -58,23 +60,24 @@ class Placement:
 def place(
     trained: TrainedModels, x: Any, y: Any = None, resamples: int = 20, seed: int = 0
 ) -> Placement:
-    """The cluster of an unseen client.
+    """Find the cluster of a client that the run has not seen.
 
-    If the method's rule trains, it uses the learning rate before any schedule over rounds, with
-    which clusters were found. A schedule that has ended at 0 would leave nothing to compare.
+    If the method's rule trains, it uses the learning rate before any schedule over rounds, since a
+    schedule may end at 0, and updates would then be 0.
 
     Args:
         trained: the models of the run.
         x: the newcomer's training samples [s ...], in the format of the run's data.
-        y: their labels [s], names if the run's labels are names, otherwise numbers; None if unknown
-            and the method reads none.
-        resamples: bootstrap resamples (s samples, drawn with replacement) for ``confidence``.
-        seed: of these, and of the newcomer's local training.
+        y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None if
+            unknown, for methods that read no labels.
+        resamples: number of bootstrap resamples (s samples, drawn with replacement) for
+            ``confidence``.
+        seed: seed of the resamples, and of the newcomer's local training.
 
     Raises:
-        MethodError: a method that does not place newcomers by their samples, or that needs labels.
-        ConfigError: fewer than 1 resamples.
-        DataError: samples or labels that do not fit the run's.
+        MethodError: the method does not place newcomers by their samples, or needs labels.
+        ConfigError: ``resamples`` is below 1.
+        DataError: the samples or labels do not fit the run's.
     """
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
         raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
@@ -85,20 +88,20 @@ def place(
         return Placement(0, 1.0, np.ones(1))
     if y is None and requirements_of(method).data.newcomer_labels:
         raise MethodError(
-            f"{trained.method} places a newcomer by labelled samples: give them, run.place(x, y)"
+            f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
         )
     rng = np.random.default_rng(seed)
     size = len(samples)
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)
     newcomers = total + np.arange(len(drawn))
-    stand_ins = [np.zeros(1, np.int64)] * total  # for the clients of the run
+    stand_ins = [np.zeros(1, np.int64)] * total  # placeholder samples of the run's clients
     data = newcomer_data(trained.parts.samples, samples, labels, [*stand_ins, *drawn])
     world = SimulatedWorld(data, trained.parts.model, replace(trained.parts.local, schedule=None))
     state = _extended(trained.state, len(drawn))
     placed = method.place(world, state, newcomers, Stream(seed, trained.rounds + 1, "place"))
     places = placed.assignment[newcomers]
-    # A new cluster of newcomers only has no trained model.
+    # A new cluster that consists of newcomers only has no trained model.
     places = np.where(places < clusters, places, UNASSIGNED)
     shares = np.bincount(places[1:][places[1:] != UNASSIGNED], minlength=clusters) / resamples
     cluster = int(places[0])
@@ -112,8 +115,8 @@ def place(
 def _mixture(
     trained: TrainedModels, placed: State, newcomer: int
 ) -> tuple[Float[np.ndarray, "K"], Predictor] | tuple[None, None]:
-    """The shares of a newcomer, and the models mixed by them: by probabilities, or by
-    parameters."""
+    """The newcomer's shares of all clusters, and a predictor that mixes the models with these
+    shares, by probabilities or by parameters. (None, None) if membership is hard."""
     membership = getattr(placed, "membership", None)
     task = evaluation_task(placed, trained.spec, np.array([newcomer]))
     if membership is None or not isinstance(task, EvaluateMixture | EvaluateOwn):
@@ -135,23 +138,25 @@ def _mixture(
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:
-    """The method, set to place a client by its samples. Raises MethodError if it cannot."""
+    """The method with a rule that places a client by its samples. Raises MethodError if it has no
+    such rule."""
     if method is None:
         raise MethodError(
-            f"the method {name!r} is not known here; give it: Run.load(path, ..., method=...)"
+            f"the class of the method {name!r} cannot be found; give the method: Run.load(path, "
+            "..., method=...)"
         )
     if requirements_of(method).peers:
         raise MethodError(
-            f"{name} places no newcomers: a peer joins with the initial model and finds its "
+            f"{name} cannot place newcomers: a peer joins with the initial model and finds its "
             "neighbours in its rounds"
         )
     newcomers = newcomer_policy(method)
     if newcomers == "own" and len(state.models) > 1:
         raise MethodError(
-            f"{name} with newcomers = 'own' places a client by the model that it has trained in "
-            "its rounds, which a newcomer has not; run it with newcomers = 'loss'"
+            f"{name} with newcomers = 'own' places a client by the model from its own training "
+            "rounds, which a newcomer does not have; run the method with newcomers = 'loss'"
         )
-    if newcomers == "round":  # it chooses in its first round, by the same rule
+    if newcomers == "round":  # clients choose in their first round, by the same rule
         return replace(method, newcomers="loss")  # type: ignore[type-var]
     return method
 
@@ -162,8 +167,8 @@ def newcomer_policy(method: Method) -> str | None:
 
 
 def _extended(state: State, more: int) -> State:
-    """The state with ``more`` further clients of unknown properties: unassigned, flags off, numbers
-    NaN (0 for integers)."""
+    """The state with ``more`` further clients of unknown properties: unassigned, flags False,
+    floats NaN, integers 0."""
     total = len(state.assignment)
     hints = _dimensions(type(state))
     changed: dict[str, np.ndarray] = {
@@ -185,7 +190,7 @@ def _extended(state: State, more: int) -> State:
 
 
 def _dimensions(kind: type[State]) -> dict[str, str]:
-    """The dimensions of a state's arrays, from its annotations."""
+    """The names of the axes of a state's arrays, from the class's annotations."""
     hints = typing.get_type_hints(kind, include_extras=True)
     of_unions = {name: (hint, *typing.get_args(hint)) for name, hint in hints.items()}
     return {

@@ -1,5 +1,4 @@
-"""What a finished run was made of, made again from its folder: its data from where they were, and
-the same ones."""
+"""Rebuilding of a finished run's parts from its folder, with a check that the data are the same."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fedkin")
 _CURE = (
-    "samples that it trained on could be tested. Put back what it was trained on; for other data, "
-    "run.evaluate(data=...) or fedkin evaluate RUN --data FILE"
+    "test samples could be among the samples that it trained on. Restore the original data. For "
+    "other data, use run.evaluate(data=...) or fedkin evaluate RUN --data FILE"
 )
 
 
@@ -39,17 +38,18 @@ def parts_again(
     model: Any = None,
     method: Method | None = None,
 ) -> Ingredients:
-    """The parts of a run, from its description.
+    """Rebuild the parts of a run from its description, and check that data and model are the same.
 
     Args:
-        config: the description.
-        folder: of the run; a relative path of its data is taken from where the run was started.
+        config: the run's description.
+        folder: the run's folder. A relative path of the data starts at the folder in which the run
+            was started.
         identity: the run's fingerprint.
-        model, method: as ``parts_of``; with a given model other data are no more than warned of.
+        model, method: as for ``parts_of``. With a given model, other data only log a warning.
 
     Raises:
-        CheckpointError: data that are not the run's.
-        ConfigError, DataError: as ``parts_of``.
+        CheckpointError: the data differ from the run's.
+        ConfigError, DataError: as for ``parts_of``.
     """
     stored = _environment(folder)
     parts = parts_of(located(config, folder, stored), model, method=method)
@@ -57,17 +57,17 @@ def parts_again(
         what = config.data.get("path") or config.data_name
         changes = environment_changes(stored, environment(config))
         if not changes and model is None:
-            raise CheckpointError(f"{what} has changed since the run was made, so {_CURE}")
+            raise CheckpointError(f"{what} has changed since the run, so {_CURE}")
         _log.warning(
-            "%s: whether it is what the run was trained on cannot be told (%s)",
+            "%s: it cannot be checked that these are the run's training data (%s)",
             what,
-            changes or "its model was given",
+            changes or "the model was given",
         )
     return parts
 
 
 def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:
-    """Whether data and model are those of the run with this fingerprint, if it is known."""
+    """Whether data and model have the run's fingerprint; True if the fingerprint is unknown."""
     return (
         not identity
         or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data))
@@ -78,30 +78,28 @@ def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:
 def check_given(
     config: Description, parts: Ingredients, clients: pd.DataFrame, identity: str
 ) -> None:
-    """Compare data that were given with those of the run; warn where they are not the same.
+    """Compare given data and model with the run's, and log a warning if they differ.
 
     Args:
         config: the run's description.
-        parts: with the given data.
-        clients: the run's table of scored clients.
+        parts: the parts with the given data.
+        clients: the run's table of evaluated clients.
         identity: the run's fingerprint.
 
     Raises:
-        CheckpointError: clients of other names.
+        CheckpointError: the clients have other names.
     """
     check_names(parts, clients)
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
-        _log.warning(
-            "%s is not what the run was trained on, with this model: %s", parts.data.name, _CURE
-        )
+        _log.warning("%s: data or model differ from the run's, so %s", parts.data.name, _CURE)
 
 
 def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
-    """Refuse (CheckpointError) data whose clients have other names than those of the run.
+    """Raise CheckpointError if the clients of the data have other names than the run's clients.
 
     Args:
-        parts: with the data.
-        clients: the run's table of scored clients.
+        parts: the parts with the data.
+        clients: the run's table of evaluated clients.
     """
     if not isinstance(parts.samples, FederatedData):
         return
@@ -114,14 +112,14 @@ def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
         for number, name in zip(clients["client"], clients["name"], strict=True):
             if str(names[number]) != str(name):
                 raise CheckpointError(
-                    f"the client at position {number} of the run is {name!r}, and of these data "
-                    f"{names[number]!r}; give the run's own data, or run.evaluate(data=...) for "
-                    "others, whose clients are matched by name"
+                    f"the client at position {number} is {name!r} in the run, but "
+                    f"{names[number]!r} in these data; give the run's own data, or use "
+                    "run.evaluate(data=...) for other data, whose clients are matched by name"
                 )
 
 
 def _environment(folder: Path | None) -> dict[str, Any]:
-    """The environment.json of a folder; empty where nothing is known."""
+    """The contents of a folder's environment.json; empty if it cannot be read."""
     try:
         return {} if folder is None else dict(json.loads((folder / "environment.json").read_text()))
     except (OSError, ValueError, TypeError):

@@ -39,8 +39,10 @@ def test_means_over_the_seeds() -> None:
     # In one seed only.
     assert row["detections with a cause"] == "100%" and row["rounds to detection"] == "1.0"
     assert row["ARI at the end"] == "0.50" and row["migrations"] == "1"
-    assert "right migrations" not in row  # not known in any seed: no column
-    assert "ARI: " in " ".join(table["notes"]) and "right migration" not in " ".join(table["notes"])
+    assert "correct migrations" not in row  # not known in any seed: no column
+    assert "ARI: " in " ".join(table["notes"]) and "correct migration" not in " ".join(
+        table["notes"]
+    )
 
 
 def test_where_nothing_ever_happened_there_is_none() -> None:

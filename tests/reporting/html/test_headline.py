@@ -94,8 +94,8 @@ def test_few_seeds_claim_nothing(number: int, words: str) -> None:
 
 def test_alone_there_is_nothing_to_compare_with() -> None:
     assert sentence(one("ifca", 0.7)) == (
-        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run beside it, so "
-        "there is nothing to compare it with."
+        "IFCA reaches 70.0% test accuracy after 2 rounds; no other method was run, so "
+        "there is no comparison."
     )
 
 
@@ -103,7 +103,7 @@ def test_no_client_was_tested() -> None:
     run = a_run(ROWS)
     for record in run.records:
         record["accuracy"] = None
-    assert sentence(run) == "IFCA has no test accuracy to compare: not scored in the last round."
+    assert sentence(run) == "IFCA has no test accuracy to compare: not evaluated in the last round."
 
 
 def test_of_several_others_fedavg_comes_first_and_then_the_best() -> None:
@@ -139,7 +139,7 @@ def test_clients_without_a_cluster_are_mentioned() -> None:
 
 def test_a_run_that_cannot_be_compared_still_says_its_accuracy() -> None:
     assert sentence(one("ifca", 0.7, partial=[True, True, True])) == (
-        "IFCA reaches 70.0% test accuracy after 2 rounds, not to be compared: clients without a "
+        "IFCA reaches 70.0% test accuracy after 2 rounds; this is not compared: clients without a "
         "cluster in the last round."
     )
 
@@ -150,7 +150,7 @@ def test_methods_without_a_seed_in_common_are_not_compared() -> None:
         ReportedRun("", "FedAvg", one("fedavg", 0.5, seed=1)),
     )
     (said,) = verdict(ReportInput("comparison", runs)).sentences
-    assert said.startswith("IFCA reaches 70.0%") and "FedAvg share no seed that has a score" in said
+    assert said.startswith("IFCA reaches 70.0%") and "FedAvg have no scored seed in common" in said
 
 
 def test_scores_and_tests_are_those_of_the_tables() -> None:

@@ -128,4 +128,4 @@ def test_real_clients_are_not_trained_for_a_report() -> None:
     report = read_runs(deployed())
     assert contents(report)["hint"] == "" and contents(report)["notes"] == []
     (note,) = contents(report, similarity=True)["notes"]
-    assert "the clients were real ones" in note and "section" not in note
+    assert "real clients keep their data" in note and "section" not in note

@@ -140,7 +140,7 @@ def test_the_table_equals_the_summary(kept: Path) -> None:
 
 def test_a_run_in_memory_needs_a_place(tmp_path: Path) -> None:
     run = a_run(wandering(6, 4))
-    with pytest.raises(ConfigError, match="say where its report goes"):
+    with pytest.raises(ConfigError, match="give the file of the report"):
         fk.report(run)
     assert fk.report(run, tmp_path / "r.html").exists()
     with pytest.raises(ConfigError, match="got int"):
@@ -272,7 +272,9 @@ def test_a_run_of_something_else_is_no_part_of_a_comparison(tmp_path: Path) -> N
     config = folder / "cells/all/ifca/1/config.toml"
     config.write_text(re.sub(r"batch_size = \d+", "batch_size = 3", config.read_text()))
     made = contents(read_runs(folder))
-    assert len(made["runs"]) == 3 and any("holds another run" in note for note in made["notes"])
+    assert len(made["runs"]) == 3 and any(
+        "does not belong to this comparison" in note for note in made["notes"]
+    )
 
 
 def test_a_comparison_stopped_in_its_first_cell_shows_the_rounds_that_there_are(
@@ -318,11 +320,11 @@ def test_migrations_into_an_unknown_cluster_are_damage(
         cluster < 2 for cluster in made["runs"][0]["largest_clusters"]
     )
     assert any(
-        "does not fit the run" in note and "migrations.jsonl" in note for note in made["notes"]
+        "does not match the run" in note and "migrations.jsonl" in note for note in made["notes"]
     )
     loaded = contents(read_runs(fk.Run.load(kept) if not whole else _with_moves(kept)))
     assert (loaded["runs"][0]["alluvial"] is None) == whole
-    assert any("its migrations are damaged" in note for note in loaded["notes"]) == whole
+    assert any("the migrations are damaged" in note for note in loaded["notes"]) == whole
 
 
 def _with_moves(folder: Path) -> fk.Run:
@@ -410,7 +412,7 @@ def test_a_seed_that_has_not_begun_is_named(tmp_path: Path) -> None:
     unfinished(run, whole / "seeds/0")
     subject = read_runs(whole)
     assert [cell.label for cell in subject.runs] == ["IFCA, seed 0"]
-    assert "Seed 1 has not begun." in subject.notes
+    assert "Seed 1 has not started." in subject.notes
 
 
 # --- client similarity
@@ -530,7 +532,7 @@ def test_data_that_are_not_a_seeds_own_are_drawn_apart_and_mentioned(tiny: Feder
     runs[1] = dataclasses.replace(runs[1], fingerprint="of other data")
     made = contents(read_runs(fk.RepeatedRuns(tuple(runs))), tiny, model, similarity=True)
     remarks = [made["similarities"][cell["similarity"]]["note"] for cell in made["runs"]]
-    assert remarks[0] == "" and "are not those the run was made with" in remarks[1]
+    assert remarks[0] == "" and "differ from the run's" in remarks[1]
 
 
 def test_runs_without_similarity_are_noted(tiny: FederatedData) -> None:
@@ -544,7 +546,7 @@ def test_runs_without_similarity_are_noted(tiny: FederatedData) -> None:
         client_similarity(run, tiny, fk.models.mclr(tiny))
     with pytest.raises(ConfigError, match="belong together"):
         fk.report(run, "r.html", data=tiny)
-    with pytest.raises(ConfigError, match="give similarity=True"):
+    with pytest.raises(ConfigError, match="pass similarity=True"):
         fk.report(run, "r.html", data=tiny, model=fk.models.mclr(tiny))
 
 

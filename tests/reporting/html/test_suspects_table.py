@@ -29,7 +29,7 @@ def test_the_least_weights_come_first_and_attackers_are_named() -> None:
         ["2", "no cluster", "0.00", "attacker"],
         ["0", "cluster 0", "0.30", "honest"],
     ]
-    assert "1 of 2 attackers are among them, and 1 honest clients." in shown["note"]
+    assert "These are 1 of 2 attackers, and 1 honest clients." in shown["note"]
     half = suspects_table(judged(ROWS, [0.5, 0.49, 1.0, 1.0], []))
     assert [row[0] for row in half["rows"]] == ["1"]  # half of a mean's weight is not suspect
 
@@ -40,7 +40,7 @@ def test_without_known_attackers_no_role_is_shown() -> None:
     shown = suspects_table(run)
     assert shown["heads"] == ["client", "cluster", "weight"]
     assert shown["rows"] == [["2", "no cluster", "0.00"], ["0", "cluster 0", "0.30"]]
-    assert "attackers" not in shown["note"] and "whose data are unlike theirs" in shown["note"]
+    assert "attackers" not in shown["note"] and "has different data" in shown["note"]
 
 
 def test_without_a_rule_or_a_suspect_there_is_nothing() -> None:
@@ -52,7 +52,7 @@ def test_of_many_suspects_the_first_are_shown_and_all_are_counted() -> None:
     shown = suspects_table(judged(np.zeros((2, 80), np.int64), [0.1] * 80, list(range(70))))
     assert len(shown["rows"]) == LIMIT == 50
     assert (
-        "70 of 70 attackers are among them, and 10 honest clients. The first 50 are shown"
+        "These are 70 of 70 attackers, and 10 honest clients. The first 50 are shown"
         in shown["note"]
     )
 
@@ -62,8 +62,7 @@ def test_the_page_has_them_by_name_and_names_stay_text(tmp_path: Path) -> None:
     run.clients["name"] = ["<b>north</b>", "south", "east", "west"]
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
     assert (
-        '<details id="suspects" class="wide clients"><summary>Whom the rule suspects</summary>'
-        in page
+        '<details id="suspects" class="wide clients"><summary>Suspected clients</summary>' in page
     )
     assert escape("<b>north</b>") in page and "<b>north" not in page
     still = fk.report(a_run(ROWS), tmp_path / "s.html").read_text()

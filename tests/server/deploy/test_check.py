@@ -217,12 +217,11 @@ def test_too_few_for_clusters(fed: Path) -> None:
     [
         (
             "panm",
-            "PANM needs peers that decide for themselves, and this federation has a server: run "
-            "it with ",
+            "PANM needs peers, but this federation has a server; run it with ",
         ),
         (
             "oracle",
-            "Oracle needs the true clusters of all clients, which only a simulation knows: run it "
+            "Oracle needs the true clusters of all clients, which only a simulation knows; run it "
             "with ",
         ),
     ],

@@ -147,7 +147,7 @@ def test_a_deployed_run_predicts_places_and_is_exported(lab: Lab, tmp_path: Path
         exported = load_export(run.export(tmp_path / f"{client}").parent)
         np.testing.assert_allclose(exported.model(client=f"site-{client}")(x), scores, atol=1e-5)
     for refused in (lambda: run.fine_tune(0, 1), run.evaluate):
-        with pytest.raises(DataError, match="are with its clients, not here"):
+        with pytest.raises(DataError, match="are on its clients' machines"):
             refused()
 
 
@@ -236,7 +236,7 @@ def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
     run = lab.serve(rounds=2, more='[late]\nname = "replies"\nmax_age = 2')
     assert run.config.section("late")["max_age"] == 2 and run.records[-1]["late_used"] == 0
     for wrong, message in (
-        ("share = 0.2", "late.share: real clients are late by themselves"),
+        ("share = 0.2", "late.share: this option makes simulated clients late"),
         ("max_aeg = 2", "did you mean 'max_age'"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -250,7 +250,9 @@ def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
         run.summary()["secret"]["answered"] == 2 * CLIENTS
         and run.config.section("secret")["examples_cap"] == 20
     )
-    with pytest.raises(ConfigError, match=r"secret\.dropout: real clients drop out by themselves"):
+    with pytest.raises(
+        ConfigError, match=r"secret\.dropout: this option makes simulated clients drop out"
+    ):
         lab.serve(method=FEDAVG, more='[secret]\nname = "sums"\ndropout = 0.1')
 
 
@@ -326,7 +328,7 @@ def test_private_cohorts_of_real_sites_may_be_few_or_none(lab: Lab) -> None:
         ),
         (
             PRIVATE + "epsilon = 2\ntesting_only_seeded_noise = true",
-            r"noise of a seed is never asked of real sites",
+            r"seeded noise is for tests of simulations",
         ),
         (PRIVATE + "epsilon = 2\nscores = 5", r"leave out privacy\.scores"),
         (PRIVATE + "epsilon = 2\nadaptive = true", r"leave out privacy\.adaptive"),

@@ -263,7 +263,7 @@ def test_rows_that_are_wanted_one_by_one_are_not_summed(monkeypatch: pytest.Monk
 def test_summing_without_actors_is_refused() -> None:
     data = fk.data.synthetic(clients=4, samples=5)
     with pytest.raises(
-        ConfigError, match=r"compute\.sum_by_actor: needs the actors of Ray: set engine"
+        ConfigError, match=r"compute\.sum_by_actor: needs the actors of Ray; set engine"
     ):
         fk.simulate(
             fk.FedAvg(),

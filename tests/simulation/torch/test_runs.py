@@ -101,11 +101,11 @@ def test_the_whole_run_is_the_simulators() -> None:
 def test_an_object_that_is_no_model_is_refused() -> None:
     simulate: Any = inspect.unwrap(fk.simulate)  # past the run-time type check, as users have it
     with pytest.raises(
-        ModelError, match=r"must be made, fk\.models\.mlp\(data\), got its name, 'mlp'"
+        ModelError, match=r"must be an instance, fk\.models\.mlp\(data\), got the name 'mlp'"
     ):
         simulate(fk.FedAvg(), DATA, "mlp", rounds=1, cohort=2)
     with pytest.raises(
-        ModelError, match=r"fk\.as_model or fk\.torch_model, or be a PyTorch nn\.Module; got"
+        ModelError, match=r"fk\.as_model or fk\.torch_model, or a PyTorch nn\.Module; got"
     ):
         simulate(fk.FedAvg(), DATA, network, rounds=1, cohort=2)
 
@@ -116,7 +116,7 @@ def test_slower_training_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
         for model in (mclr(DATA), fk.torch_model(network), fk.torch_model(network)):
             go(model, rounds=1)
     assert [record.message for record in caplog.records] == [
-        "model 'torch' is trained by PyTorch, which is slower (docs/benchmarks.md says how much)"
+        "model 'torch' is trained by PyTorch, which is slower than JAX (see docs/benchmarks.md)"
     ]
 
 
