@@ -80,8 +80,8 @@ class LateReplies(Option):
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
             return (
-                "a late reply would count in the sums of two rounds, and privacy counts each client "
-                "once; use only one of the two options"
+                "a late reply would count in the sums of two rounds, and privacy counts each "
+                "client once; use only one of the two options"
             )
         if "robust" in run.options:
             return (
