@@ -1,5 +1,5 @@
-"""The arrays on a node's disk, by run: clients' memory, arrays it was told to keep, last
-replies."""
+"""The arrays that a node stores on disk for each run: its clients' memory, arrays that the server
+told it to keep, and its last replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
-_KEPT = "kept/"  # prefix of the names of arrays that a node was told to keep
+_KEPT = "kept/"  # prefix of the names of arrays that the server told the node to keep
 _REPLY = "replies/"  # prefix of the names of arrays of last replies
 
 
@@ -20,13 +20,13 @@ class NodeWorld(World, Protocol):
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or deleted an array."""
+        """How often clients have stored or deleted an array."""
         ...
 
 
 @runtime_checkable
 class Disk(Protocol):
-    """A node's storage, organised by run."""
+    """The storage of a node, with separate arrays for each run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
         """The arrays that ``save_memory`` stored; empty if there are none."""

@@ -94,7 +94,7 @@ def run_node(
         try:
             with http_request_response(address, ca is None, certificates, keys) as opened:
                 connection = Connection(*opened)
-                _log.info("connected to %s as node %d", address, connection.node_id)
+                _log.info("is connected to %s as node %d", address, connection.node_id)
                 connected()
                 serve(connection, answer)
         except SystemExit as error:
