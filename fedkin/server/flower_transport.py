@@ -168,7 +168,7 @@ def reply_here(
         make_node: makes the node.
         name: name of the node, for the reply if the node cannot be made.
         refused: called with the reason if the reply refuses the request, otherwise with an empty
-        text.
+            text.
     """
     reply = respond(make_node, lambda: from_record(message.content)[0], name)
     refused(reply.refusal)
