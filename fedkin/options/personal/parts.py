@@ -91,7 +91,7 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """A last layer of its own for each client. It is trained alone before the body, or together
+    """A separate last layer for each client. It is trained alone before the body, or together
     with the body if ``head_epochs`` is 0."""
 
     head_epochs: int = 10  # epochs in which only the head is trained, before the body

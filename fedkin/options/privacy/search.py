@@ -20,7 +20,7 @@ class Search:
         """Start a search.
 
         Args:
-            name: what is searched, for the log.
+            name: name of the searched quantity, for the log.
             clock: returns the time in seconds.
         """
         self._name = name

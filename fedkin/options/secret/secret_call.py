@@ -19,7 +19,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.world import UPDATE_MEMORY, World
 from fedkin.options.secret.secret_settings import SecretSettings
-from fedkin.secret.client import NOBODY
+from fedkin.secret.client import NO_HOLDER
 from fedkin.secret.quantization import EXTRA, Grid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
 from fedkin.tasks.secret_exchange import (
@@ -366,7 +366,7 @@ def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
     """Values about holders, padded so that groups of any size have the same width."""
     if name == "group" or values.shape[1] == width:
         return values
-    empty = NOBODY if name == "holders" else 0
+    empty = NO_HOLDER if name == "holders" else 0
     missing = [(0, 0), (0, width - values.shape[1]), *[(0, 0)] * (values.ndim - 2)]
     return np.pad(values, missing, constant_values=empty)
 

@@ -102,7 +102,7 @@ class SecretSums(SecretSettings, Option):
     section = SECTION
 
     def refusal(self, run: RunFacts) -> str:
-        return _refusal_beside(self, run) or refusal(run.method, self)
+        return _refusal_with_options(self, run) or refusal(run.method, self)
 
     def check(self, runs: Sequence[RunFacts]) -> None:
         """Raise ConfigError if no round could have a sum, or for settings that privacy sets itself.
@@ -137,7 +137,7 @@ class SecretSums(SecretSettings, Option):
         return active_secret_sums(self, run)
 
 
-def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
+def _refusal_with_options(settings: SecretSettings, run: RunFacts) -> str:
     """Why secret sums cannot be used with another option of the run; empty if they can."""
     options: Mapping[str, Any] = run.options
     privacy = options.get("privacy")
