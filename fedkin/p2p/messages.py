@@ -8,8 +8,7 @@
                  arrays
 
 No part of a message is trusted: sizes and the signature are checked before the archive is decoded.
-    An
-invalid message raises an ``InvalidMessageError`` with a one-word reason, so that failures can be
+An invalid message raises an ``InvalidMessageError`` with a one-word reason, so that failures can be
 counted. Symbols: P parameters.
 """
 

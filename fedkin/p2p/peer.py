@@ -1,10 +1,9 @@
 """A peer: trains on its data, finds peers with similar data, and averages with them without a
 server.
 
-Peers are asynchronous: each does its rounds without waiting for the others. A round is a round of
-    the
-method (``fedkin.methods.decentralized``), with one row instead of all rows, and replies from the
-network. Replies are checked and counted; wrong, late and missing ones are left out. The random
+Peers are asynchronous: each does its rounds without waiting for the others. In a round a peer does
+what the method (``fedkin.methods.decentralized``) does, for one row instead of all rows, and gets its
+replies from the network. Replies are checked and counted; wrong, late and missing ones are left out. The random
 streams are the simulator's, so peers in lockstep reproduce a simulation. Symbols: N peers in the
 peer's table, P parameters.
 """
@@ -259,7 +258,7 @@ class Peer:
         """Messages in the order of the table, as in the simulator."""
         return sorted(messages, key=lambda message: self.table.names.index(message.sender))
 
-    # --- what is written
+    # --- records and memory
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))

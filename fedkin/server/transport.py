@@ -44,7 +44,7 @@ class Reply:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the node has done what was requested."""
+        """Whether the node has completed the request."""
         return self.message is not None and "failed" not in self.message.header
 
 

@@ -64,7 +64,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
 def create_site_keys(folder: Path, ca: Path) -> None:
     """Write a site's copy of the authority and its key pair, unless they exist.
 
-    The key pair is like that of ``ssh-keygen -t ecdsa -b 384``.
+    The key pair equals the output of ``ssh-keygen -t ecdsa -b 384``.
     """
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
