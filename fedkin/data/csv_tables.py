@@ -1,5 +1,5 @@
-"""CSV files as tables: encoding, separator and decimal mark are detected. Only an empty cell counts
-as missing."""
+"""Reads CSV files as tables. It detects encoding, separator and decimal mark. Only an empty cell
+counts as missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.core.errors import DataError
 # A pandas DataFrame. pandas is slow to import, so it is imported only where tables are read.
 Table = Any
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# Prefix of the name that pandas gives to an unnamed column.
+# Prefix of the names that pandas gives to unnamed columns.
 UNNAMED = "Unnamed: "
 # The header must end within this number of characters.
 _HEAD = 2**20
@@ -31,12 +31,12 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _OTHER_KINDS = {
-    b"PAR1": "that of a Parquet file",
-    b"PK\x03\x04": "that of a spreadsheet or an archive",
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a spreadsheet or an archive",
     b'{"': "JSON",
     b"[{": "JSON",
     b"[[": "JSON",
-    b"<": "that of a web page",
+    b"<": "a web page",
 }
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")
@@ -46,7 +46,7 @@ _log = logging.getLogger("fedkin")
 
 
 def read_csv(path: Path, names: str | None = None) -> Table:
-    """A CSV file as a table, gzipped or not.
+    """Read a CSV file as a table, gzipped or not.
 
     Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with
     a byte-order mark. If columns are not separated by commas, numbers may have decimal commas.
@@ -90,9 +90,7 @@ def _encoding(path: Path) -> str:
             return encoding
     for start, kind in _OTHER_KINDS.items():
         if first.lstrip().startswith(start):
-            raise DataError(
-                f"{path}: expected a CSV file, but its content is {kind}; write it as CSV"
-            )
+            raise DataError(f"{path}: expected a CSV file, but it is {kind}; write it as CSV")
     if b"\0" in first:
         raise DataError(
             f"{path}: expected a CSV file, but it holds zero bytes: it is no text, or UTF-16 "

@@ -22,7 +22,7 @@ SHIFTED_SHARE = "share of a client's samples that must change to count as a shif
 AVERAGED_PEERS = "peers whose models a peer averages"
 LAST_LAYER_CLUSTERING = "the clustering of last layers that both methods begin with"
 
-# For an option with the name of another method's option, but a meaning of its own.
+# For an option with the name of another method's option, but with a different meaning.
 UNLIKE_OTHERS = ""
 
 

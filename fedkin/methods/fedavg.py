@@ -32,7 +32,7 @@ from fedkin.tasks.train import train
 @plain_options
 @dataclass(frozen=True)
 class FedAvg:
-    """One global model for all clients. It has no hyper-parameters of its own: local training and
+    """One global model for all clients. It has no hyper-parameters: local training and
     the cohort are settings of the run."""
 
     about: ClassVar[About] = About(

@@ -114,9 +114,8 @@ def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
     """The detector of each class that a cluster's clients use.
 
     Detectors are numbered by cluster and class; ``counts`` has the number of clients with each
-    class. Clients use the detector of their own cluster, or otherwise the detector of the cluster
-    where most clients have the class (the first of ties). NO_DETECTOR marks a class that no client
-    has.
+    class. Clients use their cluster's detector, or otherwise the detector of the cluster where most
+    clients have the class (the first of ties). NO_DETECTOR marks a class that no client has.
     """
     exists = counts > 0
     number = np.cumsum(exists).reshape(counts.shape) - 1

@@ -1,4 +1,4 @@
-"""Oracle: peers know the true clusters from the start, and average with random peers of their own
+"""Oracle: peers know the true clusters from the start, and average with random peers of the same
 cluster.
 
 It is an upper bound for peer-to-peer methods, which must find the clusters (PANM, section 2; the

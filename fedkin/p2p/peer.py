@@ -2,10 +2,10 @@
 server.
 
 Peers are asynchronous: each does its rounds without waiting for the others. In a round a peer does
-what the method (``fedkin.methods.decentralized``) does, for one row instead of all rows, and gets its
-replies from the network. Replies are checked and counted; wrong, late and missing ones are left out. The random
-streams are the simulator's, so peers in lockstep reproduce a simulation. Symbols: N peers in the
-peer's table, P parameters.
+what the method (``fedkin.methods.decentralized``) does, for one row instead of all rows, and gets
+its replies from the network. Replies are checked and counted; wrong, late and missing ones are left
+out. The random streams are the simulator's, so peers in lockstep reproduce a simulation. Symbols: N
+peers in the peer's table, P parameters.
 """
 
 from __future__ import annotations
