@@ -100,7 +100,7 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
 
     Args:
         scaling: the training patients on which features have mean 0 and standard deviation 1:
-            those of each ``hospital``, or ``pooled``, of all four. FLamby scales by all four for
+            each ``hospital``'s, or ``pooled``, all four hospitals'. FLamby scales by all four for
             its pooled accuracies, which are not means over the hospitals' tests.
 
     Raises:

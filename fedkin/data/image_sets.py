@@ -31,7 +31,7 @@ partition      options (default)           samples of a client
 ``iid``                                    an even share at random
 ``blocks``     ``classes_per_client`` (2)  even slices of the k classes of its block (ATHENA-FL);
                                            blocks are the true clusters
-``writer``                                 those of a writer (mnist only)
+``writer``                                 the samples of a writer (mnist only)
 ``ditto``      ``classes_per_client`` (5)  Ditto's federation (fashion_mnist only)
 =============  ==========================  =======================================================
 """
@@ -321,7 +321,7 @@ def _ditto(
         random=legacy_random(DITTO_SEED),
     )
     shuffled = shuffle_rows(train, Stream(seed, purpose="data/ditto"))
-    # Rows of test images come after those of all training images.
+    # Rows of test images come after the rows of all training images.
     return shuffled, Ragged(test.rows + images.train, test.offsets)
 
 

@@ -256,7 +256,7 @@ def clean_features(
             f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
         )
     if integers and kind == "f":
-        raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
+        raise DataError(f"{place}: x must be integers with integers=True, got {x.dtype}")
     clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
     not_finite: list[int] = []
     too_large: list[int] = []

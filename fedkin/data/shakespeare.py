@@ -97,7 +97,7 @@ def shakespeare(
             eligible.append(u)
     roles = _draw_roles(eligible=eligible, clients=clients, path=file, length=length, seed=seed)
 
-    # Training and test windows alternate: those of role 0, then those of role 1, and so on.
+    # Training and test windows alternate: first role 0's, then role 1's, and so on.
     parts = [part + starts[u] for u in roles for part in windows[u]]
     train, test = _alternating([len(part) for part in parts])
     begin = np.concatenate(parts)

@@ -38,7 +38,7 @@ class About:
         membership: hard (one cluster per client), soft (shares of several clusters), or -.
         decides: who chooses a client's cluster: client or server.
         count: how the number of clusters is determined: given, found, or -.
-        leaves: data that a client sends in addition to those of FedAvg.
+        leaves: data that a client sends in addition to FedAvg's.
         meanings: the meaning of each option that another method has too. In a comparison, a method
             takes over those options of the main method to which both give the same meaning. An
             option without an entry is never taken over.

@@ -156,8 +156,7 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
 def _widen_heads(
     world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The models, where classes of these clients get the bias of w_0 if their head excludes
-    them."""
+    """The models; a class that these clients hold and a head excludes gets the bias of w_0."""
     bias = world.spec.head_bias
     assert bias is not None
     counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)

@@ -11,7 +11,7 @@ when
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2
     (norms over all parameters; the mean is a simple one)
 
-and then it is split in two. The paper splits where the largest similarity across the cut is
+and then it is split in two. The paper cuts so that the largest similarity across the cut is
 smallest; the code, and this file, split by complete linkage. ``eps1`` and ``eps2`` are norms of
 updates, so they
 depend on model, learning rate and local epochs: measure the norms in a run before you choose them.

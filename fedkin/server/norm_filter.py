@@ -52,7 +52,7 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Bool[np.ndarray, "r"]:
-        """Which updates have a norm above their limit; the arguments are those of ``limits``."""
+        """Which updates have a norm above their limit; for the arguments see ``limits``."""
         return norms > self.limits(norms, models, starts)
 
     def limits(

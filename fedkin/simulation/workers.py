@@ -1,4 +1,4 @@
-"""Selects a model's trainer and scorer: those that JAX compiles, or those that the model provides.
+"""Selects a model's trainer and scorer: compiled by JAX, or provided by the model.
 
 Everything else in a simulated world (participation, failures, bytes, memory) is the same for every
 model. JAX is imported only for a JAX model, so a client with another model starts without it.

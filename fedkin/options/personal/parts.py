@@ -111,7 +111,7 @@ class PersonalHead(PersonalPart):
         if task.model_index is None or task.gradient:
             raise MethodError(
                 "personal heads: clients cannot compare models without a last layer, nor their "
-                "gradients; leave out personal heads, or take another method"
+                "gradients; leave out personal heads, or use another method"
             )
         bodies = body_of(task.models, head)
         return Personal(

@@ -72,7 +72,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
     parser.add_argument("--run", action="store_true")
     parser.add_argument(
-        "--server", metavar="FILE", help="server.toml, if it is not where the app has it"
+        "--server",
+        metavar="FILE",
+        help="path of server.toml, if it differs from the path in the app",
     )
     options = parser.parse_args(arguments)
     wait_for_superlink(Path())

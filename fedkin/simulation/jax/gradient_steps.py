@@ -159,7 +159,7 @@ def envelope_gradient(
         gradient = trained(jax.grad(loss)(theta))
         return jax.tree.map(lambda a, g, b: a - lr * (g + strength * (a - b)), theta, gradient, w)
 
-    # The first step starts at w, where the proximal term has no gradient.
+    # The first step starts at w. There the proximal term has no gradient, so it is left out.
     first = jax.tree.map(lambda a, g: a - lr * g, w, trained(gradient))
     theta = jax.lax.fori_loop(1, steps, inner_step, first)
     return jax.tree.map(lambda a, b: strength * (a - b), w, theta), theta

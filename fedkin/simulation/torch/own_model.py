@@ -2,7 +2,7 @@
 their mix (APFL), or minimises a batch's loss plus a proximal term to the other model (pFedMe).
 
 Gradient steps do not change running statistics: v takes the statistics of the mix after its batch,
-theta takes those of w. ``simulation/jax/gradient_steps.py`` does the same in JAX.
+theta takes the statistics of w. ``simulation/jax/gradient_steps.py`` does the same in JAX.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ def _define_dropped_operators() -> Any:
 
 
 def _exists(name: str) -> bool:
-    """Whether PyTorch has an operator; the name ends with the overload, where it is not the default
-    one."""
+    """Whether PyTorch has an operator; a name without an overload means the default overload."""
     packet, _, overload = name.partition(".")
     operator = getattr(torch.ops.aten, packet, None)
     return operator is not None and (overload or "default") in operator.overloads()
