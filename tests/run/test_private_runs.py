@@ -170,7 +170,7 @@ def test_a_round_without_clients_releases_noise_all_the_same() -> None:
     ],
 )
 def test_work_that_sends_more_than_sums_is_refused(task: Any) -> None:
-    with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
+    with pytest.raises(TaskError, match=f"task {task.name} would be sent without noise"):
         private_world().run(task, EVERYONE, Stream(0))
 
 
@@ -178,7 +178,7 @@ def test_a_client_adds_one_vector_in_a_round() -> None:
     world = private_world()
     models = world.initial(Stream(0))[None]
     twice = np.array([1, 1])
-    with pytest.raises(TaskError, match="may add one vector"):
+    with pytest.raises(TaskError, match="may add only one vector"):
         train(world, models, twice, np.zeros(2, np.int64), reduce=True, stream=Stream(0))
 
 
@@ -488,7 +488,7 @@ def test_what_is_not_charged_is_refused_or_infinite(kind: str, task: Any) -> Non
     """By its task, whatever a method says that it needs; what is charged, and the best round, have
     tests above."""
     world = private_world()
-    with pytest.raises(TaskError, match=f"the task {task.name} sends what no noise covers"):
+    with pytest.raises(TaskError, match=f"task {task.name} would be sent without noise"):
         world.run(task, EVERYONE, Stream(0))
     assert not world._journal.entries
     insists = private_world(replace(TESTING, uncharged="infinite"))
@@ -540,15 +540,15 @@ def test_who_insists_gets_an_infinite_epsilon() -> None:
     [
         (
             {"selection": "uniform"},
-            r'the best that is known is epsilon .*run.selection="poisson", or run.cohort=',
+            r'the best known epsilon is .*run.selection="poisson", or run.cohort=',
         ),
         (
             {"privacy": SCORED, "sample_at_end": True, "evaluate_clients": 2},
-            "privacy.scores is of all clients",
+            "privacy.scores needs the scores of all clients",
         ),
-        ({"until": 0.9}, "run.until stops by scores of clients"),
+        ({"until": 0.9}, "run.until stops by clients' scores"),
         ({"personal": fk.PersonalHead()}, "personal heads send sums of bodies"),
-        ({"track": [Elsewhere()]}, "the tracker Elsewhere would send scores of clients elsewhere"),
+        ({"track": [Elsewhere()]}, "the tracker Elsewhere would send clients' scores"),
         (
             {"track": [Elsewhere()], "privacy": replace(TESTING, uncharged="infinite")},
             "the tracker Elsewhere would send",
@@ -604,7 +604,7 @@ def test_a_private_run_does_not_stop_by_what_clients_reply(tmp_path: Path) -> No
     assert stop_after_round(Plan(rounds=9, cohort=4), records, NO_OPTIONS) is not None
     assert stop_after_round(Plan(rounds=9, cohort=4), records, private) is None
     said = simulate(rounds=1).summary()["privacy"]
-    assert any("extended, after a look" in each for each in said["not_charged"])
+    assert any("ended or extended after" in each for each in said["not_charged"])
 
 
 def test_a_new_run_does_not_begin_on_what_another_has_spent(tmp_path: Path) -> None:
@@ -614,13 +614,13 @@ def test_a_new_run_does_not_begin_on_what_another_has_spent(tmp_path: Path) -> N
 
 
 def test_a_budget_below_one_round_is_refused() -> None:
-    with pytest.raises(ConfigError, match="allows no round: one costs"):
+    with pytest.raises(ConfigError, match="allows no round: one round costs"):
         simulate(replace(TESTING, epsilon=0.01))
 
 
 def test_a_delta_of_a_client_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     simulate(replace(TESTING, delta=0.5), rounds=1)
-    assert "allows to publish one of them whole" in caplog.text
+    assert "permits publishing the whole data of one" in caplog.text
 
 
 def test_a_configuration_has_it(tmp_path: Path) -> None:

@@ -446,7 +446,7 @@ def test_where_sums_are_signed_a_node_of_several_clients_is_refused_at_the_start
         membership.begin_round(1)
     assert first_ids(membership) == ({"lone": 0} if signed else {"fleet": 0, "lone": 3})
     refusal = (
-        "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of "
+        "'fleet' (node 0) is refused: it has 3 clients, but signed sums (secret.signed) need "
         "sites with one client"
     )
     assert (refusal in caplog.text) == signed == ("or leave out secret.signed" in caplog.text)

@@ -197,7 +197,7 @@ def test_a_smaller_delta_costs_more_where_the_accountants_change_too() -> None:
 def test_rounds_with_a_cap_have_no_smallest_deltas() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"delta = 1e-15: .*1e-14 or more: raise privacy.delta, or leave out privacy",
+        match=r"delta = 1e-15: .*at least 1e-14: raise privacy.delta, or leave out privacy",
     ):
         ClientDP(noise_multiplier=1.0, delta=1e-15, cap=20)
     assert ClientDP(noise_multiplier=1.0, delta=1e-14, cap=20).cap == 20

@@ -160,7 +160,7 @@ def test_sites_of_one_key_or_name_are_refused(tmp_path: Path) -> None:
         up(folder)
     message = str(refused.value)
     assert (
-        f"{folder}/site-1/key.pub is the key of {folder}/site-0" in message
+        f"{folder}/site-1/key.pub is also the key of {folder}/site-0" in message
         and "ssh-keygen" in message
     )
     assert (
@@ -231,7 +231,7 @@ def test_up_says_what_the_server_has_decided(wards: Path, monkeypatch: pytest.Mo
         "site-1 is refused: no column weight",
         "site-2: is ready, and the server waits for others",
     ]
-    assert said[3].startswith("site-3: the server has not said")
+    assert said[3].startswith("site-3: the server has not reported")
     assert said_by(wards, "site-0") == (True, ["site-0: takes part"])
     write_server_state(wards, FederationState(error="IFCA needs 3 clients"))
     assert said_by(wards, "site-0") == (False, ["the run has ended: IFCA needs 3 clients"])
@@ -282,7 +282,7 @@ def test_what_the_server_has_said_before_is_no_verdict_about_a_site_that_comes_b
     write_server_state(wards, ACCEPTED)
     former = Former(ACCEPTED, same_ids=False)
     _, said = said_by(wards, "site-0", former=former, run=False)
-    assert len(said) == 1 and said[0].startswith("site-0: the server has not said")
+    assert len(said) == 1 and said[0].startswith("site-0: the server has not reported")
     by_key = Former(ACCEPTED, same_ids=True)
     assert said_by(wards, "site-0", former=by_key, run=False) == (True, ["site-0: takes part"])
 
