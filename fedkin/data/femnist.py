@@ -242,7 +242,9 @@ def _one_file(path: Path) -> dict[str, np.ndarray]:
     M = len(arrays["y"])
     for name in ("x", "client_id", "split"):
         if len(arrays[name]) != M:
-            raise DataError(f"{path}: {M} labels but {len(arrays[name])} entries in {name}")
+            raise DataError(
+                f"{path}: there are {M} labels, but {len(arrays[name])} entries in {name}"
+            )
     arrays["y"] = check_labels(arrays["y"], 62, path)
     arrays["client_id"] = check_labels(arrays["client_id"], len(arrays["writers"]), path)
     arrays["split"] = check_labels(arrays["split"], 2, path)

@@ -277,7 +277,7 @@ def clean_features(
     ):
         if wrong:
             raise DataError(
-                f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} "
+                f"{place}: features must be finite, but row {wrong[0]} holds {what} ({len(wrong)} "
                 "such rows)"
             )
     return clean

@@ -203,8 +203,8 @@ class FlexCFL:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Train some mini-batches from w_0. Returns the clients with a nonzero update, and
-        these."""
+        """Train some mini-batches from w_0. Returns the clients with a nonzero update, and these
+        updates."""
         reply = train(
             world,
             start[None],

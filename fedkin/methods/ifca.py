@@ -154,8 +154,7 @@ class IFCA:
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> State:
-        """The same state if new clients choose in their first round. Otherwise they get a cluster
-        until then."""
+        """Give new clients a cluster, unless they choose one in their first round."""
         return state if self.newcomers == "round" else self._choose(world, state, newcomers, stream)
 
     def _choose(

@@ -13,8 +13,8 @@ when
 
 and then it is split in two. The paper cuts so that the largest similarity across the cut is
 smallest; the code, and this file, split by complete linkage. ``eps1`` and ``eps2`` are norms of
-updates, so they
-depend on model, learning rate and local epochs: measure the norms in a run before you choose them.
+updates, so they depend on model, learning rate and local epochs: measure the norms in a run before
+you choose them.
 
 As in the authors' code, there is no split in the first rounds (``first_split``), small clusters are
 not split (``min_size``), and means are unweighted. The split comes first; then every cluster,

@@ -227,7 +227,7 @@ def _joined(arrays: Float[Array, "G p q r c"]) -> Float[Array, "p q r Gc"]:
 
 
 def _apart(array: Float[Array, "p q r Gc"], count: int) -> Float[Array, "G p q r c"]:
-    """The inverse of ``_joined``."""
+    """The channels of each of ``count`` models: the inverse of ``_joined``."""
     return jnp.moveaxis(array.reshape(*array.shape[:3], count, -1), 3, 0)
 
 

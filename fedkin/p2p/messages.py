@@ -42,7 +42,12 @@ MODEL_AND_UPDATE: tuple[str, ...] = ("model", "update")
 
 
 class InvalidMessageError(FedkinError):
-    """A message cannot be used; ``reason`` is one word, under which such messages are counted."""
+    """A message cannot be used.
+
+    Attributes:
+        reason: one word, under which such messages are counted.
+        detail: sizes or names, which stand in brackets in the log.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)

@@ -117,7 +117,7 @@ class Group:
 
     @property
     def present(self) -> Bool[np.ndarray, "G"]:
-        """Which places have a holder."""
+        """Mask of the places that have a holder; others hold ``NO_HOLDER``."""
         return self.holders != NO_HOLDER
 
     @property

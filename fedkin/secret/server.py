@@ -118,7 +118,7 @@ class Exchange:
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
-        """Which holders each client masks with: both have shared."""
+        """Mask of the holders with which each client masks: it and the holder have shared."""
         return self.shared[self.places] & self.shared[:, None]
 
     def holder_numbers(self) -> Int[np.ndarray, "n G"]:

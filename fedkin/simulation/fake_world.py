@@ -135,7 +135,7 @@ class _Samples:
 
     @property
     def train(self) -> SimpleNamespace:
-        """The clients' weights as their sample counts; tests change them."""
+        """The clients' weights, as their numbers of samples; tests change them."""
         return SimpleNamespace(sizes=self._world.examples)
 
     @property

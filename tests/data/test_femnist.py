@@ -156,7 +156,7 @@ def test_options_that_mean_nothing_by_writer(extra: dict[str, Any]) -> None:
         ({"client_id": np.full(21, 3)}, "labels|client"),
         ({"split": np.full(21, 2)}, r"femnist_0\.npz"),
         ({"y": np.full(21, 62)}, "row 0 has 62"),
-        ({"x": np.zeros((20, 784), np.uint8)}, "21 labels but 20 entries in x"),
+        ({"x": np.zeros((20, 784), np.uint8)}, "21 labels, but 20 entries in x"),
         ({"x": np.zeros((21, 784))}, "expected x uint8"),
     ],
 )

@@ -201,7 +201,7 @@ def test_text_cannot_be_turned() -> None:
 
 
 def test_more_variants_than_permutations() -> None:
-    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, 3 requested"):
+    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, but 3"):
         ShiftedData(federation(classes=2), Relabel(kinds=3), everybody).at(STREAM)
 
 

@@ -60,8 +60,7 @@ def make_optimizer(
 
 
 class EntryTerms(NamedTuple):
-    """Changes of one client's gradients by a call, for each trained tensor; None without
-    changes."""
+    """How a call changes one client's gradients, for each trained tensor; None for no change."""
 
     added: list[GradientTerms] | None  # terms added to the gradients
     trained: list[Tensor] | None  # 1 where a parameter is trained, 0 where it is not
