@@ -123,7 +123,7 @@ class PACFL:
         state = self._cluster(world, state, clients, bases)
         if not len(state.models):
             raise MethodError(
-                f"none of {len(clients)} clients sent a direction of its samples, so none can be "
+                f"0 of {len(clients)} clients sent a direction of its samples, so none can be "
                 "clustered; the clients need training samples"
             )
         return state

@@ -155,7 +155,7 @@ class PrivateClusters:
         # With noise the moments are never all zero.
         if not moments.any():
             raise MethodError(
-                f"cold start of {self.clusters} clusters: none of {len(clients)} clients sent an "
+                f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients sent an "
                 "update; the clients need training samples"
             )
         whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)

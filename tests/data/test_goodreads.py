@@ -275,7 +275,8 @@ def test_seeds_and_sizes(tmp_path: Path) -> None:
 def test_too_few_users(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
     with pytest.raises(
-        DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"
+        DataError,
+        match=r"r\.json\.gz: only 6 of 8 users have 3 spoilers .* 7 clients are requested",
     ):
         goodreads(path=path, clients=7, min_df=1)
     # Nobody has three of each in one.

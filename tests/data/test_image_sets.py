@@ -94,7 +94,7 @@ def test_options_reach_the_partition() -> None:
         ({"partition": "blocks", "clients": 4}, "at least 5 clients; got 4"),
         ({"tested": "idd"}, "unknown value of tested 'idd'; did you mean 'iid'"),
         ({"size": 0}, "size must be from 1 to 256"),
-        ({"augment": ("flip",)}, "say size=8"),
+        ({"augment": ("flip",)}, "set size=8"),
         ({"size": 8, "augment": ("flop",)}, "did you mean 'flip'"),
         ({"train_fraction": 0.0}, "train_fraction"),
         ({"seed": -1}, "seed"),

@@ -78,8 +78,8 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
     with pytest.raises(fk.ConfigError) as refusal:
         check_memory(parts, "take fewer clients", 10 * GB)
     assert str(refusal.value) == (
-        "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), and 10.0 GB "
-        "are available: take fewer clients"
+        "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), but only "
+        "10.0 GB are available: take fewer clients"
     )
 
 

@@ -133,7 +133,7 @@ def test_a_file_that_is_gone_or_shorter_is_named(
     pack(data, tmp_path / "d")
     path = tmp_path / "d" / name
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=rf"{name} has [\d,]+ bytes, and [\d,]+ were packed"):
+    with pytest.raises(DataError, match=rf"{name} has [\d,]+ bytes, but [\d,]+ were packed"):
         open_packed(tmp_path / "d")
     path.unlink()
     with pytest.raises(DataError, match=f"{name} is missing"):

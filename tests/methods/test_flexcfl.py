@@ -135,7 +135,7 @@ def test_fewer_sound_answers_than_clusters() -> None:
         silent=frozenset({2}),
     )
     with pytest.raises(
-        MethodError, match="cold start of 3 clusters: 2 of 6 clients gave an update"
+        MethodError, match="cold start of 3 clusters: only 2 of 6 clients sent an update"
     ):
         FlexCFL().init(w, STREAM)
 

@@ -458,7 +458,7 @@ def test_a_budget_covers_scores_and_none_are_released_beyond_it(
     said = simulate(asked, rounds=2).summary()["privacy"]
     assert 2.9 < said["epsilon"] <= 3.0 and "scores" in said
     with pytest.raises(
-        ConfigError, match=r"sum of scores alone costs .* of noise 0\.5: raise privacy\.scores"
+        ConfigError, match=r"sum of scores alone costs .* with noise 0\.5: raise privacy\.scores"
     ):
         simulate(replace(asked, scores=0.5), rounds=2)
     budget = replace(SCORED, epsilon=SCORED.mechanism(N, 4, 2, "poisson").epsilon(2) * 1.001)

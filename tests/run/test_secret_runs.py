@@ -565,7 +565,7 @@ def test_cohorts_of_a_fixed_size_cost_what_rounds_of_everybody_do(
     assert [line["asked"] for line in lines if "asked" in line] == [cap or 4] * 3
     with pytest.raises(ConfigError, match="have no amplification by sampling"):
         private(secret=None, selection="uniform")
-    with pytest.raises(ConfigError, match=r'run\.selection="round_robin" does not go with it'):
+    with pytest.raises(ConfigError, match=r'run\.selection="round_robin" cannot be used'):
         private(selection="round_robin")
 
 

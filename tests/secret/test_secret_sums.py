@@ -218,7 +218,7 @@ def test_a_wrong_share_is_noticed() -> None:
     for gone in (set(), {3}):
         one = finished(4, set(), gone, set())
         one.revealed[0, 3, 0] ^= 1
-        with pytest.raises(LostSumError, match="shares of client 14 are not those"):
+        with pytest.raises(LostSumError, match="shares of client 14 do not match"):
             one.unmasked()
 
 

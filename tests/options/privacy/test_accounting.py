@@ -278,14 +278,16 @@ def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_
 def test_worthless_settings_are_named_with_their_cure() -> None:
     (large,) = ClientDP(epsilon=200.0, delta=1e-5).warnings(100)
     assert (
-        "epsilon = 200 protects nothing" in large and "above 50" in large and "10 or less" in large
+        "epsilon = 200 gives no protection" in large
+        and "above 50" in large
+        and "10 or less" in large
     )
     for found_by_figure in (
         ClientDP(epsilon=200.0, cap=8),
         ClientDP(epsilon=200.0, noise_multiplier=1.0),
     ):
         (large,) = found_by_figure.warnings(100)
-        assert "epsilon = 200 protects nothing" in large and "10 or less" in large
+        assert "epsilon = 200 gives no protection" in large and "10 or less" in large
         assert "Renyi" not in large
     (one_client,) = ClientDP(epsilon=2.0, delta=0.01).warnings(100)
     assert "delta = 0.01 with 100 clients" in one_client

@@ -348,7 +348,8 @@ def test_some_of_all_clients_train_as_they_do_among_all(kind: str) -> None:
 )
 def test_ids_that_are_none(ids: list[int]) -> None:
     with pytest.raises(
-        ConfigError, match=r"ids must be one number for each of 7 clients, ascending from 0 up"
+        ConfigError,
+        match=r"ids must be one number for each of 7 clients, ascending from 0 or above",
     ):
         SimulatedWorld(DATA, torch_model(with_dropout), ids=np.array(ids))
 
