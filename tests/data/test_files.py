@@ -122,7 +122,7 @@ def test_damaged_npz_is_refused_by_name(tmp_path: Path) -> None:
     np.savez_compressed(path, x=np.arange(1000), y=np.arange(1000))
     whole = path.read_bytes()
     assert set(read_npz(path, ("x",))) == {"x", "y"}
-    with pytest.raises(DataError, match=r"mine\.npz.*z not among"):
+    with pytest.raises(DataError, match=r"mine\.npz.*z is not among"):
         read_npz(path, ("x", "z"))
     flipped = bytearray(whole)
     flipped[100] ^= 255

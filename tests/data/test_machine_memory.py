@@ -91,7 +91,7 @@ def test_what_is_near_is_a_warning(
         check_memory({"samples": int(needed * GB)}, "take fewer clients", 10 * GB)
     assert len(caplog.messages) == warnings
     assert all(
-        f"{needed:.1f} GB for samples), and 10.0 GB are available" in text
+        f"{needed:.1f} GB for samples), but only 10.0 GB are available" in text
         for text in caplog.messages
     )
 

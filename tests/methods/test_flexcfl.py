@@ -241,5 +241,5 @@ def test_refuses_an_unknown_choice(name: str) -> None:
 
 
 def test_refuses_more_clusters_than_clients() -> None:
-    with pytest.raises(MethodError, match="7 clusters need as many clients, got 6"):
+    with pytest.raises(MethodError, match="7 clusters need at least as many clients, got 6"):
         FlexCFL(clusters=7).init(world(), STREAM)

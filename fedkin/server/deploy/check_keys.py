@@ -66,9 +66,9 @@ def check_secret(path: Path) -> CheckResult:
         return failed(name, f"{path}: {error.strerror}")
     if mode & 0o077:
         return failed(
+            name,
             f"others can read {path} (mode {mode:o}): chmod 600 {path}; make a new key if someone "
             "has read it",
-            f"others can read {path} (mode {mode:o}): chmod 600 {path}, or a new key if they did",
         )
     return CheckResult(name, f"mode {mode:o}")
 

@@ -101,7 +101,7 @@ def test_a_folder_without_a_deployment_is_refused(fed: Path, tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"neither server\.toml nor"):
         check.check(tmp_path / "none")
     with pytest.raises(
-        ConfigError, match=r"there is no site-7/client\.toml; there is: site-0, site-1"
+        ConfigError, match=r"there is no site-7/client\.toml; the sites are: site-0, site-1"
     ):
         check.check(fed, site="site-7")
     with pytest.raises(ConfigError, match=r"there is no server\.toml"):
@@ -265,7 +265,7 @@ def test_certificates_that_expire(fed: Path) -> None:
 def test_a_certificate_for_another_name(fed: Path) -> None:
     assert_failed(
         check_server_keys(fed, "10.0.0.1")[1],
-        "is for localhost, 127.0.0.1",
+        "is valid for localhost, 127.0.0.1",
         "sites connect to 10.0.0.1",
     )
 
@@ -470,7 +470,7 @@ def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
             "not a SuperLink without TLS",
         )
     with answering(address.port):
-        assert_only_failed(site(fed), what, "no SuperLink with TLS")
+        assert_only_failed(site(fed), what, "not a SuperLink with TLS")
         assert (
             check_network.check_superlink(Address(port=address.port, secure=False), ca).mark == "✓"
         )
