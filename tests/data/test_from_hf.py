@@ -92,7 +92,7 @@ def test_names_of_a_class_label() -> None:
         [0, 1],
     )
     missing = rows(label=[0, -1] * 10).cast_column("label", labels)
-    with pytest.raises(DataError, match="0 to 2, row 1 has -1"):
+    with pytest.raises(DataError, match="0 to 2, but row 1 has -1"):
         from_hf(missing, by="who")
 
 

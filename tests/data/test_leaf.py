@@ -91,7 +91,7 @@ def test_a_federation(tmp_path: Path) -> None:
     assert data.x[data.test[0]].tolist() == [[7, 8]] and data.test.sizes.tolist() == [1, 0]
     assert leaf(tmp_path / "mine", classes=62).classes == 62
     with pytest.raises(
-        DataError, match="mine: labels must be whole numbers from 0 to 1, row 2 has 2"
+        DataError, match="mine: labels must be whole numbers from 0 to 1, but row 2 has 2"
     ):
         leaf(tmp_path / "mine", classes=2)
 
@@ -282,8 +282,8 @@ def test_arrays(tmp_path: Path) -> None:
         ({"x": np.array([[1.0], [1e39], [3.0]])}, ".*row 1 holds .* over 3.4e38"),
         ({"y": np.array([0, 1])}, r"x has 3 samples, but y has shape \(2,\)"),
         ({"y": np.array([0, 1, 2])}, "labels .* row 2 has 2"),
-        ({"client_id": np.array([0, 1, 2])}, "client_id must be from 0 to 1, row 2 has 2"),
-        ({"split": np.array([0, 1, 2])}, "split must be from 0 to 1, row 2 has 2"),
+        ({"client_id": np.array([0, 1, 2])}, "client_id must be from 0 to 1, but row 2 has 2"),
+        ({"split": np.array([0, 1, 2])}, "split must be from 0 to 1, but row 2 has 2"),
     ],
 )
 def test_damaged_arrays_are_refused(

@@ -413,7 +413,7 @@ def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
 def test_unknown_files_and_fractions(tmp_path: Path) -> None:
     for name in ("data.pkl", "data"):
         with pytest.raises(
-            DataError, match=r"expected a file that ends in \.npz.*folder.*no such file"
+            DataError, match=r"expected a file that ends in \.npz.*folder.*the file does not exist"
         ):
             load(tmp_path / name)
     (tmp_path / "data.pkl").write_bytes(b"")
