@@ -35,7 +35,7 @@ _LATER = {"available": "catalogue", "picture": "label_figure", "table": "describ
 def __getattr__(name: str) -> Any:
     """Import tables and figures of data on first use, because their imports are slow."""
     if name not in _LATER:
-        # Given the name and the module, Python suggests the nearest public name in the traceback.
+        # With the name and the module, Python suggests the nearest public name in the traceback.
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
         )

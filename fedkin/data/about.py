@@ -14,11 +14,11 @@ R = TypeVar("R")
 
 
 class Form(NamedTuple):
-    """A form in which the files of a set may exist.
+    """A form in which the files of a data set may exist.
 
     Attributes:
-        name: of the form.
-        find: returns the folder of the files, or None.
+        name: name of the form.
+        find: returns the folder with the files, or None.
     """
 
     name: str
@@ -30,14 +30,15 @@ class AboutData:
     """The description of a named data set.
 
     Attributes:
-        clients: number of clients by default.
+        clients: default number of clients.
         samples: number of samples, as text.
-        content: a few words about a sample.
-        source: its files; None if it needs none.
-        forms: the forms in which its files may exist. The first one found is listed. Empty if
+        content: a few words that describe a sample.
+        source: where the files come from; None if the set needs no files.
+        forms: the forms in which the files may exist; the first one found is listed. Empty if
             ``source`` is the only form.
-        without_files: origin of the samples of a set without files.
-        overlapping: samples of a client overlap, so a random part of them cannot validate the rest.
+        without_files: where the samples of a set without files come from.
+        overlapping: whether a client's samples overlap, so that some of them cannot validate the
+            rest.
     """
 
     clients: int

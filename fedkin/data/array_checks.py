@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Shaped
 
-_BLOCK_BYTES = 2**24  # of samples checked at a time
+_BLOCK_BYTES = 2**24  # bytes of samples that are checked at a time
 
 
 def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
@@ -39,9 +39,9 @@ def is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
     """Whether a value is an array of one of these kinds of numbers.
 
     Args:
-        value: anything.
+        value: any object.
         kinds: letters of ``dtype.kind``.
-        ndim: number of axes; None for any.
+        ndim: number of axes; None for any number.
     """
     return (
         isinstance(value, np.ndarray) and value.dtype.kind in kinds and ndim in (None, value.ndim)

@@ -22,15 +22,15 @@ def sample_arrays(
     """Uninitialised arrays for the features and labels of samples that will be generated.
 
     Args:
-        name: of the data set, for the message.
-        samples: M.
+        name: name of the data set, for the message.
+        samples: number of samples M.
         features: shape of a sample.
 
     Returns:
         The two arrays, not initialised.
 
     Raises:
-        ConfigError: the machine has too little memory for them.
+        ConfigError: the machine has too little memory for the arrays.
     """
     folder = _folder.get()
     if folder is None:
@@ -39,7 +39,7 @@ def sample_arrays(
         size = samples * sample_bytes
         check_memory(
             {f"{samples:,} samples of {name}": size},
-            f"take fewer (data.clients), or let them be written to files (fedkin data make {name} "
+            f"use fewer (data.clients), or let them be written to files (fedkin data make {name} "
             "... --out FOLDER)",
         )
         x = np.empty((samples, *features), np.float32)
@@ -53,25 +53,25 @@ def sample_arrays(
 def feature_array(
     place: Path | str, shape: tuple[int, ...], dtype: Any
 ) -> Shaped[np.ndarray, "M ..."]:
-    """Uninitialised array for the features of the user's samples, filled one block at a time.
+    """An uninitialised array for the features of the user's samples, filled a block at a time.
 
     Args:
-        place: their origin, for the message.
-        shape: M, then the shape of a sample.
-        dtype: of the features.
+        place: where the samples come from, for the message.
+        shape: number of samples M, then the shape of a sample.
+        dtype: type of the features.
 
     Returns:
         The array, not initialised.
 
     Raises:
-        ConfigError: the machine has too little memory for them.
+        ConfigError: the machine has too little memory for the array.
     """
     folder = _folder.get()
     if folder is not None:
         return new_file(folder / "x.npy", shape, dtype)
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     cure = (
-        "take a part of them, or let them be written to files (fedkin data make ... --out FOLDER, "
+        "use a part of them, or let them be written to files (fedkin data make ... --out FOLDER, "
         "fk.data.pack)"
     )
     check_memory({f"{shape[0]:,} samples of {place}": size}, cure)
@@ -94,9 +94,9 @@ def new_file(path: Path, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     An array without elements cannot be mapped, so its file is written at once.
 
     Args:
-        path: of the file.
-        shape: of the array.
-        dtype: of its numbers.
+        path: path of the file.
+        shape: shape of the array.
+        dtype: type of its numbers.
     """
     if not np.prod(shape):
         np.save(path, np.empty(shape, dtype))

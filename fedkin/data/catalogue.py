@@ -1,4 +1,4 @@
-"""The catalogue of named data sets, and where each is found. ``AboutData`` describes a set."""
+"""The catalogue of named data sets, and where the files of each set were found."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class FoundEntry(NamedTuple):
-    """A named data set and where it is found."""
+    """A named data set, and where its files were found."""
 
     name: str
     where: str
-    clients: int  # by default
+    clients: int  # default number of clients
     samples: str
     about: str
 
 
 def found_entries() -> list[FoundEntry]:
-    """The named sets and where they are found. It downloads nothing."""
+    """The named data sets, and where their files were found. It downloads nothing."""
     entries = []
     for name, make in DATASETS.items():
         about: AboutData = make.about  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def found_entries() -> list[FoundEntry]:
 
 
 def available() -> pd.DataFrame:
-    """The named sets, one row each. It downloads nothing.
+    """A table of the named data sets, one row each. It downloads nothing.
 
     Returns:
         A table with the columns name, where, clients (by default), samples and about.

@@ -1,4 +1,4 @@
-"""The client of each sample, as users give it: numbers, text or bytes, with none missing."""
+"""The client of each sample, as users give it: as numbers, text or bytes, without gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedkin.core.errors import DataError
 from fedkin.core.plain import plain
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
-_LARGEST_WHOLE = 2**53  # below it, a float64 holds every whole number
+_LARGEST_WHOLE = 2**53  # a float64 represents every whole number up to this one
 
 
 def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shaped[np.ndarray, "M"]:
@@ -20,12 +20,12 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
 
     Args:
         values: the client of each sample.
-        place: file or name to begin errors with.
-        name: what errors call the ids.
+        place: file or name at the beginning of errors.
+        name: name of the ids in errors.
 
     Raises:
-        DataError: a missing or infinite id, ids of several types, bytes that are no UTF-8; the row
-            is named.
+        DataError: an id is missing or infinite, ids have several types, or bytes are not UTF-8; the
+            message names the row.
     """
     is_array = hasattr(values, "dtype")
     ids = user_array(values, place, name) if is_array else _of_list(values)
@@ -54,12 +54,12 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
 def check_owners(
     owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
 ) -> None:
-    """Raise DataError for ids that are missing or infinite, and ids of several types.
+    """Raise DataError if ids are missing or infinite, or have several types.
 
     Args:
         owners: the client of each sample.
-        place: file or name to begin errors with.
-        name: what errors call the ids.
+        place: file or name at the beginning of errors.
+        name: name of the ids in errors.
     """
     if owners.dtype.kind in "Vc":
         raise DataError(f"{place}: {name} must be numbers or text, got {owners.dtype}")
@@ -67,7 +67,7 @@ def check_owners(
     if len(missing):
         raise DataError(
             f"{place}: {name} is empty in row {missing[0]} ({len(missing)} such rows); drop these "
-            "rows, or say whose they are"
+            "rows, or name their clients"
         )
     infinite = _infinite_rows(owners)
     if len(infinite):

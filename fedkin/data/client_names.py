@@ -1,4 +1,4 @@
-"""The names of clients, stored as two arrays instead of N Python strings."""
+"""The names of clients, stored in two arrays instead of N Python strings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jaxtyping import Int, UInt8
 
 from fedkin.core.object_repr import listed
 
-# An encoding of any text that Python can hold.
+# An encoding for any text that Python can hold.
 _CODING = ("utf-8", "surrogatepass")
-# Number of names decoded to Python strings at a time.
+# Number of names that are decoded to Python strings at a time.
 _BLOCK = 2**16
 
 
@@ -33,7 +33,7 @@ class ClientNames(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[object]) -> ClientNames:
-        """The column of these names. Bytes are read as UTF-8; other values become text."""
+        """The names as one object. Bytes are read as UTF-8; other values become text."""
         if isinstance(names, ClientNames):
             return names
         text = bytearray()
@@ -43,12 +43,12 @@ class ClientNames(Sequence[str]):
                 text.extend(_text(name).encode(*_CODING))
                 yield len(text)
 
-        # `text` is complete only after `ends` has run.
+        # `text` is complete only after `ends` has run, so the offsets are read first.
         offsets = np.concatenate([np.zeros(1, np.int64), np.fromiter(ends(), np.int64)])
         return cls(np.frombuffer(bytes(text), np.uint8), offsets)
 
     def is_whole(self) -> bool:
-        """Whether the arrays are valid; those of a damaged file may not be."""
+        """Whether the arrays are valid. The arrays of a damaged file may not be."""
         text = self.text
         offsets = self.offsets
         if text.dtype != np.uint8 or offsets.dtype.kind != "i":
@@ -60,7 +60,7 @@ class ClientNames(Sequence[str]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Size of both arrays in bytes."""
         return self.text.nbytes + self.offsets.nbytes
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class ClientNames(Sequence[str]):
                 return ClientNames.of(self[i] for i in range(start, stop, step))
             offsets = self.offsets[start : max(start, stop) + 1]
             return ClientNames(self.text[offsets[0] : offsets[-1]], offsets - offsets[0])
-        # A range counts negative numbers from the end, and raises IndexError.
+        # A range handles negative numbers, and raises IndexError.
         client = range(len(self))[index]
         return _decoded(self.text[self.offsets[client] : self.offsets[client + 1]].tobytes())
 
@@ -103,13 +103,13 @@ class ClientNames(Sequence[str]):
         first = np.searchsorted(checksums, checksum, "left")
         end = np.searchsorted(checksums, checksum, "right")
 
-        # Different names may have the same checksum.
+        # Different names may have the same checksum, so names are compared too.
         candidates = clients[first:end].tolist()
         return np.array([client for client in candidates if self[client] == name], np.int64)
 
     @cached_property
     def _by_checksum(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Sorted checksums of all names, and their clients; computed on first use."""
+        """Sorted checksums of all names, and their clients. It is computed on first use."""
         checksums = np.fromiter(map(_checksum, self), np.int64, len(self))
         clients = np.argsort(checksums, kind="stable")
         return checksums[clients], clients
@@ -128,7 +128,7 @@ class ClientNames(Sequence[str]):
         return all(name == expected for name, expected in zip(self, other, strict=True))
 
     def __hash__(self) -> int:
-        # Equal objects need equal hashes, and the names equal a tuple.
+        # Equal objects need equal hashes, and these names can equal a tuple.
         return hash(tuple(self))
 
     def __repr__(self) -> str:

@@ -1,5 +1,5 @@
-"""CSV files as tables: encoding, separator and decimal mark are detected. Only an empty cell counts
-as missing."""
+"""Reads CSV files as tables. It detects encoding, separator and decimal mark. Only an empty cell
+counts as missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.core.object_repr import shell_command
 # A pandas DataFrame. pandas is slow to import, so it is imported only where tables are read.
 Table = Any
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# Prefix of the name that pandas gives to an unnamed column.
+# Prefix of the names that pandas gives to unnamed columns.
 UNNAMED = "Unnamed: "
 # The header must end within this number of characters.
 _HEAD = 2**20
@@ -31,12 +31,12 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _OTHER_KINDS = {
-    b"PAR1": "that of a Parquet file",
-    b"PK\x03\x04": "that of a spreadsheet or an archive",
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a spreadsheet or an archive",
     b'{"': "JSON",
     b"[{": "JSON",
     b"[[": "JSON",
-    b"<": "that of a web page",
+    b"<": "a web page",
 }
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")
@@ -46,23 +46,23 @@ _log = logging.getLogger("fedkin")
 
 
 def read_csv(path: Path, names: str | None = None) -> Table:
-    """A CSV file as a table, gzipped or not.
+    """Read a CSV file as a table, gzipped or not.
 
     Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with
     a byte-order mark. If columns are not separated by commas, numbers may have decimal commas.
     Words such as NA and None stay text.
 
     Args:
-        path: the file.
+        path: path of the file.
         names: a column whose entries are names. They stay text if reading an entry such as 01 or
             1e3 as a number would change it.
 
     Returns:
-        A DataFrame, one row per line.
+        A DataFrame with a row for each line.
 
     Raises:
-        DataError: another encoding, a column without a name, two columns with one name, or rows
-            longer than the header.
+        DataError: the encoding is another one, a column has no name, two columns have one name, or
+            rows are longer than the header.
     """
     encoding = _encoding(path)
     try:
@@ -82,7 +82,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
 
 
 def _encoding(path: Path) -> str:
-    """The encoding, from the first bytes of a file. Raises DataError if they are not text."""
+    """The encoding of a file, from its first bytes. Raises DataError if they are not text."""
     with _binary(path) as file:
         first = file.read(4096)
     for mark, encoding in _MARKS.items():
@@ -90,12 +90,10 @@ def _encoding(path: Path) -> str:
             return encoding
     for start, kind in _OTHER_KINDS.items():
         if first.lstrip().startswith(start):
-            raise DataError(
-                f"{path}: expected a CSV file, but its content is {kind}; write it as CSV"
-            )
+            raise DataError(f"{path}: expected a CSV file, but it is {kind}; write it as CSV")
     if b"\0" in first:
         raise DataError(
-            f"{path}: expected a CSV file, but it holds zero bytes: it is no text, or UTF-16 "
+            f"{path}: expected a CSV file, but it holds zero bytes: it is not text, or UTF-16 "
             "without a byte-order mark; write it as UTF-8"
         )
     return "utf-8"
@@ -113,7 +111,7 @@ def _text(path: Path, encoding: str) -> io.TextIOWrapper:
 
 
 def _header(path: Path, encoding: str) -> tuple[list[str], str]:
-    """The column names and the separator, which is the one that gives the most columns."""
+    """The column names, and the separator: the character that gives the most columns."""
     with _text(path, encoding) as file:
         head = file.read(_HEAD)
     rows = {separator: _first_row(head, separator) for separator in SEPARATORS}
@@ -127,7 +125,7 @@ def _first_row(head: str, separator: str) -> list[str]:
     try:
         return next((row for row in rows if row), [])
     except csv.Error:
-        # A cell exceeds the limit of csv, so this is not the separator.
+        # If a cell exceeds the limit of csv, this character is not the separator.
         return []
 
 
@@ -153,7 +151,7 @@ def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Tabl
             dtype=None if names is None else {names: str},
             keep_default_na=False,
             na_values=[""],
-            # One type per column, not one per block of rows.
+            # A column then gets one type, instead of a type for each block of rows.
             low_memory=False,
         )
 
@@ -167,7 +165,7 @@ def _check_width(table: Table, header: list[str], path: Path) -> None:
     if not numbered:
         extra = table.index.nlevels
         raise DataError(
-            f"{path}: the header names {len(header)} columns, and rows have {len(header) + extra} "
+            f"{path}: the header names {len(header)} columns, but rows have {len(header) + extra} "
             "cells; name every column, and end no line with a separator"
         )
 
@@ -175,7 +173,7 @@ def _check_width(table: Table, header: list[str], path: Path) -> None:
 def _without_empty_columns(table: Table) -> Table:
     """The table without columns that have neither a name nor an entry.
 
-    A separator at the end of each line makes such a column.
+    Such a column comes from a separator at the end of each line.
     """
     unnamed = [name for name in table.columns if name.startswith(UNNAMED)]
     empty = [name for name in unnamed if table[name].isna().all()]
@@ -201,13 +199,13 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
 def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
     """Raise DataError for a column in which every point may be a thousands separator (1.200).
 
-    Called if other columns have decimal commas.
+    It is called if other columns have decimal commas.
     """
     import pandas as pd
 
     floats = [name for name in table.columns if pd.api.types.is_float_dtype(table[name])]
 
-    # Read the cells as text, because 1.200 as a number is 1.2.
+    # The cells are read as text, since 1.200 as a number is 1.2.
     with _text(path, encoding) as file:
         written = pd.read_csv(file, sep=separator, usecols=floats, dtype=str, keep_default_na=False)
     for name in floats:
@@ -215,7 +213,7 @@ def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator
         if pointed and all(_POINT_THOUSANDS.fullmatch(cell) for _, cell in pointed):
             row, cell = pointed[0]
             raise DataError(
-                f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, and other "
+                f"{path}: column {name}, row {row} (rows count from 0) holds {cell!r}, but other "
                 "columns have decimal commas, so this point may separate thousands; write the "
                 "number without it, or all numbers of the file with decimal points"
             )
@@ -256,6 +254,6 @@ def _wrong_encoding(path: Path, error: UnicodeDecodeError) -> str:
     wrong = error.object[error.start : error.start + 1].hex()
     cure = shell_command(*_TO_UTF8, str(path))
     return (
-        f"{path}: expected a CSV file in UTF-8, found the byte {wrong}, which is none of UTF-8; "
-        f"convert it, such as {cure} > utf8.csv (in place of LATIN1 the encoding that it has)"
+        f"{path}: expected a CSV file in UTF-8, but the byte {wrong} is not UTF-8; convert the "
+        f"file, for example with {cure} > utf8.csv (with its encoding in place of LATIN1)"
     )

@@ -14,8 +14,8 @@ def table(data: FederatedData) -> pd.DataFrame:
     """Statistics of a federation.
 
     Returns:
-        A table with one row per quantity (its index), and one column per split: train, test, and
-        validation if there is one.
+        A table with a row for each quantity (its index), and a column for each split: train, test,
+        and validation if there is one.
     """
     columns = {split: _statistics(data, split) for split in data.splits}
     return pd.DataFrame(columns).rename_axis(data.name)
@@ -62,7 +62,7 @@ def _text_statistics(
     statistics = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
     words = len(vocabulary)
 
-    # Word 0 may be "": padding, and words that are not in the vocabulary.
+    # Word 0 may be "", which stands for padding and for words outside the vocabulary.
     if vocabulary[0] == "":
         words -= 1
         rows = np.unique(data.part(split).rows)

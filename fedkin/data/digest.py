@@ -10,7 +10,7 @@ import numpy as np
 
 from fedkin.data.federated import FederatedData
 
-# Bytes and names read at a time, because data in files may be larger than memory.
+# Bytes and names that are read at a time, since data in files may be larger than memory.
 _BLOCK_BYTES = 2**26
 _BLOCK_NAMES = 2**16
 
@@ -56,7 +56,7 @@ def _tuple_text(names: Sequence[str] | None) -> Iterator[str]:
 
 
 def add_array(digest: Any, array: np.ndarray | None) -> None:
-    """Add an array, with its type and shape, or its absence, to a digest of ``hashlib``."""
+    """Add an array, with its type and shape, to a digest of ``hashlib``; ``None`` counts too."""
     if array is None:
         digest.update(b"none;")
         return

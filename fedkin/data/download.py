@@ -1,7 +1,7 @@
-"""Files of named data sets: from ``$FEDKIN_DATA``, else the cache, else downloaded to the cache.
+"""Files of named data sets: from ``$FEDKIN_DATA``, or the cache, or downloaded to the cache.
 
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
-``$FEDKIN_CACHE``, else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
+``$FEDKIN_CACHE``, or else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
 ~/.cache/fedkin on Linux). Compiled programs are in the same cache. Files with a published checksum
 are checked at every use.
 """
@@ -33,13 +33,13 @@ class Source:
     """The files of a data set, and where to find them.
 
     Attributes:
-        name: of the data set, for messages.
+        name: name of the data set, for messages.
         files: md5 of each file, by its name; None if no md5 is published.
         folders: possible folders below a data folder. The cache uses the first one.
         url: web address, to which a file's name is appended; None if files cannot be downloaded.
         archive: name and md5 of one tar file that holds all files.
-        help: where to get files that cannot be downloaded.
-        size: of the download, as text.
+        help: text that says where to get files that cannot be downloaded.
+        size: size of the download, as text.
         sub: possible folders of the files, below each of ``folders``.
     """
 
@@ -68,14 +68,14 @@ def data_folders() -> list[Path]:
         return [cache_folder()]
     if not Path(user_folder).is_dir():
         raise DataError(
-            f"FEDKIN_DATA must name a folder with data sets, {user_folder!r} is none; correct or "
-            "unset it"
+            f"FEDKIN_DATA must name a folder with data sets, but {user_folder!r} is not a folder; "
+            "correct or unset it"
         )
     return [Path(user_folder), cache_folder()]
 
 
 def locate(source: Source) -> Path | None:
-    """The folder that holds all files of a set, or None. It reads and downloads no file."""
+    """The folder that holds all files of a set, or None. No file is read or downloaded."""
     for root in data_folders():
         for folder in source.folders:
             for sub in source.sub:
@@ -89,14 +89,14 @@ def fetch(source: Source, *, base_url: str | None = None) -> Path:
     """The folder that holds all files of a set. Files are checked, and downloaded if missing.
 
     Args:
-        source: the set.
-        base_url: replaces the set's web address (a mirror).
+        source: files of the data set.
+        base_url: a mirror, which replaces the set's web address.
 
     Returns:
         The folder.
 
     Raises:
-        ChecksumError: a file that differs from the published one.
+        ChecksumError: a file differs from the published one.
         DataError: the set can neither be found nor downloaded.
         StorageError: the cache cannot be written.
     """
@@ -105,7 +105,7 @@ def fetch(source: Source, *, base_url: str | None = None) -> Path:
         errors = _checksum_errors(folder, source.files)
         if not errors:
             return folder
-        # Damaged files in the cache are downloaded again. A user's files are never changed.
+        # Damaged files in the cache are downloaded again, but a user's own files are never changed.
         if not folder.is_relative_to(cache_folder()):
             raise ChecksumError(
                 f"{errors[0]}. Replace the file, or unset FEDKIN_DATA to download it"
@@ -114,7 +114,7 @@ def fetch(source: Source, *, base_url: str | None = None) -> Path:
 
 
 def _checksum_errors(folder: Path, files: Mapping[str, str | None]) -> list[str]:
-    """One line for every file whose md5 is not the published one."""
+    """A line for every file whose md5 differs from the published one."""
     actual = {name: _md5(folder / name) for name, md5 in files.items() if md5}
     return [
         f"{folder / name}: expected md5 {files[name]}, got {md5}"
@@ -154,10 +154,10 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
     import pooch
     from requests.exceptions import RequestException
 
-    # Silence pooch's log, because there is a progress bar.
+    # pooch's log is silenced, since there is a progress bar.
     pooch.get_logger().setLevel(logging.WARNING)
     bar = _Bar(path.name)
-    # pooch declares other types than it accepts.
+    # pooch accepts more types than it declares, hence the casts.
     http: Any = pooch.HTTPDownloader(progressbar=cast(Any, bar), timeout=TIMEOUT)
     checksum = f"md5:{md5}" if md5 else None
     try:
@@ -169,7 +169,7 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
         ) from error
     except ValueError as error:
         raise ChecksumError(
-            f"{url}: expected md5 {md5}, the download has another; try again later"
+            f"{url}: expected md5 {md5}, but the download has another; try again later"
         ) from error
     except OSError as error:
         raise StorageError(
@@ -181,7 +181,7 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
 
 
 def _download_archive(source: Source, base_url: str, folder: Path) -> None:
-    """Download a tar file and unpack the set's files; the folder appears when it is complete."""
+    """Download a tar file and unpack the set's files. The folder appears when it is complete."""
     assert source.archive
     name, md5 = source.archive
     archive = folder.parent / name
@@ -213,7 +213,7 @@ def _unpack(archive: Path, names: list[str], folder: Path) -> None:
             if name not in members:
                 raise DataError(f"{archive}: expected it to hold {name}, found {sorted(members)}")
             content = tar.extractfile(members[name])
-            # None would mean a folder; these members are files.
+            # None would mean a folder, but these members are files.
             assert content is not None
             with content, (folder / name).open("wb") as out:
                 shutil.copyfileobj(content, out)
@@ -235,7 +235,7 @@ class _Bar:
             transient=True,
         )
         self._task = self._progress.add_task(name, total=None)
-        # Bytes; 0 if the server does not report it.
+        # Size of the download in bytes; 0 if the server does not report it.
         self.total = 0
 
     def update(self, size: int) -> None:

@@ -54,8 +54,8 @@ class StreamData(FederatedData):
         concepts: true concept of each client in each step.
 
     Raises:
-        DataError: as ``FederatedData``; also fewer than two steps, or steps that do not have the
-            same number of clients.
+        DataError: the errors of ``FederatedData``, or there are fewer than two steps, or steps have
+            different numbers of clients.
     """
 
     steps: tuple[Ragged, ...] = ()
@@ -69,7 +69,7 @@ class StreamData(FederatedData):
             all_clients = all_clients and self.concepts.shape == (T, self.clients)
         if T < 2 or not all_clients:
             raise DataError(
-                f"{self.name}: a stream has two steps or more, each with the samples of all "
+                f"{self.name}: a stream needs at least two steps, each with the samples of all "
                 f"{self.clients} clients"
             )
 
@@ -79,11 +79,11 @@ Labelling = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarra
 
 
 class _Generator(NamedTuple):
-    """A source of samples.
+    """A generator of samples with several concepts.
 
     Attributes:
-        name: of the data set.
-        features: d.
+        name: name of the data set.
+        features: number of features d.
         width: features are uniform in [0, width].
         label: the labels of samples in their concepts.
         concepts: number of concepts.
@@ -107,17 +107,17 @@ class _Generator(NamedTuple):
 def sine(
     *, clients: int = 10, samples: int = 100, changes: Sequence[str] | None = None, seed: int = 0
 ) -> FederatedData:
-    """SINE: x uniform in [0, 1]^2, y = 1 where x2 <= sin(x1). Concept 1 has the labels inverted.
+    """SINE: x uniform in [0, 1]^2, y = 1 if x2 <= sin(x1). Concept 1 has the labels inverted.
 
     Args:
-        clients: N.
-        samples: of a client in each step.
-        changes: the concepts of the clients: a text of digits for each step, such as ("000",
-            "010"). The digits are repeated for more clients. None: FedDrift's matrix A of 11 steps.
-        seed: of the samples.
+        clients: number of clients N.
+        samples: number of samples of a client in each step.
+        changes: concepts of the clients: a text of digits for each step, such as ("000", "010").
+            The digits are repeated for more clients. None for FedDrift's matrix A of 11 steps.
+        seed: seed of the samples.
 
     Raises:
-        ConfigError: impossible numbers or concepts.
+        ConfigError: numbers or concepts are impossible.
     """
     generator = _Generator(name="sine", features=2, width=1.0, label=_sine, concepts=2)
     return _stream(generator, clients=clients, samples=samples, changes=changes, seed=seed)
@@ -137,13 +137,13 @@ def circle(
     """CIRCLE: x uniform in [0, 1]^2, y = 1 outside a circle. Each of two concepts has a circle.
 
     Args:
-        clients: N.
-        samples: of a client in each step.
-        changes: as of ``sine``.
-        seed: of the samples.
+        clients: number of clients N.
+        samples: number of samples of a client in each step.
+        changes: concepts of the clients in each step, as in ``sine``.
+        seed: seed of the samples.
 
     Raises:
-        ConfigError: impossible numbers or concepts.
+        ConfigError: numbers or concepts are impossible.
     """
     generator = _Generator(
         name="circle", features=2, width=1.0, label=_circle, concepts=len(CIRCLES)
@@ -167,21 +167,21 @@ def sea(
     noise: float | int = 0.1,
     seed: int = 0,
 ) -> FederatedData:
-    """SEA: x uniform in [0, 10]^3, y = 1 where x2 + x3 > theta; theta is 8, 9, 7, 9 in the concepts
+    """SEA: x uniform in [0, 10]^3, y = 1 if x2 + x3 > theta; theta is 8, 9, 7, 9 in the concepts
     0 to 3.
 
     Args:
-        clients: N.
-        samples: of a client in each step.
-        changes: as of ``sine``.
+        clients: number of clients N.
+        samples: number of samples of a client in each step.
+        changes: concepts of the clients in each step, as in ``sine``.
         noise: share of labels that are inverted; about 10 % in the authors' files.
-        seed: of the samples.
+        seed: seed of the samples.
 
     Raises:
-        ConfigError: impossible numbers or concepts.
+        ConfigError: numbers or concepts are impossible.
     """
     if not 0 <= noise < 1:
-        raise ConfigError(f"noise must be a fraction from 0 up and below 1, got {noise}")
+        raise ConfigError(f"noise must be a fraction of at least 0 and below 1, got {noise}")
     generator = _Generator(
         name="sea", features=3, width=10.0, label=_sea, concepts=len(SEA_THRESHOLDS)
     )
@@ -226,7 +226,7 @@ def _stream(
 
     rng = Stream(seed, purpose=f"data/{generator.name}").rng()
     x = (generator.width * rng.random((M, generator.features))).astype(np.float32)
-    # Compute labels from the features as stored (float32).
+    # Labels are computed from the features as stored, in float32.
     clean = generator.label(x.astype(np.float64), concept_of_sample)
     inverted = rng.random(M) < noise
 
@@ -252,8 +252,8 @@ def _concepts(changes: Sequence[str], clients: int, number: int) -> Int[np.ndarr
     valid = all(row and set(row) <= digits for row in changes)
     if len(changes) < 2 or len(lengths) > 1 or not valid:
         raise ConfigError(
-            "changes must have two steps or more, each with as many of the digits 0 .. "
-            f"{number - 1} as there are clients, such as ('000', '010'); got {changes!r}"
+            "changes must have at least two steps, each with a digit from 0 to "
+            f"{number - 1} for every client, such as ('000', '010'); got {changes!r}"
         )
     table = np.array([[int(digit) for digit in row] for row in changes])
     return table[:, np.arange(clients) % table.shape[1]]

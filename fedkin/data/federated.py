@@ -31,28 +31,28 @@ class FederatedData:
     A row may have two owners, as in the published FEMNIST split.
 
     Attributes:
-        name: of the data set.
+        name: name of the data set.
         x: features of all M samples, float32; or word indices of text [M, L], integers.
         y: labels 0 .. classes-1.
-        classes: C.
+        classes: number of classes C.
         train: rows of each client's training samples.
         test: rows of each client's test samples.
         true_clusters: true cluster of each client; None if it is unknown.
-        client_names: N names, held as ``ClientNames``; None if clients have none.
-        vocabulary: the words that the numbers in x stand for; None for other data than text.
+        client_names: names of the N clients, as ``ClientNames``; None without names.
+        vocabulary: words for which the numbers in x stand; None for data other than text.
         vectors: vectors of the words, which are not trained; None if there are none.
         validation: rows of each client's validation samples, used for model selection; None if
             there is no such split.
         label_names: names of the classes 0, 1, ..; None if labels are numbers.
         feature_names: names of the d feature columns of a table.
-        columns: of a table: the names of its "label" column and, if it has one, its "client"
+        columns: for a table: the names of its "label" column and, if it has one, its "client"
             column.
-        from_uint8: whether x were uint8 pixels, which are divided by 255.
-        packed: the files that the data are read from; None for data in memory.
+        from_uint8: whether x were uint8 pixels, which have been divided by 255.
+        packed: the files from which the data are read; None for data in memory.
 
     Raises:
-        DataError: arrays of a wrong type, of inconsistent shapes, or with NaN or infinity; a client
-            without a training sample.
+        DataError: an array has a wrong type, inconsistent shapes, NaN or infinity, or a client has
+            no training sample.
     """
 
     name: str
@@ -70,7 +70,7 @@ class FederatedData:
     feature_names: tuple[str, ...] | None = None
     columns: dict[str, str] | None = None
     from_uint8: bool = False
-    # Not a field: ``trusted`` sets it on an instance.
+    # This is not a field: ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class FederatedData:
 
         Args:
             packed: the files of the data.
-            fields: of this class.
+            fields: fields of this class.
         """
         data = object.__new__(cls)
         for field in dataclasses.fields(cls):
@@ -111,7 +111,7 @@ class FederatedData:
         return html_table(self.name, self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """The main properties as text, by name."""
+        """The main properties of the data as text, by name."""
         clients = count(self.clients, "client")
         if self.client_names:
             clients += f" ({listed(self.client_names)})"
@@ -142,7 +142,7 @@ class FederatedData:
 
     @property
     def clients(self) -> int:
-        """N, the number of clients."""
+        """The number of clients N."""
         return len(self.train)
 
     def label_counts(
@@ -152,7 +152,7 @@ class FederatedData:
 
         Args:
             split: ``train``, ``test`` or ``validation``.
-            clients: numbers of n clients; None for all.
+            clients: indices of n clients; None for all.
         """
         part = self.part(split) if clients is None else self.part(split).select(clients)
         # With uint64 labels, the sum below would be a float.
@@ -165,14 +165,14 @@ class FederatedData:
         """The rows of each client in one split: ``train``, ``test`` or ``validation``.
 
         Raises:
-            DataError: no such split.
+            DataError: the data have no such split.
         """
         if split not in SPLITS:
             raise DataError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         if split == "validation" and self.validation is None:
             raise DataError(
-                f"{self.name} has no validation split: make one with data.with_validation(0.1), "
-                "in a configuration data.validation = 0.1"
+                f"{self.name} has no validation split: make one with data.with_validation(0.1), or "
+                "in a configuration with data.validation = 0.1"
             )
         return getattr(self, split)
 
@@ -185,34 +185,36 @@ class FederatedData:
 
     @property
     def scored_split(self) -> str:
-        """The split used to choose rounds, settings and methods: ``validation`` if it exists, else
-        ``test``."""
+        """The split that selects rounds, settings and methods.
+
+        It is ``validation`` if these data have it, otherwise ``test``.
+        """
         return "test" if self.validation is None else "validation"
 
     def with_validation(self, fraction: float | int, seed: int = 0) -> FederatedData:
         """The same federation, with a part of each client's training samples as validation samples.
 
-        Of n training samples, ceil(fraction n) become validation samples, and at most n - 1. So
-        every client with two training samples has a validation sample. The draw is stratified: a
-        class with n_c samples gets a share n_c / n of the validation samples, rounded up or down.
-        Test samples do not change.
+        ceil(fraction n) of n training samples become validation samples, but at most n - 1. So
+        every client with at least two training samples has a validation sample. The draw is
+        stratified: a class with n_c samples gets a share n_c / n of the validation samples, rounded
+        up or down. Test samples do not change.
 
         Args:
-            fraction: above 0 and below 1.
-            seed: of the draw; each client has a separate random stream.
+            fraction: share of validation samples, above 0 and below 1.
+            seed: seed of the draw; each client has a separate random stream.
 
         Raises:
-            ConfigError: another fraction or seed.
+            ConfigError: fraction or seed is invalid.
             DataError: the data have a validation split already.
         """
         fraction = plain(fraction)
         seed = plain(seed)
         check_validation(fraction)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ConfigError(f"seed must be an integer from 0 up, got {seed!r}")
+            raise ConfigError(f"seed must be an integer of at least 0, got {seed!r}")
         if self.validation is not None:
             raise DataError(
-                f"{self.name} has a validation split of its own; leave out the fraction {fraction}"
+                f"{self.name} already has a validation split; leave out the fraction {fraction}"
             )
         stream = Stream(seed, purpose="data/validation")
         train = []
@@ -229,7 +231,7 @@ class FederatedData:
         names = None
         if self.client_names is not None:
             names = ClientNames.of(self.client_names).select(clients)
-        # Make a shallow copy, because ``with_rows`` cannot remove a field.
+        # A shallow copy is needed, since ``with_rows`` cannot remove a field.
         bare = copy.copy(self)
         bare.__dict__.update(true_clusters=None, client_names=names)
         validation = None if self.validation is None else self.validation.select(clients)
@@ -250,11 +252,11 @@ class FederatedData:
     ) -> FederatedData:
         """The same federation with other rows per client. None keeps the current value.
 
-        The index is checked. Samples are not, because that would read all of ``x``, and data may
-        change in every round. The caller must check new samples.
+        The index is checked, but samples are not: that would read all of ``x``, and data may change
+        in every round. The caller must check new samples.
 
         Raises:
-            DataError: an index that does not fit the samples or the clients.
+            DataError: the index does not fit the samples or the clients.
         """
         values = {
             "train": train,
@@ -273,8 +275,8 @@ class FederatedData:
         return data
 
     def _check(self) -> None:
-        # Check types as well: annotations are only checked in tests, and NumPy would truncate 1.5
-        # to label 1.
+        # Types are checked too: only tests check annotations, and NumPy would truncate a label 1.5
+        # to 1.
         self._check_samples()
         self._check_vocabulary()
         self._check_owners()
@@ -323,7 +325,8 @@ class FederatedData:
         if self.vocabulary is None:
             if self.vectors is not None:
                 raise DataError(
-                    f"{self.name}: vectors belong to the words of a vocabulary, and there is none"
+                    f"{self.name}: vectors need a vocabulary, but there is none; give it, or leave "
+                    "vectors out"
                 )
             return
         V = len(self.vocabulary)
@@ -369,7 +372,8 @@ class FederatedData:
         for split in self.splits[1:]:
             if N != len(self.part(split)):
                 raise DataError(
-                    f"{self.name}: train names {N} clients, {split} names {len(self.part(split))}"
+                    f"{self.name}: train names {N} clients, but {split} names "
+                    f"{len(self.part(split))}"
                 )
         if self.true_clusters is not None:
             integers = is_array(self.true_clusters, "i", 1)
@@ -404,13 +408,13 @@ def check_validation(fraction: Any) -> None:
 def _stratified(
     labels: Int[np.ndarray, "n"], fraction: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, "n"]:
-    """A mask of a client's samples that are drawn, stratified by class.
+    """Draw a share of a client's samples, stratified by class, and return it as a mask.
 
     The samples are sorted by class, in random order within a class. The draw takes samples at equal
     distances, so every class gets its share, rounded up or down.
     """
     n = len(labels)
-    # Rounded, as 0.07 x 100 is 7.000000000000001.
+    # The product is rounded first, since 0.07 x 100 is 7.000000000000001.
     count = min(n - 1, int(np.ceil(np.round(fraction * n, 6))))
     order = np.lexsort((rng.random(n), labels))
     positions = ((np.arange(count) + rng.random()) * n / max(count, 1)).astype(np.int64)

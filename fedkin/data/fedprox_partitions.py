@@ -1,6 +1,6 @@
-"""The partitions of FedProx's and Ditto's data sets, from the numbers of their authors' generators.
+"""The partitions of FedProx's and Ditto's data sets, with the numbers of their authors' generators.
 
-They use NumPy's legacy generator to reproduce the published numbers. N clients, M samples, C
+They draw from NumPy's legacy generator, to reproduce the published numbers. N clients, M samples, C
 classes.
 """
 
@@ -14,7 +14,7 @@ from fedkin.data.partition import check_counts, clients_of_parts
 
 
 class _Cursors:
-    """Cursors over the rows of every class, in file order."""
+    """A position in the rows of every class, which are in file order."""
 
     def __init__(self, labels: Int[np.ndarray, "M"]) -> None:
         self.rows = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
@@ -22,7 +22,7 @@ class _Cursors:
         self.at = np.zeros(len(self.rows), np.int64)
 
     def take(self, c: int, count: int) -> Int[np.ndarray, "_"]:
-        """The next ``count`` rows of class c, or fewer if it runs out."""
+        """The next ``count`` rows of class c, or fewer if none are left."""
         rows = self.rows[c][self.at[c] : self.at[c] + count]
         self.at[c] += len(rows)
         return rows
@@ -35,8 +35,7 @@ def power_law(
     random: np.random.RandomState,
     minimum: int = 5,
 ) -> Ragged:
-    """Few classes per client, sizes by a power law: FedProx's MNIST (Li et al. 2020), for any N, C
-    and k.
+    """Few classes per client and sizes by a power law, as in FedProx's MNIST (Li et al. 2020).
 
     Client u has the k classes u, u+1, .. (mod C). It gets ``minimum`` samples of each, then a
     lognormal(0, 2) share of the rest of the class (none if the class would run out). A class
@@ -45,7 +44,7 @@ def power_law(
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
         random: draws the shares.
-        minimum: samples of each of its classes that a client has at least.
+        minimum: smallest number of samples that a client has of each of its classes.
 
     Raises:
         DataError: a client would have no samples.
@@ -56,7 +55,7 @@ def power_law(
     k = classes_per_client
     parts = [[cursors.take((u + j) % C, minimum) for j in range(k)] for u in range(clients)]
 
-    # Every class divides its remaining samples by lognormal shares.
+    # The remaining samples of every class are divided by lognormal shares.
     clients_per_class = -(-clients // C)
     shares = random.lognormal(0, 2.0, (C, clients_per_class, k))
     remaining = cursors.sizes - cursors.at
@@ -77,8 +76,9 @@ def femnist(
     random: np.random.RandomState,
     shared_images: bool = False,
 ) -> Ragged:
-    """FedProx's FEMNIST (Li et al. 2020): client u has classes u, u+1, .. (mod C) in equal parts,
-    lognormal(4, 1) + 5 samples in all.
+    """FedProx's FEMNIST (Li et al. 2020): client u has classes u, u+1, .. (mod C) in equal parts.
+
+    A client has lognormal(4, 1) + 5 samples in total.
 
     The authors' code resets its cursor at every draw, so every client gets the *first* images of a
     class, and an image may train one client and test another. Here, by default, no image has two
@@ -87,7 +87,7 @@ def femnist(
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.
         random: draws the sizes.
-        shared_images: the partition as published, in which clients share images.
+        shared_images: whether clients share images, as in the published partition.
 
     Raises:
         DataError: a client would have no samples.
@@ -127,10 +127,10 @@ def ditto(
 ) -> tuple[Ragged, Ragged]:
     """Ditto's FashionMNIST (Li et al. 2021): train and test rows of every client, in class order.
 
-    Sizes are lognormal(3, 1) + 10, scaled to M in all, and shared among the client's classes by
-    lognormal(1, 1). A test part is a sixth of its train part. A cursor that would overrun its class
-    starts again, so a few images have two owners. The published set is ``RandomState(233)`` with
-    500 clients of 5 classes.
+    Sizes are lognormal(3, 1) + 10, scaled to M in total, and divided among the client's classes by
+    lognormal(1, 1). A test part is a sixth of its train part. If the rows of a class are used up,
+    the first rows are used again, so a few images have two owners. The published set is
+    ``RandomState(233)`` with 500 clients of 5 classes.
 
     Args:
         train_labels, test_labels: class of each training sample, and of each test sample.
@@ -157,7 +157,7 @@ def ditto(
 
 
 def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
-    """The next ``count`` rows of class c, starting again at its first row if too few are left."""
+    """The next ``count`` rows of class c; after its last row follows its first."""
     if cursors.at[c] + count > cursors.sizes[c]:
         cursors.at[c] = 0
     return cursors.take(c, count)

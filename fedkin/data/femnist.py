@@ -1,5 +1,5 @@
-"""FEMNIST: handwritten characters of NIST SD19 by writer, in two federations (LEAF, Caldas et al.
-2018)."""
+"""FEMNIST: handwritten characters from NIST SD19, in two federations: by class, or by writer (LEAF,
+Caldas et al. 2018)."""
 
 from __future__ import annotations
 
@@ -59,31 +59,33 @@ def femnist(
     images (``shared_images=True``).
 
     FedProx's authors shuffle the files of a class before clients take its first images. The pool is
-    sorted by writer, so it is shuffled as well: otherwise the first images of a class would come
-    from few writers and be too similar. It is unknown which NIST images the authors had for a
-    class, in which order, and how they made the thumbnails.
+    sorted by writer, so it is shuffled too: otherwise the first images of a class would come from
+    few writers and be too similar. It is unknown which NIST images the authors had for a class, in
+    which order, and how they made the thumbnails.
 
     Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9;
     ``femnist_0.npz``, ``_1`` .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1
     test), writers (names).
 
     Args:
-        clients: N; None for 200, or for all writers. With ``writer``, the first N writers.
-        classes_per_client: k; None for 5.
+        clients: number of clients N; None for 200, or for all writers. With ``writer``, the first N
+            writers.
+        classes_per_client: number of classes per client k; None for 5.
         classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels
             are always 0 .. 9.
-        shared_images: the published partition: clients share images, and train on each other's test
-            images.
-        shuffled: each class's images in an order drawn from the seed; False: in the pool's order.
-        writer: one client per writer, with all 62 classes and the split of the files.
+        shared_images: whether to use the published partition, in which clients share images, and
+            train on each other's test images.
+        shuffled: whether the images of each class are in an order drawn from the seed; otherwise in
+            the pool's order.
+        writer: whether each writer is a client, with all 62 classes and the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
         partition: partition of all letters, instead of FedProx's: ``dirichlet``, ``shards``,
             ``power_law``, ``blocks`` or ``iid``, as in :mod:`fedkin.data.image_sets`. Then
             classes_per_client is 2 by default.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
-        seed: of order, partition and split.
+        seed: seed of order, partition and split.
     """
-    # Options of FedProx's partition; None where they have their defaults.
+    # Options of FedProx's partition; None if they have their defaults.
     of_fedprox = {
         "shared_images": shared_images or None,
         "shuffled": None if shuffled else False,
@@ -107,7 +109,8 @@ def femnist(
         return _letters_divided(options, outputs, fraction, seed)
     if alpha is not None:
         raise ConfigError(
-            f"alpha = {alpha} belongs to a partition; set partition = 'dirichlet' as well"
+            f"alpha = {alpha} applies to partition = 'dirichlet' only; set that too, or leave "
+            "alpha out"
         )
     return _letters(
         clients=200 if clients is None else clients,
@@ -121,7 +124,7 @@ def femnist(
 
 
 def _refuse(form: str, options: Mapping[str, object]) -> None:
-    """Raise ConfigError for options that would be silently ignored."""
+    """Raise ConfigError for options that would be ignored silently."""
     for name, value in options.items():
         if value is not None:
             raise ConfigError(f"femnist by {form} has no {name}; leave it out, or {form}")
@@ -130,7 +133,7 @@ def _refuse(form: str, options: Mapping[str, object]) -> None:
 def _letters_divided(
     options: PartitionOptions, classes: int, train_fraction: float | int, seed: int
 ) -> FederatedData:
-    """The letters, by one of the partitions of all image sets."""
+    """The letters, divided by one of the partitions that all image sets have."""
     x, y = _pool(classes)
     owned, true_clusters = options.partition_labels(y, 200, seed)
     train, test = partition.split_train_test(
@@ -156,7 +159,7 @@ def _letters(
     train_fraction: float | int,
     seed: int,
 ) -> FederatedData:
-    """The letters, by FedProx's partition."""
+    """The letters, divided by FedProx's partition."""
     x, y = _pool(classes)
     order = np.arange(len(y))
     if shuffled:
@@ -188,7 +191,7 @@ def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "
 
 
 def _by_writer(clients: int | None) -> FederatedData:
-    """Writers of all files, in file order; only as many files are read as are needed."""
+    """A federation of writers, in the order of the files. Only the needed files are read."""
     if clients is not None and clients < 1:
         raise ConfigError(f"clients must be at least 1, got {clients}")
     folder = fetch(WRITERS)
@@ -219,7 +222,8 @@ def _by_writer(clients: int | None) -> FederatedData:
             break
     if clients is not None and len(names) < clients:
         raise ConfigError(
-            f"clients must be from 1 to {len(names)}, the writers in {folder}; got {clients}"
+            f"clients must be from 1 to {len(names)}, the number of writers in {folder}; got "
+            f"{clients}"
         )
     return FederatedData(
         name="femnist by writer",
@@ -233,12 +237,14 @@ def _by_writer(clients: int | None) -> FederatedData:
 
 
 def _one_file(path: Path) -> dict[str, np.ndarray]:
-    """The checked arrays of a file; x is checked after all files are read."""
+    """The arrays of a file after checks. x is checked later, when all files have been read."""
     arrays = read_npz(path, ("x", "y", "client_id", "split", "writers"))
     M = len(arrays["y"])
     for name in ("x", "client_id", "split"):
         if len(arrays[name]) != M:
-            raise DataError(f"{path}: {M} labels but {len(arrays[name])} entries in {name}")
+            raise DataError(
+                f"{path}: there are {M} labels, but {len(arrays[name])} entries in {name}"
+            )
     arrays["y"] = check_labels(arrays["y"], 62, path)
     arrays["client_id"] = check_labels(arrays["client_id"], len(arrays["writers"]), path)
     arrays["split"] = check_labels(arrays["split"], 2, path)

@@ -1,5 +1,7 @@
-"""Readers of the file formats of data sets. A damaged file is refused with a message that names it.
-Nothing is unpickled."""
+"""Readers for the file formats of data sets.
+
+A damaged file is refused with a message that names it. No file is unpickled.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,14 @@ from fedkin.data.machine_memory import check_memory
 from fedkin.data.mapped_npz import map_member
 
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-# One label byte, then the red, green and blue planes.
+# Bytes of a record: one label byte, then the red, green and blue planes.
 CIFAR_RECORD = 1 + 3 * 32 * 32
 ENDINGS_OF = {
     "npz": (".npz",),
     "csv": (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
     "parquet": (".parquet", ".pq"),
 }
-# How to write other tables as CSV, in Python.
+# Python code that writes other tables as CSV, by the ending of the file.
 _CONVERSIONS = {
     ".json": "pandas.read_json({path!r}).to_csv('table.csv', index=False)",
     ".jsonl": "pandas.read_json({path!r}, lines=True).to_csv('table.csv', index=False)",
@@ -38,7 +40,7 @@ _CONVERSIONS = {
     ".feather": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
     ".arrow": "pandas.read_feather({path!r}).to_csv('table.csv', index=False)",
 }
-# Errors that readers raise for a damaged file. RuntimeError: a password, or deep nesting.
+# Errors that readers raise for a damaged file (RuntimeError for a password, or deep nesting).
 DAMAGE = (
     ValueError,
     KeyError,
@@ -55,25 +57,25 @@ def reading(path: Path, kind: str, whole: bool = True) -> Iterator[None]:
     """Convert any error of a reader to a DataError that names the file.
 
     Args:
-        path: the file.
+        path: path of the file.
         kind: the expected kind of file, for the message.
-        whole: whether it is read into memory.
+        whole: whether the whole file is read into memory.
 
     Raises:
-        DataError: no such file, or any error of the reader.
+        DataError: the file does not exist, or the reader has failed.
         ConfigError: the file does not fit into memory.
     """
     if whole and path.is_file():
-        # The size of the file is a lower bound: text and unpacked bytes take more memory.
+        # The size of the file is a lower bound, since text and unpacked bytes take more memory.
         check_memory(
-            {f"the file {path}": path.stat().st_size}, "take a part of it, or a machine with more"
+            {f"the file {path}": path.stat().st_size}, "use a part of it, or a machine with more"
         )
     try:
         yield
     except (DataError, ConfigError):
         raise
     except FileNotFoundError:
-        where = "" if path.is_absolute() else f" in the present folder, {Path.cwd()}"
+        where = "" if path.is_absolute() else f" in the current folder, {Path.cwd()}"
         raise DataError(f"{path}: expected {kind}, found no such file{where}") from None
     except DAMAGE as error:
         raise DataError(
@@ -85,7 +87,7 @@ def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
     """The array of an idx file (MNIST's format), gzipped or not, in native byte order.
 
     Raises:
-        DataError: a wrong header or number of bytes.
+        DataError: the header or the number of bytes is wrong.
     """
     path = Path(path)
     with reading(path, "an idx file"):
@@ -104,13 +106,13 @@ def _parse_idx(data: bytes, path: Path) -> np.ndarray:
     start = 4 + 4 * data[3]
     if len(data) < start:
         raise DataError(
-            f"{path}: idx header of {data[3]} dimensions is cut off after {len(data)} bytes"
+            f"{path}: the idx header of {data[3]} dimensions is cut off after {len(data)} bytes"
         )
     shape = tuple(int(n) for n in np.frombuffer(data[4:start], ">u4"))
     expected = math.prod(shape) * dtype.itemsize
     if len(data) - start != expected:
         raise DataError(
-            f"{path}: idx shape {shape} needs {expected} bytes of data, the file has "
+            f"{path}: idx shape {shape} needs {expected} bytes of data, but the file has "
             f"{len(data) - start}"
         )
     return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
@@ -122,12 +124,12 @@ def read_idx_pair(
     """Images and labels of a set like MNIST.
 
     Args:
-        images: idx file of M 8-bit images.
-        labels: idx file of M labels.
-        classes: C.
+        images: idx file with M 8-bit images.
+        labels: idx file with M labels.
+        classes: number of classes C.
 
     Raises:
-        DataError: a damaged file, or files that do not fit each other.
+        DataError: a file is damaged, or the files do not belong together.
     """
     x = read_idx(images)
     y = read_idx(labels)
@@ -170,7 +172,7 @@ def read_npz(
     """
     path = Path(path)
     with reading(path, "an npz file without object arrays", whole=not mapped):
-        # np.load would not close a file that it opens and cannot read.
+        # np.load would not close a file that it has opened but cannot read.
         with path.open("rb") as raw:
             file = np.load(raw, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
@@ -182,7 +184,7 @@ def read_npz(
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise DataError(
-            f"{path}: expected arrays {', '.join(needed)}; {', '.join(missing)} not among "
+            f"{path}: expected arrays {', '.join(needed)}, but {', '.join(missing)} is not among "
             f"{sorted(arrays)}"
         )
     return arrays
@@ -201,7 +203,7 @@ def _npz_arrays(file: Any, path: Path, mapped: tuple[str, ...]) -> dict[str, np.
         for filename, member in members.items()
         if filename.removesuffix(".npy") not in arrays
     )
-    check_memory({f"the arrays of {path}": unpacked}, "take a part of them, or a machine with more")
+    check_memory({f"the arrays of {path}": unpacked}, "use a part of them, or a machine with more")
     for name in file.files:
         if name not in arrays:
             arrays[name] = file[name]
@@ -232,7 +234,7 @@ def table_kind(path: Path, others: str = "") -> str:
         others: what the caller accepts in addition, for the message.
 
     Raises:
-        DataError: another ending.
+        DataError: the ending is another one.
     """
     name = path.name.lower()
     for kind, endings in ENDINGS_OF.items():
@@ -244,7 +246,7 @@ def table_kind(path: Path, others: str = "") -> str:
         if conversion:
             found += f"; write it as CSV: {conversion.format(path=str(path))}"
     else:
-        found += ", and there is no such file"
+        found += ", and the file does not exist"
     expected = ", ".join(ending for endings in ENDINGS_OF.values() for ending in endings)
     raise DataError(f"{path}: expected a file that ends in {expected}{others}; got {found}")
 
@@ -254,14 +256,14 @@ def read_table(path: Path, names: str | None = None) -> Table:
 
     Args:
         path: the file; ``csv_tables`` describes the forms of a CSV file.
-        names: a column of a CSV file whose entries are names. They stay text where an entry such as
-            01 or 1e3 would change if it was read as a number.
+        names: a column of a CSV file whose entries are names. They stay text if reading an entry
+            such as 01 or 1e3 as a number would change it.
 
     Returns:
         A DataFrame, one row per sample.
 
     Raises:
-        DataError: no such file, one of another kind, a damaged one, or one without rows.
+        DataError: the file does not exist, is of another kind, is damaged, or has no rows.
     """
     path = Path(path)
     kind = table_kind(path)
@@ -273,7 +275,7 @@ def read_table(path: Path, names: str | None = None) -> Table:
         try:
             table = pd.read_parquet(path) if kind == "parquet" else read_csv(path, names)
         except TypeError as error:
-            # A damaged file may name types of columns that do not exist.
+            # A damaged file may name column types that do not exist.
             raise ValueError(error) from error
     if not len(table):
         raise DataError(f"{path}: expected one row per sample, found none")
@@ -287,11 +289,11 @@ def check_labels(
 
     Args:
         y: labels of any number type.
-        classes: C; None for any.
-        path: begins errors: a file or another name.
+        classes: number of classes C; None for any number.
+        path: file or name at the beginning of errors.
 
     Raises:
-        DataError: a label that is not a whole number in the range; its row is named.
+        DataError: a label is not a whole number in the range; the message names its row.
     """
     if y.dtype.kind not in "iufb":
         raise DataError(
@@ -305,7 +307,7 @@ def check_labels(
         row = int(np.argmax(bad))
         top = "" if classes is None else f" to {classes - 1}"
         raise DataError(
-            f"{path}: labels must be whole numbers from 0{top}, row {row} has {y[row]} "
+            f"{path}: labels must be whole numbers from 0{top}, but row {row} has {y[row]} "
             f"({bad.sum()} such rows)"
         )
     return y.astype(np.int64)
@@ -314,15 +316,16 @@ def check_labels(
 def check_finite(
     x: Shaped[np.ndarray, "M ..."], path: Path | str, what: str = "NaN or infinity"
 ) -> None:
-    """Raise DataError for NaN and infinite features, naming the first row that has one.
+    """Raise DataError for NaN and infinite features. The message names the first row with one.
 
     Args:
         x: features.
-        path: begins errors: a file or another name.
-        what: how the message calls such values.
+        path: file or name at the beginning of errors.
+        what: name of such values in the message.
     """
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))
         raise DataError(
-            f"{path}: features must be finite, row {rows[0]} holds {what} ({len(rows)} such rows)"
+            f"{path}: features must be finite, but row {rows[0]} holds {what} ({len(rows)} such "
+            "rows)"
         )

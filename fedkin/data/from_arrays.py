@@ -43,31 +43,33 @@ def from_arrays(
         x: features [M, ...], converted to float32; uint8 arrays are pixels and scaled to 0 .. 1.
         y: labels [M]: whole numbers from 0, text (numbered in sorted order, and remembered as
             ``label_names``) or booleans (0 and 1, named False and True).
-        clients: the client of each sample [M], numbers or names. Clients are numbered in ascending
-            order. Give either this or a partition.
-        partition: divides the samples over clients by their labels: ``dirichlet``, ``shards``,
-            ``power_law``, ``blocks`` (these are true clusters) or ``iid``, as for the named image
-            sets (:mod:`fedkin.data.image_sets`).
-        num_clients: N, of a partition.
-        classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
+        clients: the client of each sample [M], as numbers or names. Clients are numbered in
+            ascending order. Give either this or a partition.
+        partition: how to divide the samples over clients by their labels: ``dirichlet``,
+            ``shards``, ``power_law``, ``blocks`` (these are true clusters) or ``iid``, as for the
+            named image sets (:mod:`fedkin.data.image_sets`).
+        num_clients: number of clients N of a partition.
+        classes_per_client: number of classes per client for the partitions ``shards``,
+            ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
-        min_samples: minimum number of samples per client of ``dirichlet``; None for 10.
-        test: each client's share of test samples; or booleans [M] that mark the test samples; or
+        min_samples: smallest number of samples per client for ``dirichlet``; None for 10.
+        test: each client's share of test samples, or booleans [M] that mark the test samples, or
             numbers [M]: 0 for training samples, 1 for test samples, 2 for validation samples. A
-            client with one sample trains on it.
-        seed: of partition and split.
-        name: of the data set.
+            client with one sample uses it for training.
+        seed: seed of partition and split.
+        name: name of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs in y.
-        classes: C; None for the number of names, or the largest label + 1.
-        integers: keep x as integers, such as the word indices of a text.
+        classes: number of classes C; None for the number of names, or the largest label + 1.
+        integers: whether to keep x as integers, such as the word indices of a text.
 
     Returns:
         The federation.
 
     Raises:
-        DataError: no samples, lengths that differ, entries that are missing, of mixed types or not
-            finite, a client without a training sample.
-        ConfigError: clients and a partition, or neither; options of another partition.
+        DataError: there are no samples, lengths differ, entries are missing, of mixed types or not
+            finite, or a client has no training sample.
+        ConfigError: clients and a partition are given, or neither; options of another partition are
+            given.
     """
     options = own_partition(
         partition=partition,
@@ -78,8 +80,8 @@ def from_arrays(
     )
     if (clients is None) == (options is None):
         raise ConfigError(
-            "whose is each sample? Give its client with clients=, an id for each of the samples, "
-            "or divide them with partition= and num_clients=; got "
+            "give either the client of each sample with clients=, an id for each of the samples, "
+            "or a partition of the samples with partition= and num_clients=; got "
             f"{'neither' if options is None else 'both'}"
         )
     if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
@@ -122,26 +124,27 @@ def from_pandas(
     """A federation from a DataFrame with one row per sample.
 
     Args:
-        frame: its feature columns are numbers.
+        frame: the table, whose feature columns are numbers.
         label: column of the labels: text, booleans, or whole numbers from 0.
         client: column with the client of each sample. Give either this or a partition.
         features: columns of the features, in this order; None for all other columns.
-        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over
-            clients, as in ``from_arrays``.
-        test: each client's share of test samples; or the column that says ``train``, ``test`` or
+        partition, num_clients, classes_per_client, alpha, min_samples: how to divide the samples
+            over clients, as in ``from_arrays``.
+        test: each client's share of test samples, or the column that says ``train``, ``test`` or
             ``validation`` (or 0, 1 or 2).
-        seed: of partition and split.
-        name: of the data set.
+        seed: seed of partition and split.
+        name: name of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs.
-        classes: C; None for the number of names, or the largest label + 1.
+        classes: number of classes C; None for the number of names, or the largest label + 1.
 
     Returns:
         The federation.
 
     Raises:
-        DataError: a column that does not exist, no rows, a value that is missing, of another type
-            or not finite; column and row are named.
-        ConfigError: client and a partition, or neither; options of another partition.
+        DataError: a column does not exist, there are no rows, or a value is missing, of another
+            type or not finite; the message names column and row.
+        ConfigError: client and a partition are given, or neither; options of another partition are
+            given.
     """
     options = own_partition(
         partition=partition,
@@ -153,8 +156,9 @@ def from_pandas(
     check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(
-            "whose is each sample? Name the column that says so with client=, or divide them with "
-            f"partition= and num_clients=; got {'neither' if options is None else 'both'}"
+            "give either the column with the client of each sample with client=, or a partition of "
+            "the samples with partition= and num_clients=; got "
+            f"{'neither' if options is None else 'both'}"
         )
     split = test if isinstance(test, str) else None
     if isinstance(features, str):
@@ -182,11 +186,11 @@ def check_frame(frame: pd.DataFrame | Any) -> None:
 
     if not isinstance(frame, pd.DataFrame):
         raise DataError(
-            f"expected a pandas DataFrame, got {type(frame).__name__}; arrays go to "
+            f"expected a pandas DataFrame, got {type(frame).__name__}; for arrays use "
             "fk.data.from_arrays"
         )
 
 
 def _split(test: Any, name: str) -> np.ndarray | None:
-    """The split of each sample, if ``test`` is not a share or a column."""
+    """The split of each sample; None if ``test`` is a share or a column."""
     return None if np.ndim(test) == 0 else user_array(test, name, "test")

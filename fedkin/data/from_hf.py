@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face as federated data."""
+"""Hugging Face data sets as federated data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
 from fedkin.data.user_samples import OwnSamples, own_partition, test_share
 
-# Rows that show the type and shape of the features.
+# Number of rows that show the type and shape of the features.
 _FIRST_ROWS = 1024
 
 
@@ -43,32 +43,32 @@ def from_hf(
     """A federation from a ``datasets.Dataset`` of Hugging Face.
 
     Args:
-        dataset: one split, such as ``load_dataset(...)["train"]``.
+        dataset: a single split, such as ``load_dataset(...)["train"]``.
         by: the column with the client of each sample, or a partitioner of ``flwr_datasets``, to
             which the data set need not be assigned. Give either this or a partition.
-        client: alias of ``by``, as in the other sources.
+        client: another name for ``by``, as in the other sources.
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
         features: column of the features, images or arrays of one shape; or several columns of
             numbers. None for all other columns.
-        partition, num_clients, classes_per_client, alpha, min_samples: divide the samples over
-            clients, as in ``from_arrays``.
-        test: each client's share of test samples; or another ``Dataset`` with the same columns,
+        partition, num_clients, classes_per_client, alpha, min_samples: how to divide the samples
+            over clients, as in ``from_arrays``.
+        test: each client's share of test samples, or another ``Dataset`` with the same columns,
             whose samples test the clients that ``by`` names.
-        seed: of partition and split.
-        name: of the data set.
+        seed: seed of partition and split.
+        name: name of the data set.
         label_names: names of the classes 0, 1, ..; None for the names of the ``ClassLabel``, or for
             the text that occurs.
-        classes: C; None for the number of names, or the largest label + 1.
-        integers: keep x as integers, such as the tokens of a text; else x become float32, and
-            images are scaled to 0 .. 1.
+        classes: number of classes C; None for the number of names, or the largest label + 1.
+        integers: whether to keep x as integers, such as the tokens of a text. Otherwise x become
+            float32, and images are scaled to 0 .. 1.
 
     Returns:
         The federation.
 
     Raises:
-        DataError: a column that does not exist, values that are missing, text as a feature, samples
-            of different shapes.
-        ConfigError: by and a partition, or neither; options that do not fit each other.
+        DataError: a column does not exist, values are missing, a feature is text, or samples have
+            different shapes.
+        ConfigError: by and a partition are given, or neither; options contradict each other.
     """
     by = _one_of(by, client)
     options = own_partition(
@@ -113,21 +113,24 @@ def from_hf(
 
 
 def _one_of(by: Any, client: Any) -> Any:
-    """The column or partitioner that ``by`` or its alias ``client`` gives. Raises ConfigError for
-    both."""
+    """The column or partitioner in ``by`` or its other name ``client``.
+
+    Raises ConfigError if both are given.
+    """
     if by is not None and client is not None:
         raise ConfigError(
-            f"client is the same as by; got client={client!r} and by={by!r}, leave one of them out"
+            f"client and by are the same option; got client={client!r} and by={by!r}, leave one of "
+            "them out"
         )
     return client if by is None else by
 
 
 def _check_source(by: Any, options: Any) -> None:
-    """Raise ConfigError unless either ``by`` or a partition says whose each sample is."""
+    """Raise ConfigError unless either ``by`` or a partition gives the client of each sample."""
     if (by is None) == (options is None):
         raise ConfigError(
-            "whose is each sample? Name the column that says so, or give a partitioner, with by=; "
-            "or divide them with partition= and num_clients=; got "
+            "give either the column with the client of each sample, or a partitioner, with by=; or "
+            "a partition of the samples with partition= and num_clients=; got "
             f"{'neither' if options is None else 'both'}"
         )
 
@@ -150,7 +153,7 @@ def _check_dataset(dataset: Any, name: str) -> None:
 
 
 def _feature_columns(dataset: Any, features: Any, used: tuple[Any, ...], name: str) -> list[str]:
-    """The columns of the features: the given ones, or all that are not used otherwise."""
+    """The columns of the features: the given ones, or all columns without another use."""
     if features is not None:
         return [features] if isinstance(features, str) else list(features)
     candidates = [column for column in dataset.column_names if column not in used]
@@ -165,11 +168,11 @@ def _check_columns(dataset: Any, columns: Sequence[str], name: str) -> None:
 
 
 def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
-    """Both data sets joined, and the split of each sample: 0 to train, 1 to test."""
+    """Both data sets joined, and the split of each sample: 0 for training, 1 for test."""
     if not isinstance(by, str):
         raise ConfigError(
-            "a data set as test= needs by=, the column that says whose each of its samples is; "
-            "else test is a share"
+            "a data set as test= needs by=, the column with the client of each of its samples; "
+            "otherwise test must be a share"
         )
     if dataset.column_names != test.column_names:
         raise DataError(
@@ -188,17 +191,19 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
     if not partitioner.is_dataset_assigned():
         partitioner.dataset = dataset
     elif partitioner.dataset is not dataset:
-        raise ConfigError("by: the partitioner divides another data set already; make a new one")
+        raise ConfigError(
+            "by: the partitioner already divides another data set; make a new partitioner"
+        )
     try:
         parts = [partitioner.load_partition(client) for client in range(partitioner.num_partitions)]
     except (ValueError, KeyError, IndexError, TypeError) as error:
         kind = type(partitioner).__name__
-        raise DataError(f"by: the {kind} does not divide these data: {error}") from error
+        raise DataError(f"by: the {kind} cannot divide these data: {error}") from error
     sizes = [len(part) for part in parts]
     if 0 in sizes:
         raise DataError(
             f"by: the {type(partitioner).__name__} gives client {sizes.index(0)} no samples "
-            f"({sizes.count(0)} such clients); take fewer partitions"
+            f"({sizes.count(0)} such clients); use fewer partitions"
         )
     return concatenate_datasets(parts), np.repeat(_partition_names(partitioner, len(parts)), sizes)
 
@@ -206,8 +211,8 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
 def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N"]:
     """The name of each partition.
 
-    Some partitioners make a partition for each value of a column; then the name is that value, else
-    a number.
+    Some partitioners make a partition for each value of a column. Then the name is that value,
+    otherwise a number.
     """
     entries = getattr(partitioner, "partition_id_to_natural_id", None)
     if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
@@ -230,7 +235,7 @@ def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
     if len(unknown_class):
         row = unknown_class[0]
         raise DataError(
-            f"{name}: column {by}, row {row} has no client: {owners[row]} is no class of its "
+            f"{name}: column {by}, row {row} has no client: {owners[row]} is not a class of its "
             f"ClassLabel ({len(unknown_class)} such rows); drop these rows"
         )
     return np.array(classes)[owners]
@@ -241,8 +246,10 @@ def _column(dataset: Any, column: str, rows: slice = slice(None)) -> Shaped[np.n
 
 
 def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.ndarray, "M ..."]:
-    """The pixels of a column of images. Raises DataError for a missing image, and as
-    ``pixels_of_all``."""
+    """The pixels of a column of images.
+
+    Raises DataError for a missing image, and the errors of ``pixels_of_all``.
+    """
     images = dataset.select_columns([column]).with_format(None)[rows][column]
     start = rows.start or 0
     missing = [row for row, image in enumerate(images) if not is_image(image)]
@@ -260,10 +267,10 @@ class HFFeatures:
     Args:
         dataset: the data set.
         columns: one column of arrays, or several columns of numbers.
-        name: begins errors.
+        name: beginning of errors.
 
     Raises:
-        DataError: no column, features that are not numbers, samples of different shapes.
+        DataError: there is no column, features are not numbers, or samples have different shapes.
     """
 
     def __init__(self, dataset: Any, columns: list[str], name: str) -> None:
@@ -272,7 +279,7 @@ class HFFeatures:
         self._dataset = dataset
         self._columns = columns
         self._name = name
-        # Plain numbers: one column per feature.
+        # If samples are single numbers, each column is one feature.
         self.plain = self._values(columns[0], slice(0, 1)).ndim == 1
         self._sample_shape: tuple[int, ...] | None = None
         block = self[0:_FIRST_ROWS]
@@ -294,9 +301,9 @@ class HFFeatures:
         for column, array in zip(self._columns, arrays, strict=True):
             if len(arrays) > 1 and array.ndim > 1:
                 raise DataError(
-                    f"{name}: expected one column of arrays, or several of numbers; {column} has "
-                    f"shape {array.shape[1:]} beside {len(arrays) - 1} others; name it alone with "
-                    "features="
+                    f"{name}: expected one column of arrays, or several columns of numbers; "
+                    f"{column} has shape {array.shape[1:]} next to {len(arrays) - 1} other "
+                    "columns; name it alone with features="
                 )
         block = arrays[0]
         if len(arrays) > 1:
@@ -305,30 +312,30 @@ class HFFeatures:
             block = block[:, None]
         if self._sample_shape not in (None, block.shape[1:]):
             raise DataError(
-                f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, row "
-                f"0 {self._sample_shape}; resize or pad them to one shape, or name other columns "
-                "with features="
+                f"{name}: column {self._columns[0]}: row {start} has shape {block.shape[1:]}, but "
+                f"row 0 has {self._sample_shape}; resize or pad them to one shape, or name other "
+                "columns with features="
             )
         return block
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None or NaN. NaN differs from itself."""
+    """Whether a value is None or NaN. NaN is not equal to itself."""
     return value is None or bool(np.ndim(value) == 0 and value != value)
 
 
 def _numbers(
     values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0
 ) -> Shaped[np.ndarray, "M ..."]:
-    """The values, if they are numbers.
+    """The values unchanged, if they are numbers.
 
     Args:
-        values: of consecutive rows.
-        place: begins errors.
+        values: values of consecutive rows.
+        place: beginning of errors.
         start: number of the first row.
 
     Raises:
-        DataError: values that are missing, of different shapes, or not numbers.
+        DataError: values are missing, of different shapes, or not numbers.
     """
     if values.dtype.kind == "O":
         rows = [row for row, value in enumerate(values) if _is_missing(value)]
@@ -340,13 +347,13 @@ def _numbers(
         shapes = [np.shape(value) for value in values]
         odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), 0)
         raise DataError(
-            f"{place}: row {start + odd} has shape {shapes[odd]}, row {start} {shapes[0]}; resize "
-            "or pad them to one shape, or name other columns with features="
+            f"{place}: row {start + odd} has shape {shapes[odd]}, but row {start} has {shapes[0]}; "
+            "resize or pad them to one shape, or name other columns with features="
         )
     if values.dtype.kind not in "iufb":
         raise DataError(
             f"{place} holds {'text' if values.dtype.kind in 'US' else values.dtype}, such as "
-            f"{values[:1].tolist()}; make it numbers with dataset.map(...), or name the other "
-            "columns with features="
+            f"{values[:1].tolist()}; convert it to numbers with dataset.map(...), or name the "
+            "other columns with features="
         )
     return values

@@ -42,36 +42,36 @@ def from_torch(
     classes: int | None = None,
     integers: bool = False,
 ) -> FederatedData:
-    """A federation from datasets or DataLoaders of PyTorch: one per client, or one for all.
+    """A federation from PyTorch datasets or DataLoaders: one for each client, or one for all.
 
     A dataset gives pairs (x, y). They are read once, from index 0 on, so random transforms are
     drawn once. The dataset of a DataLoader is read in the same way: shuffling and a dropped last
     batch have no effect.
 
     Args:
-        source: a list (or dictionary by name) of datasets or DataLoaders, one per client; or a
+        source: a list (or dictionary by name) of datasets or DataLoaders, one for each client, or a
             single one.
         clients: for a single dataset: the client of each sample [M]. Give either this or a
             partition.
-        partition, num_clients, classes_per_client, alpha, min_samples: divide a single dataset, as
-            in ``from_arrays``.
-        test: each client's share of test samples; or as many datasets or DataLoaders as in
+        partition, num_clients, classes_per_client, alpha, min_samples: how to divide a single
+            dataset, as in ``from_arrays``.
+        test: each client's share of test samples, or as many datasets or DataLoaders as in
             ``source``, whose samples test the same clients.
-        seed: of partition and split.
-        name: of the data set.
+        seed: seed of partition and split.
+        name: name of the data set.
         label_names: names of the classes 0, 1, ..; None if labels are numbers.
-        classes: C; None for the number of names, or the largest label + 1.
-        integers: keep x as integers, such as the word indices of a text; else x become float32, and
-            uint8 is scaled to 0 .. 1.
+        classes: number of classes C; None for the number of names, or the largest label + 1.
+        integers: whether to keep x as integers, such as the word indices of a text. Otherwise x
+            become float32, and uint8 is scaled to 0 .. 1.
 
     Returns:
         The federation.
 
     Raises:
-        DataError: no pairs, a client without samples, samples of different shapes, a dataset
-            without a length, a DataLoader with a sampler that draws a subset or repeats samples, or
-            with a ``collate_fn``.
-        ConfigError: options that do not fit each other.
+        DataError: samples are not pairs or have different shapes, a client has no samples, a
+            dataset has no length, or a DataLoader has a ``collate_fn``, or a sampler that draws a
+            subset or repeats samples.
+        ConfigError: options contradict each other.
         MissingExtra: PyTorch is not installed.
     """
     import_torch()
@@ -87,7 +87,8 @@ def from_torch(
         for option, value in dividing.items():
             if value is not None:
                 raise ConfigError(
-                    f"{option} does not apply to a list with a dataset per client; leave it out"
+                    f"{option} does not apply to a list with a dataset for each client; leave it "
+                    "out"
                 )
         samples, clients, test = _read_all(source, test, name)
     else:
@@ -114,7 +115,7 @@ def from_torch(
 def _read_all(source: Any, test: Any, name: str) -> tuple[_Read, np.ndarray, Any]:
     """The samples of the clients' datasets, the client of each sample, and ``test``.
 
-    ``test`` is a share, or becomes the split of each sample.
+    ``test`` stays a share, or becomes the split of each sample.
     """
     samples, owners = _join(_by_client(source), name)
     _check_all_have_samples(_by_client(source), owners, name)
@@ -135,7 +136,7 @@ def _by_client(source: Any) -> dict[Any, Any]:
 
 
 def _share(test: Any) -> Any:
-    """``test`` of a single dataset: a share, or an array with the split of each sample."""
+    """``test`` for a single dataset: a share, or an array with the split of each sample."""
     if hasattr(test, "__getitem__") and not hasattr(test, "dtype"):
         raise ConfigError(
             "test of a single dataset must be a share, or an array with the split of each sample, "
@@ -145,7 +146,7 @@ def _share(test: Any) -> Any:
 
 
 def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
-    """The samples of all clients, one client after another, and the client of each."""
+    """The samples of all clients, one client after another, and the client of each sample."""
     if not sources:
         raise DataError(f"{place}: expected a dataset for each client, got none")
     parts = {key: _read(source, f"{place}: client {key}") for key, source in sources.items()}
@@ -155,8 +156,7 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
 
 
 def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: str) -> None:
-    """Raise DataError for a client without samples, because the next client would get its
-    number."""
+    """Raise DataError for a client without samples, since the next client would get its number."""
     empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
     if empty:
         raise DataError(
@@ -166,7 +166,7 @@ def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: 
 
 
 def _stack(parts: list[_Read], places: list[str]) -> _Read:
-    """Concatenated samples. Raises DataError if shapes or types differ."""
+    """The samples of all datasets, concatenated. Raises DataError if shapes or types differ."""
     filled = [(part, place) for part, place in zip(parts, places, strict=True) if len(part.y)]
     if not filled:
         return _Read(np.zeros((0, 1)), [])
@@ -175,8 +175,8 @@ def _stack(parts: list[_Read], places: list[str]) -> _Read:
         same_shape = part.x.shape[1:] == first.x.shape[1:]
         if not same_shape or part.x.dtype != first.x.dtype:
             raise DataError(
-                f"{place} has samples of shape {part.x.shape[1:]} and type {part.x.dtype}, "
-                f"{first_place} of {first.x.shape[1:]} and {first.x.dtype}; make them alike"
+                f"{place} has samples of shape {part.x.shape[1:]} and type {part.x.dtype}, but "
+                f"{first_place} has {first.x.shape[1:]} and {first.x.dtype}; make them equal"
             )
     x = np.concatenate([part.x for part, _ in filled])
     y = [label for part, _ in filled for label in part.y]
@@ -192,8 +192,8 @@ def _read(source: Any, place: str) -> _Read:
         count = len(dataset)
     except TypeError:
         raise DataError(
-            f"{place}: a {type(dataset).__name__} has no length; collect its samples, and give "
-            "them to fk.data.from_arrays"
+            f"{place}: a {type(dataset).__name__} has no length; collect its samples in arrays, "
+            "and give these to fk.data.from_arrays"
         ) from None
     if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
         x, y = (_array(tensor, place) for tensor in dataset.tensors)
@@ -211,19 +211,19 @@ def _read(source: Any, place: str) -> _Read:
     for row, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise DataError(
-                f"{place}: sample {row} has shape {array.shape}, sample 0 {arrays[0].shape}; "
-                "resize or pad them to one shape"
+                f"{place}: sample {row} has shape {array.shape}, but sample 0 has "
+                f"{arrays[0].shape}; resize or pad them to one shape"
             )
     x = np.stack(arrays) if arrays else np.zeros((0, 1))
     return _Read(x, [_label(y) for _, y in pairs])
 
 
 def _dataset(source: Any, place: str) -> Any:
-    """The dataset of a DataLoader; a dataset unchanged.
+    """The dataset of a DataLoader; a dataset is returned unchanged.
 
     Raises:
-        DataError: neither; or a DataLoader that does not read all samples once, or that collates
-            with a function of the user.
+        DataError: it is neither, or a DataLoader that does not read every sample once, or that has
+            a collate function of the user.
     """
     from torch.utils.data import (
         BatchSampler,
@@ -243,19 +243,19 @@ def _dataset(source: Any, place: str) -> Any:
     sampler: Any = source.sampler
     batches = source.batch_sampler
     if batches is not None and type(batches) is not BatchSampler:
-        # The user's batch sampler draws the samples; ``source.sampler`` is not used.
+        # The user's batch sampler draws the samples, and ``source.sampler`` is ignored.
         sampler = batches
     every_sample = type(sampler) in (SequentialSampler, RandomSampler)
     every_sample = every_sample and len(sampler) == len(cast(Any, source.dataset))
     if not every_sample or getattr(source.sampler, "replacement", False):
         raise DataError(
-            f"{place}: its DataLoader draws with a {type(sampler).__name__}, perhaps not every "
-            "sample once; give the samples that are meant: torch.utils.data.Subset(dataset, "
+            f"{place}: its DataLoader draws with a {type(sampler).__name__}, which may not draw "
+            "every sample once; give the samples that you need: torch.utils.data.Subset(dataset, "
             "indices)"
         )
     if source.collate_fn not in (default_collate, default_convert):
         raise DataError(
-            f"{place}: its DataLoader has a collate_fn of its own, which is not read; put it in "
+            f"{place}: its DataLoader has its own collate_fn, which would be ignored; put it in "
             "the dataset"
         )
     return source.dataset
@@ -267,9 +267,9 @@ def _array(value: Any, place: str) -> np.ndarray:
 
 
 def _label(value: Any) -> Any:
-    """A label as a plain value."""
+    """A label as a plain Python value."""
     if np.ma.is_masked(value):
-        # Labels are checked later, with their row; None is refused there.
+        # None is refused later, when labels are checked with their rows.
         return None
     array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
     return array.item() if math.prod(array.shape) == 1 else value
@@ -281,6 +281,6 @@ def import_torch() -> None:
         import torch as torch
     except ImportError as error:
         raise MissingExtra(
-            "datasets of PyTorch need it, and it is not installed: pip install 'fedkin[torch]' "
+            "PyTorch datasets need PyTorch, which is not installed: pip install 'fedkin[torch]' "
             f"({error})"
         ) from error

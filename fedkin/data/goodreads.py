@@ -1,5 +1,5 @@
-"""Fed-Goodreads: classify sentences of book reviews as spoilers (FedSim, Palihawadana et al. 2022,
-section 4.1; reviews by Wan et al., ACL 2019)."""
+"""Fed-Goodreads: sentences of book reviews, to classify as spoilers (FedSim, Palihawadana et al.
+2022, section 4.1; reviews by Wan et al., ACL 2019)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from fedkin.data.partition_options import checked, legacy_random, positive
 from fedkin.data.text import encode_texts
 
 CLASSES = 2
-# Sentences of each class that a user must have.
+# Smallest number of sentences of each class that a user must have.
 LEAST = 3
-# Sentences of each class that a client keeps at most.
+# Largest number of sentences of each class that a client keeps.
 MOST = 4
 
 _FOLDERS = ("FedGoodreads", "fedgoodreads", "goodreads")
@@ -80,7 +80,7 @@ def goodreads(
     min_df: int | None = None,
     seed: int = 0,
 ) -> FederatedData:
-    """Fed-Goodreads: sentences of 100 reviewers, 2 to 8 each; class 1 is a spoiler.
+    """Fed-Goodreads: sentences by 100 reviewers, 2 to 8 each; class 1 is a spoiler.
 
     By default x is float32 [M, 2517]: word counts of the sentence, not scaled.
 
@@ -90,29 +90,29 @@ def goodreads(
     layout.
 
     With ``path`` a federation is made from reviews, as the authors describe it. All sentences of
-    the first reviews are shuffled. Clients are the first users in that order who have three
-    sentences of each class. Each client gives 1 to 4 sentences of each class, all four numbers
-    equally likely (3 where it has no fourth): 80 % of them for training, and at least one for
-    testing. The authors published sizes but no draws, so their files cannot be reproduced. The file
-    is read twice to keep only the selected sentences in memory.
+    the first reviews are shuffled. Clients are the first users in that order with three sentences
+    of each class. Each client gives 1 to 4 sentences of each class, all four numbers equally likely
+    (3 if it has no fourth): 80 % of them for training, and at least one for testing. The authors
+    published sizes but no draws, so their files cannot be reproduced. The file is read twice, so
+    that only the selected sentences are in memory.
 
     Args:
-        text: x is word indices [M, length] with a vocabulary, instead of word counts.
+        text: whether x is word indices [M, length] with a vocabulary, instead of word counts.
         path: a file ``goodreads_reviews_spoiler.json.gz``, or unpacked; None for the published
             files.
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
             training sentences.
-        length: words of a sentence; None for 40.
+        length: number of words in a sentence; None for 40.
         pad: where short sentences are padded, "end" (also None) or "front".
-        reviews: reviews to read of ``path``; None for 200,001.
-        clients: N, with ``path``; None for 100.
+        reviews: number of reviews to read from ``path``; None for 200,001.
+        clients: number of clients N, with ``path``; None for 100.
         min_df: a feature is a word that occurs in at least this number of sentences, with ``path``;
             None for 1,000.
-        seed: of the draws, with ``path``.
+        seed: seed of the draws, with ``path``.
 
     Raises:
-        ConfigError: options that do not apply together.
-        DataError: files that are missing or damaged; file and line are named.
+        ConfigError: options cannot be combined.
+        DataError: files are missing or damaged; the message names file and line.
     """
     _check_options(
         for_text={"glove": glove, "length": length, "pad": pad},
@@ -141,7 +141,7 @@ def goodreads(
 def _check_options(
     *, for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
 ) -> None:
-    """Raise ConfigError for options that would be silently ignored."""
+    """Raise ConfigError for options that would be ignored silently."""
     given_for_text = [name for name, value in for_text.items() if value is not None]
     given_for_path = [name for name, value in for_path.items() if value is not None]
     ignored = []
@@ -150,7 +150,7 @@ def _check_options(
     if not path:
         ignored += [(name, "without path") for name in given_for_path]
     if text and for_path["min_df"] is not None:
-        ignored.append(("min_df", "with text, which takes all words"))
+        ignored.append(("min_df", "with text, which uses all words"))
     if ignored:
         name, why = ignored[0]
         raise ConfigError(f"{name} does not apply to goodreads {why}; leave it out")
@@ -164,7 +164,7 @@ def _check_options(
 
 @dataclass(frozen=True)
 class _Encoding:
-    """Options of the encoding of sentences as word indices."""
+    """Options for the encoding of sentences as word indices."""
 
     glove: str | Path | None
     length: int
@@ -196,16 +196,16 @@ class _Encoding:
 
 
 def _published(encoding: _Encoding | None) -> FederatedData:
-    """The published federation: word indices by this encoding, or word counts."""
+    """The published federation: word indices by this encoding, or word counts without one."""
     files, place = _files(COUNTS if encoding is None else TEXT)
     check_labels(files.y, CLASSES, place)
     if encoding is not None:
         if not isinstance(files.x, tuple):
-            raise DataError(f"{place}: expected x of sentences, got numbers; leave out text")
+            raise DataError(f"{place}: expected sentences as x, got numbers; leave out text")
         return encoding.federation(
             texts=files.x, y=files.y, train=files.train, test=files.test, users=files.users
         )
-    expected = f"{place}: expected x of word counts [M, words]"
+    expected = f"{place}: expected word counts [M, words] as x"
     if isinstance(files.x, tuple):
         raise DataError(f"{expected}, got sentences; use text=True")
     if files.x.ndim != 2:
@@ -222,7 +222,7 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files, or else a folder in LEAF's layout; and their path."""
+    """The published files, or otherwise a folder in LEAF's layout, with the path."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.
@@ -267,7 +267,7 @@ def _from_reviews(path: Path, sampling: _Sampling, encoding: _Encoding | None) -
 
 
 def _selected(path: Path, reviews: int, rows: list[int]) -> tuple[list[str], Int[np.ndarray, "M"]]:
-    """Texts and labels of these sentences, numbered in the order of the file."""
+    """Texts and labels of these sentences, which are numbered in the order of the file."""
     needed = set(rows)
     text_of: dict[int, str] = {}
     label_of: dict[int, bool] = {}
@@ -282,15 +282,15 @@ def _selected(path: Path, reviews: int, rows: list[int]) -> tuple[list[str], Int
 def _counted(
     texts: list[str], frequency: Counter[str], min_df: int, path: Path
 ) -> Float32[np.ndarray, "M V"]:
-    """Word counts of each text, for the words of at least ``min_df`` sentences."""
-    # Slow to import, so only when needed.
+    """Word counts of each text, for words that occur in at least ``min_df`` sentences."""
+    # This import is slow, so it happens only when it is needed.
     from sklearn.feature_extraction.text import CountVectorizer
 
     vocabulary = sorted(word for word, count in frequency.items() if count >= min_df)
     if not vocabulary:
         top = max(frequency.values(), default=0)
         raise DataError(
-            f"{path}: no word occurs in {min_df} sentences, the commonest in {top}; take a "
+            f"{path}: no word occurs in {min_df} sentences, the most frequent one in {top}; set a "
             "smaller min_df"
         )
     return CountVectorizer(vocabulary=vocabulary).transform(texts).toarray().astype(np.float32)
@@ -298,7 +298,7 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Survey:
-    """Results of the first reading: a few bytes per sentence.
+    """The results of the first reading, with a few bytes per sentence.
 
     Attributes:
         users: names of the users.
@@ -347,9 +347,9 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
     eligible = [int(user) for user in users[np.argsort(first)] if enough[user]]
     if len(eligible) < sampling.clients:
         raise DataError(
-            f"{path}: {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other "
-            f"sentences in the first {sampling.reviews:,} reviews, {sampling.clients} clients "
-            "requested; take more reviews or fewer clients"
+            f"{path}: only {len(eligible)} of {N} users have {LEAST} spoilers and {LEAST} other "
+            f"sentences in the first {sampling.reviews:,} reviews, but {sampling.clients} clients "
+            "are requested; use more reviews or fewer clients"
         )
     random = python_random.Random(sampling.seed)
     rows = []
@@ -367,7 +367,7 @@ def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
 
 
 def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
-    """User, class (True for a spoiler) and text of every sentence of the first reviews.
+    """User, class (True for a spoiler) and text of every sentence in the first reviews.
 
     The file is read one line at a time.
     """

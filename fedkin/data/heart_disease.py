@@ -1,5 +1,4 @@
-"""Heart disease: patients of four hospitals, a natural federation (UCI, 1988), as FLamby divides
-it.
+"""Heart disease: patients of four hospitals, a natural federation (UCI, 1988), in FLamby's split.
 
 Data: A. Janosi, W. Steinbrunn, M. Pfisterer, R. Detrano: Heart Disease. UCI Machine Learning
 Repository, 1988, licence CC BY 4.0. Split and features: J. Ogier du Terrail et al.: FLamby. NeurIPS
@@ -23,7 +22,7 @@ from fedkin.data.partition_options import checked
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
-# One-hot columns for each value except the first, which is all zeros.
+# These values become one-hot columns, except the first value, which becomes all zeros.
 CATEGORIES = {"cp": (1, 2, 3, 4), "restecg": (0, 1, 2)}
 FEATURES = (
     *NUMBERS,
@@ -45,12 +44,12 @@ COLUMNS = (
     "thal",
     "num",
 )
-# Hospitals other than Cleveland have few values of these.
+# The hospitals other than Cleveland have few values in these columns.
 UNUSED = ("slope", "ca", "thal")
 # FLamby's share of training patients, and its seed.
 TRAIN = 0.66
 SEED = 43
-# Minimum number of patients of a hospital, so that both parts can have both classes.
+# Smallest number of patients of a hospital, so that both parts can have both classes.
 LEAST = 6
 SCALINGS = ("hospital", "pooled")
 
@@ -85,13 +84,14 @@ JOINED = Source("heart_disease (one table)", {"heart.csv": None}, folders=_FOLDE
 )
 @checked
 def heart_disease(*, scaling: str = "hospital") -> FederatedData:
-    """Heart disease: one client for each of four hospitals, x float32 [740, 13], y 1 for a patient
+    """Heart disease: a client for each of four hospitals, x float32 [740, 13], y 1 for a patient
     with the disease.
 
     The split is FLamby's. Patients with a missing value are left out. Chest pain and resting ECG
-    become 3 and 2 columns of 0 and 1. 66 % of each hospital's patients train: scikit-learn draws
-    them with the seed 43, stratified where each class has 3 patients or more. Features have mean 0
-    and standard deviation 1 on the hospital's training patients. A feature with one value for all
+    become 3 and 2 columns of 0 and 1. 66 % of each hospital's patients are for training:
+    scikit-learn draws them with the seed 43, stratified if each class has at least 3 patients.
+    Features have mean 0 and standard deviation 1 on the hospital's training patients. A feature
+    with one value for all
     training patients is only centred. Training and test sizes: Cleveland 199/104, Hungary 172/89,
     Switzerland 30/16, Long Beach 85/45.
 
@@ -99,14 +99,14 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     column ``hospital``.
 
     Args:
-        scaling: the training patients on which features have mean 0 and standard deviation 1: of
-            each ``hospital``, or ``pooled``, of all four. FLamby scales by all four for its pooled
-            accuracies, which are not means over the hospitals' tests.
+        scaling: the training patients on which features have mean 0 and standard deviation 1:
+            each ``hospital``'s, or ``pooled``, all four hospitals'. FLamby scales by all four for
+            its pooled accuracies, which are not means over the hospitals' tests.
 
     Raises:
-        ConfigError: another ``scaling``.
-        DataError: files that can neither be found nor downloaded, or are not of this form; file and
-            row are named.
+        ConfigError: ``scaling`` has another value.
+        DataError: files can neither be found nor downloaded, or have another form; the message
+            names file and row.
     """
     if scaling not in SCALINGS:
         raise ConfigError(unknown("scaling", scaling, SCALINGS))
@@ -184,7 +184,7 @@ def _complete(table: Table, path: Path, hospital: str) -> Table:
     complete = numbers.dropna()
     if len(complete) < LEAST:
         raise DataError(
-            f"{path}: expected {LEAST} patients of {hospital} without a missing value or more, "
+            f"{path}: expected at least {LEAST} patients of {hospital} without a missing value, "
             f"found {len(complete)}"
         )
     return complete

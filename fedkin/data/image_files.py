@@ -76,12 +76,12 @@ class Images:
     """M images with labels.
 
     Attributes:
-        name: of the set.
-        pixels: [M, H, W], or [M, H, W, channels].
+        name: name of the set.
+        pixels: images [M, H, W], or [M, H, W, channels].
         y: labels 0 .. classes-1.
         train: number of official training images, which come first.
-        white: the largest value of a pixel.
-        classes: C.
+        white: largest value of a pixel.
+        classes: number of classes C.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Images:
 def digits_images() -> Images:
     """1,797 handwritten digits of 8 x 8 pixels, 0 .. 16, that come with scikit-learn (UCI
     optdigits, test part)."""
-    # Locate the package without importing it, because the import takes longer than a run on the
+    # The package is located without importing it, because the import takes longer than a run on the
     # digits.
     package = find_spec("sklearn")
     assert package is not None and package.submodule_search_locations
@@ -146,8 +146,10 @@ def _idx_images(name: str, source: Source) -> Images:
 
 
 def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
-    """The writer of each MNIST image, from QMNIST's labels (Yadav & Bottou 2019). Its first rows
-    are MNIST's images."""
+    """The writer of each MNIST image, from QMNIST's labels (Yadav & Bottou 2019).
+
+    QMNIST's first rows are MNIST's images.
+    """
     folder = fetch(QMNIST_WRITERS)
     train_file, test_file = QMNIST_WRITERS.files
     train_rows = _writer_rows(folder / train_file, images.train)
@@ -155,8 +157,8 @@ def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
     table = np.concatenate([train_rows, test_rows])
     if not np.array_equal(table[:, 0], images.y):
         raise DataError(
-            f"{folder}: the classes in QMNIST's labels are not those of MNIST; the files do not "
-            "belong together"
+            f"{folder}: the classes in QMNIST's labels differ from MNIST's, so the files do not "
+            "belong together; replace them"
         )
     return table[:, 2].astype(np.int64)
 
@@ -175,7 +177,7 @@ def cifar10_images(batches: int = 5) -> Images:
     pixels.
 
     Args:
-        batches: number of training batches to use, of five. A batch may hold fewer than 10,000
+        batches: number of training batches to use, of five. A batch may have fewer than 10,000
             records.
     """
     if not 1 <= batches <= 5:

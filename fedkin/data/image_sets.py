@@ -3,23 +3,24 @@
 Options of every set:
 
 * ``partition``: see the table.
-* ``clients``: N.
+* ``clients``: number of clients N.
 * ``train_fraction``: each client's share of training samples.
-* ``samples``: size of a random subset of the images; None for all. Not of digits.
-* ``tested``: ``"own"``: each client's test samples; or ``"iid"``: the test samples of all clients,
-  redistributed evenly at random, so that every client is tested on all classes (ATHENA-FL).
-  Training samples are the same.
+* ``samples``: size of a random subset of the images; None for all. Not for digits.
+* ``tested``: ``"own"``: each client's own test samples; or ``"iid"``: the test samples of all
+  clients, redistributed evenly at random, so that every client is tested on all classes
+  (ATHENA-FL). Training samples are the same.
 * ``size``: resize images to size x size pixels (bilinear) and keep them as images [M, size, size],
   even in sets that are flat by default; None for the published size.
 * ``scale``: ``"standard"`` (described for each set), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255).
   digits are always 0 .. 1.
-* ``augment``: of ``("flip", "rotation", "noise")``. Each entry adds a copy of every training image,
-  see :func:`fedkin.data.transforms.augmented`.
-* ``seed``: of all draws.
+* ``augment``: entries of ``("flip", "rotation", "noise")``. Each entry adds a copy of every
+training
+  image, see :func:`fedkin.data.transforms.augmented`.
+* ``seed``: seed of all draws.
 
-None is the default of the set or of the partition. An option that does not apply to the partition,
-or a value of another type, is refused with ConfigError. Images are resized, then augmented, then
-scaled with the moments of the images without their augmented copies.
+None stands for the default of the set or of the partition. An option that does not apply to the
+partition, or a value of another type, is refused with ConfigError. Images are resized, then
+augmented, then scaled with the moments of the images without their augmented copies.
 
 =============  ==========================  =======================================================
 partition      options (default)           samples of a client
@@ -30,7 +31,7 @@ partition      options (default)           samples of a client
 ``iid``                                    an even share at random
 ``blocks``     ``classes_per_client`` (2)  even slices of the k classes of its block (ATHENA-FL);
                                            blocks are the true clusters
-``writer``                                 those of a writer (mnist only)
+``writer``                                 the samples of a writer (mnist only)
 ``ditto``      ``classes_per_client`` (5)  Ditto's federation (fashion_mnist only)
 =============  ==========================  =======================================================
 """
@@ -320,7 +321,7 @@ def _ditto(
         random=legacy_random(DITTO_SEED),
     )
     shuffled = shuffle_rows(train, Stream(seed, purpose="data/ditto"))
-    # Test images follow the training images.
+    # Rows of test images come after the rows of all training images.
     return shuffled, Ragged(test.rows + images.train, test.offsets)
 
 
@@ -332,7 +333,7 @@ def _federation(
     seed: int,
     train_fraction: float | int,
 ) -> FederatedData:
-    """The federation of a partition: its samples are split, and its images transformed."""
+    """The federation of a partition, after its samples are split and its images transformed."""
     rows, true_clusters = owned
     train, test = split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
     return _transformed(

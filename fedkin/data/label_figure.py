@@ -50,8 +50,8 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
 
     Args:
         data: the federation.
-        path: of either file, with or without extension.
-        split: ``train``, ``test``, or ``validation`` where there is one.
+        path: path of either file, with or without extension.
+        split: ``train``, ``test``, or ``validation`` if there is one.
 
     Returns:
         The two paths.
@@ -74,7 +74,7 @@ def _save(figure: Figure, path: Path) -> Path:
     image = io.BytesIO()
     metadata: dict[str, Any] = {"Software": WRITTEN_BY}
     if path.suffix == ".svg":
-        # Without a date, the same data give the same file.
+        # Without a date, equal data give equal files.
         metadata = {"Creator": WRITTEN_BY, "Date": None}
     figure.savefig(image, format=path.suffix[1:], dpi=160, metadata=metadata)
     partial = path.with_name(f".{path.name}.partial")
@@ -100,7 +100,7 @@ def _draw(data: FederatedData, split: str) -> Figure:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.5])
         _sizes(above, sizes)
     else:
-        # Equal bars would show nothing.
+        # If all clients have equally many samples, bars of their sizes would show nothing.
         above = below = figure.subplots()
     _title(above, sizes, data, split)
     _matrix(below, counts[order], figure)
@@ -116,7 +116,7 @@ def _draw(data: FederatedData, split: str) -> Figure:
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
-    """Clients ordered by true cluster (where it is known), majority class and size."""
+    """Clients ordered by true cluster (if known), majority class and size."""
     true_clusters = data.true_clusters
     if true_clusters is None:
         true_clusters = np.zeros(data.clients, np.int64)
@@ -129,7 +129,7 @@ def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: 
     each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
     title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
     lines = "\n".join(textwrap.wrap(title, 85))
-    # Escape $ in names, which would start a formula.
+    # A $ in a name would start a formula.
     axes.set_title(lines, loc="left", fontsize=13, fontweight="bold", parse_math=False)
 
 
@@ -149,7 +149,7 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
 def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
-    # Start at 0.2, so that a single sample is not white.
+    # The colours start at 0.2, so that a single sample is not white.
     shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(0.2, 1, 256)))
     image = axes.imshow(
         shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower"

@@ -1,4 +1,4 @@
-"""Encodes class labels of any type as integers from 0, with the names of the classes."""
+"""Encodes class labels of any type as integers from 0, and remembers the names of the classes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class EncodedLabels(NamedTuple):
 
     Attributes:
         y: the labels.
-        classes: C.
-        names: of the classes; None if labels were numbers without names.
-        given: NAMES where the labels were text or booleans, NUMBERS where they were numbers.
+        classes: number of classes C.
+        names: names of the classes; None if labels were numbers without names.
+        given: NAMES if the labels were text or booleans, NUMBERS if they were numbers.
     """
 
     y: Int[np.ndarray, "M"]
@@ -44,19 +44,20 @@ def encode_labels(
 ) -> EncodedLabels:
     """Labels of any type as whole numbers.
 
-    Text is numbered in sorted order, or in the order of ``names``. Booleans are the text False and
-    True. Whole numbers are not changed.
+    Text is numbered in sorted order, or in the order of ``names``. Booleans count as the text False
+    and True. Whole numbers are not changed.
 
     Args:
         values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
-        place: file or name to begin errors with.
-        classes: C; None for the number of names, or the largest label + 1. It must be given where
-            labels exceed the number of samples.
-        names: of the classes 0, 1, ..; None for those that occur.
+        place: file or name at the beginning of errors.
+        classes: number of classes C; None for the number of names, or the largest label + 1. It
+            must be given if a label exceeds the number of samples.
+        names: names of the classes 0, 1, ..; None for the names that occur.
 
     Raises:
-        DataError: labels that are missing, of mixed types, not whole, out of range, or not among
-            the names; the row is named. Booleans, where the names are not False and True.
+        DataError: labels are missing, of mixed types, not whole, out of range, or not among the
+            names; the message names the row. Or labels are booleans, but names are not False and
+            True.
     """
     labels = label_array(values, place)
     if labels.dtype.kind == "b":
@@ -82,7 +83,7 @@ def label_array(values: Any, place: Path | str) -> Shaped[np.ndarray, "M"]:
     mixed types."""
     if hasattr(values, "dtype") or not np.iterable(values):
         return _one_type(user_array(values, place, "y"), place)
-    # As objects, because NumPy would convert the 1 in [1, "1"] to text.
+    # As objects, since NumPy would convert the 1 in [1, "1"] to text.
     return _one_type(np.array(plain(list(values)), object), place)
 
 
@@ -93,16 +94,16 @@ def named_booleans(
 
     Args:
         labels: the booleans.
-        names: of the classes.
-        place: file or name to begin errors with.
+        names: names of the classes.
+        place: file or name at the beginning of errors.
 
     Raises:
-        DataError: names other than False and True.
+        DataError: the names are not False and True.
     """
     if len(labels) and not set(_BOOLEANS) <= set(names):
         raise DataError(
-            f"{place}: labels are booleans, such as {labels[0]} in row 0, and the classes are "
-            f"named {listed(names)}: nothing says which of them is True; write these names in "
+            f"{place}: labels are booleans, such as {labels[0]} in row 0, but the classes are "
+            f"named {listed(names)}, so it is unknown which name means True; write these names in "
             "place of False and True"
         )
     return labels.astype(str)
@@ -146,11 +147,11 @@ def _kind(value: Any) -> str:
 
 
 def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
-    """Raise DataError for labels that are missing, as ``missing_rows`` finds them.
+    """Raise DataError for missing labels, as ``missing_rows`` finds them.
 
     Args:
         values: the labels.
-        place: begins errors.
+        place: beginning of errors.
     """
     missing = missing_rows(values)
     if len(missing):
@@ -166,14 +167,14 @@ def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
     if classes is not None and classes != len(names):
         raise DataError(
             f"{place}: classes = {classes}, but there are {len(names)} names of classes "
-            f"({listed(names)}); leave classes out, or name all with label_names"
+            f"({listed(names)}); leave classes out, or name all classes with label_names"
         )
 
 
 def _positions(
     labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str
 ) -> Int[np.ndarray, "M"]:
-    """The number of each label among the names."""
+    """The number of each label, which is its position among the names."""
     known = np.array(names)
     order = np.argsort(known)
     place_in_order = np.searchsorted(known, labels, sorter=order).clip(max=len(names) - 1)
@@ -191,15 +192,15 @@ def _positions(
 
 
 def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
-    """The largest label.
+    """The largest label, if it is plausible.
 
     Raises:
-        DataError: it exceeds the number of samples, so it is probably one wrong entry.
+        DataError: it exceeds the number of samples, so it is probably a wrong entry.
     """
     largest = int(y.max(initial=0))
     if largest >= max(len(y), 1):
         raise DataError(
-            f"{place}: label {largest} in row {int(y.argmax())} is more than the {len(y)} samples "
-            f"allow; correct it, or set classes={largest + 1}"
+            f"{place}: label {largest} in row {int(y.argmax())} is larger than the number of "
+            f"samples, {len(y)}; correct it, or set classes={largest + 1}"
         )
     return largest

@@ -1,5 +1,5 @@
-"""Readers of published federations: JSON in the layout of LEAF (Caldas et al. 2018) and of the
-FedProx family (Li et al. 2020), and npz files with client and split of every sample."""
+"""Readers of published federations: JSON in the layout of LEAF (Caldas et al. 2018) and of
+FedProx's authors (Li et al. 2020), and npz files with client and split of every sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedkin.data.download import Source, data_folders
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.files import check_finite, check_labels, read_npz
 
-# Folders of validation samples.
+# Names of folders with validation samples.
 _VALIDATION = ("val", "validation")
 # The samples of a user: numbers, or sentences.
 Samples = Shaped[np.ndarray, "_ ..."] | list[str]
@@ -26,17 +26,17 @@ Samples = Shaped[np.ndarray, "_ ..."] | list[str]
 
 @dataclass(frozen=True)
 class LeafFiles:
-    """Contents of the files of a federation.
+    """The content of a federation's files.
 
     All training samples come first, then all test samples, then all validation samples, each by
     user in the order of the files. An npz file keeps the order of its rows.
 
     Attributes:
         users: names of the N users.
-        x: numbers, or one text per sample.
+        x: numbers, or a text for each sample.
         y: labels.
-        train, test, validation: rows of each user; ``validation`` is None if there is no such
-            split.
+        train, test, validation: rows of each user's samples; ``validation`` is None if there is no
+            such split.
     """
 
     users: tuple[str, ...]
@@ -48,33 +48,33 @@ class LeafFiles:
 
 
 def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
-    """A federation from a folder in LEAF's layout, as :func:`read_leaf` describes it.
+    """A federation from a folder in LEAF's layout, which :func:`read_leaf` describes.
 
     Args:
-        path: of the folder.
-        classes: C; None for the largest label + 1. It must be given where labels exceed the number
-            of samples.
+        path: path of the folder.
+        classes: number of classes C; None for the largest label + 1. It must be given if a label
+            exceeds the number of samples.
 
     Returns:
-        The federation, x float32 [M, ...] as in the files. Users are the clients, in the order of
-        the files.
+        The federation, with x float32 [M, ...] as in the files. Users are the clients, in the order
+        of the files.
 
     Raises:
-        DataError: as read_leaf; also x of text, which is not encoded here.
+        DataError: as in ``read_leaf``; or x is text, which is not encoded here.
     """
     folder = user_path(path)
     files = read_leaf(folder)
     if isinstance(files.x, tuple):
         raise DataError(
-            f"{folder}: expected x of numbers, got text such as {files.x[0][:40]!r}; encode it "
+            f"{folder}: expected numbers as x, got text such as {files.x[0][:40]!r}; encode it "
             "first"
         )
     y = check_labels(files.y, classes, folder)
     top = int(y.max())
     if classes is None and top >= len(y):
         raise DataError(
-            f"{folder}: label {top} is more than the {len(y)} samples allow; correct it, or set "
-            f"classes={top + 1}"
+            f"{folder}: label {top} is larger than the number of samples, {len(y)}; correct it, or "
+            f"set classes={top + 1}"
         )
     return FederatedData(
         name=folder.name,
@@ -89,7 +89,7 @@ def leaf(path: str | Path, classes: int | None = None) -> FederatedData:
 
 
 def read_leaf(folder: Path) -> LeafFiles:
-    """The samples of a folder in LEAF's layout.
+    """Read the samples of a folder in LEAF's layout.
 
     The files are ``folder/train/*.json`` and ``folder/test/*.json``, any number of them in the
     order of their names; or else one ``*train*.json`` and one ``*test*.json`` in the folder.
@@ -100,9 +100,9 @@ def read_leaf(folder: Path) -> LeafFiles:
     "1". A user may have no test samples.
 
     Raises:
-        DataError: another layout, a damaged file, missing keys, samples of different shapes, counts
-            that disagree, users that occur twice or have no training sample; file and user are
-            named.
+        DataError: the layout differs, a file is damaged, keys are missing, samples have different
+            shapes, counts disagree, or users occur twice or have no training sample; the message
+            names file and user.
     """
     files = split_files(folder)
     if files is None:
@@ -142,14 +142,14 @@ def find_leaf_folder(source: Source) -> Path | None:
 def read_leaf_files(
     train: Sequence[Path], test: Sequence[Path], validation: Sequence[Path] = ()
 ) -> LeafFiles:
-    """As :func:`read_leaf`, from the given files.
+    """Read the samples of the given files, as in :func:`read_leaf`.
 
     Args:
         train, test: files of training and of test samples.
         validation: files of validation samples; empty if there is no such split.
 
     Raises:
-        DataError: as :func:`read_leaf`.
+        DataError: the errors of :func:`read_leaf`.
     """
     training = _Part.of(train)
     tested = _Part.of(test)
@@ -170,7 +170,7 @@ def read_leaf_files(
 
 @dataclass
 class _Part:
-    """The users of one split, in order of appearance: samples, labels and file of each."""
+    """The users of one split in order of appearance: samples, labels and file of each user."""
 
     x: dict[str, Samples] = field(default_factory=dict)
     y: dict[str, Int[np.ndarray, "_"]] = field(default_factory=dict)
@@ -240,7 +240,8 @@ def _joined_samples(
             first_kind = kind
         if kind != first_kind:
             raise DataError(
-                f"{path}: user {user!r} has samples of {kind}, user {first_user!r} of {first_kind}"
+                f"{path}: user {user!r} has samples of {kind}, but user {first_user!r} of "
+                f"{first_kind}"
             )
     if first_kind == "text":
         return tuple(text for x in samples for text in x)
@@ -248,7 +249,7 @@ def _joined_samples(
 
 
 def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
-    """Samples and labels of every user of a file, checked."""
+    """Samples and labels of every user in a file, after all checks."""
     content = _json(path)
     users = _list(content, "users", path)
     counts = content.get("num_samples")
@@ -270,13 +271,14 @@ def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
         x, y = _samples(data.get(user), f"{path}: user {user!r}")
         if counts is not None and counts[place] != len(y):
             raise DataError(
-                f"{path}: user {user!r} has {len(y)} samples, num_samples says {counts[place]!r}"
+                f"{path}: user {user!r} has {len(y)} samples, but num_samples says "
+                f"{counts[place]!r}"
             )
         yield user, x, y
 
 
 def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
-    """Samples and labels of a user. ``who`` begins errors."""
+    """Samples and labels of a user. ``who`` is the beginning of errors."""
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
         keys = sorted(entry) if isinstance(entry, dict) else "no such object"
         raise DataError(f"{who}: expected 'user_data' with keys x and y, found {keys}")
@@ -292,7 +294,7 @@ def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
 
 
 def _label(value: Any, where: str) -> int:
-    """A label from a whole number, or from one written with a point or as text."""
+    """A label as an integer, from a whole number, a number such as 1.0, or text."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -308,7 +310,9 @@ def _numbers(x: list[Any], who: str) -> Float32[np.ndarray, "n ..."]:
         array = np.array(x)
     except ValueError as error:
         lengths = sorted({len(row) for row in x if isinstance(row, list)})
-        raise DataError(f"{who}: samples differ in shape, lengths {lengths[:5]}") from error
+        raise DataError(
+            f"{who}: samples have different shapes, with lengths {lengths[:5]}"
+        ) from error
     if x and (array.ndim < 2 or not array.size or array.dtype.kind not in "iuf"):
         raise DataError(
             f"{who}: x must be lists of numbers, or texts; sample 0 is {str(x[0])[:40]}"
@@ -318,8 +322,8 @@ def _numbers(x: list[Any], who: str) -> Float32[np.ndarray, "n ..."]:
     if not np.isfinite(small).all():
         row = int(np.argmin(np.isfinite(small).reshape(len(small), -1).all(axis=1)))
         raise DataError(
-            f"{who}: features must be finite, sample {row} holds NaN, infinity, or a number over "
-            "3.4e38"
+            f"{who}: features must be finite, but sample {row} holds NaN, infinity, or a number "
+            "over 3.4e38"
         )
     return small
 
@@ -349,7 +353,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    """The entries of an object. Raises DataError for a repeated key: json would keep the last."""
+    """The entries of an object. Raises DataError for a repeated key, since json keeps the last."""
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
@@ -386,14 +390,14 @@ def _listing(folder: Path) -> str:
 
 
 def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
-    """The samples of an npz file.
+    """Read the samples of an npz file.
 
     Its arrays are x [M, ...] of numbers, y [M], client_id [M] (numbers of users), split [M] (0
     train, 1 test), and users [N].
 
     Raises:
-        DataError: an array that is missing, damaged, out of range or of another length; the file is
-            named.
+        DataError: an array is missing, damaged, out of range or of another length; the message
+            names the file.
     """
     arrays = read_npz(path, ("x", "y", "client_id", "split", "users"))
     x = arrays["x"]
@@ -406,7 +410,7 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
     for name in ("y", "client_id", "split"):
         if arrays[name].shape != (len(x),):
             raise DataError(
-                f"{path}: x has {len(x)} samples, {name} has shape {arrays[name].shape}"
+                f"{path}: x has {len(x)} samples, but {name} has shape {arrays[name].shape}"
             )
     with np.errstate(over="ignore"):
         small = x.astype(np.float32)
@@ -418,7 +422,7 @@ def read_leaf_arrays(path: Path, classes: int) -> LeafFiles:
         wrong = np.flatnonzero(~np.isin(arrays[name], np.arange(limit)))
         if len(wrong):
             raise DataError(
-                f"{path}: {name} must be from 0 to {limit - 1}, row {wrong[0]} has "
+                f"{path}: {name} must be from 0 to {limit - 1}, but row {wrong[0]} has "
                 f"{arrays[name][wrong[0]]}"
             )
     N = len(users)

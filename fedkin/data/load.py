@@ -1,4 +1,4 @@
-"""The user's data: from a file, from a folder of arrays (packed or not), or in LEAF's layout."""
+"""Reads the user's data: from a file, a folder of arrays (packed or not), or in LEAF's layout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedkin.data.tables import Columns, check_columns, column_facts, table_sampl
 from fedkin.data.user_samples import OwnSamples, own_partition
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
-# Default columns.
+# Default names of columns.
 LABEL = "y"
 CLIENT = "client_id"
 SPLIT = "split"
@@ -43,11 +43,12 @@ def load(
     alpha: float | int | None = None,
     min_samples: int | None = None,
 ) -> FederatedData:
-    """A federation from a file with one entry per sample, or from a folder in LEAF's layout.
+    """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
-      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
-    * ``y``: label, a whole number from 0, text (numbered in sorted order, and remembered as
+    pixels
+      and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
+    * ``y``: label: a whole number from 0, text (numbered in sorted order, and remembered as
       ``label_names``) or a boolean
     * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending
       order
@@ -55,8 +56,8 @@ def load(
       samples are split at random into training and test samples
 
     A folder in LEAF's layout has ``train/*.json`` and ``test/*.json`` (optionally ``val/*.json``),
-    or one ``*train*.json`` and one ``*test*.json``, as LEAF and the FedProx family publish them:
-    ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, x of numbers. Nothing is
+    or one ``*train*.json`` and one ``*test*.json``, as LEAF and FedProx's authors publish them:
+    ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, with numbers as x. x is not
     scaled, and clients keep the order of the files. Features that must stay integers, such as the
     tokens of text, can be given to ``from_arrays``.
 
@@ -69,32 +70,34 @@ def load(
     Args:
         path: an ``.npz``, ``.csv``, ``.tsv`` (each also with ``.gz``) or ``.parquet`` file, or a
             folder.
-        classes: C; None for the largest label + 1. It must be given where labels exceed the number
-            of samples.
+        classes: number of classes C; None for the largest label + 1. It must be given if a label
+            exceeds the number of samples.
         train_fraction: each client's share of training samples without ``split``; None for 0.9.
-        seed: of the split without ``split``, and of a partition; None for 0.
-        label: the column (or array of an npz file) of the labels; None for ``y``. A number is a
-            column name, not a position.
-        client: the column of the clients; None for ``client_id``.
-        features: the columns of the features, in this order (of an npz file, one array); None for
-            all other columns (``x``).
+        seed: seed of the split without ``split``, and of a partition; None for 0.
+        label: column (or array of an npz file) of the labels; None for ``y``. A number is the name
+            of a column, not its position.
+        client: column of the clients; None for ``client_id``.
+        features: columns of the features, in this order (one array in an npz file); None for all
+            other columns (``x``).
         label_names: names of the classes 0, 1, ..; None for the text that occurs. Sites that train
             together must give the same names, so that all of them number labels in the same way.
-        partition: divides the samples over clients by their labels, instead of ``client``:
+        partition: how to divide the samples over clients by their labels, instead of ``client``:
             ``dirichlet``, ``shards``, ``power_law``, ``blocks`` or ``iid``, as for the named image
             sets.
-        clients: N, of a partition.
-        classes_per_client: of the partitions ``shards``, ``power_law`` and ``blocks``; None for 2.
+        clients: number of clients N of a partition.
+        classes_per_client: number of classes per client for the partitions ``shards``,
+            ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
-        min_samples: smallest number of samples of a client of ``dirichlet``; None for 10.
+        min_samples: smallest number of samples per client for ``dirichlet``; None for 10.
 
     Returns:
         The federation.
 
     Raises:
-        DataError: anything that is missing, damaged, out of range or not finite; the file is named.
-        ConfigError: ``train_fraction`` or ``seed`` for data that have a split; columns of a folder;
-            ``client`` and a partition.
+        DataError: the data are missing, damaged, out of range or not finite; the message names the
+            file.
+        ConfigError: ``train_fraction`` or ``seed`` is given for data with a split, columns for a
+            folder, or both ``client`` and a partition.
     """
     path = user_path(path)
     features = None if features is None else _feature_names(features)
@@ -140,7 +143,7 @@ def load(
 
 
 def _feature_names(features: Any) -> list[str]:
-    """The columns of the features as text. Raises ConfigError for anything but names."""
+    """The names of the feature columns. Raises ConfigError for anything but names."""
     names = [features] if isinstance(features, (str, int)) else features
     is_list = isinstance(names, (list, tuple))
     if not is_list or not all(isinstance(name, (str, int)) for name in names):
@@ -162,7 +165,7 @@ def _samples(
 ) -> OwnSamples:
     """The samples of a file, or of a folder of arrays.
 
-    ``owned``: samples have clients; else a partition assigns them.
+    ``owned`` says whether samples have clients; otherwise a partition assigns them.
     """
     kind = "npz" if path.is_dir() else table_kind(path, ", or a folder in LEAF's layout")
     if kind == "npz":
@@ -191,13 +194,13 @@ def _samples(
 
 _CURES = {
     LABEL: "name the column of the labels with label=",
-    CLIENT: "name the column that says whose a sample is with client=, "
+    CLIENT: "name the column with the client of each sample with client=, "
     "or divide samples with partition= and clients=",
 }
 
 
 def has_arrays(path: Path) -> bool:
-    """Whether a folder has samples as one npy file for each array, and is not packed."""
+    """Whether a folder has samples as an npy file for each array, and is not packed."""
     return not is_packed(path) and any(path.glob("*.npy"))
 
 
@@ -227,7 +230,7 @@ def _array_samples(
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
-    """Raise ConfigError for options that would be silently ignored."""
+    """Raise ConfigError for options that would be ignored silently."""
     for name, value in (("train_fraction", train_fraction), ("seed", seed)):
         if value is not None:
             raise ConfigError(
@@ -236,7 +239,7 @@ def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | No
 
 
 def _refuse_options_of_file(path: Path, options: Mapping[str, object]) -> None:
-    """Raise ConfigError for options that would be silently ignored."""
+    """Raise ConfigError for options that would be ignored silently."""
     for name, value in options.items():
         if value is not None:
             kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"

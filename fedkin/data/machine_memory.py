@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 
-# Shares of the available memory. Needs are estimates, so slightly more than 1 is allowed.
+# Shares of the available memory. The needs are estimates, so slightly more than 1 is allowed.
 REFUSED = 1.25
 WARNED = 0.75
 _GB = 1e9
@@ -18,12 +18,12 @@ _log = logging.getLogger("fedkin")
 
 
 def check_memory(parts: Mapping[str, int], cure: str, available: int | None = None) -> None:
-    """Refuse to allocate clearly more than the available memory; warn if it is nearly as much.
+    """Refuse to allocate clearly more than the available memory, and warn if it is nearly as much.
 
     Args:
         parts: bytes of each part that will be allocated, by its name in messages.
-        cure: advice, for the message.
-        available: bytes; None for those of this machine.
+        cure: advice for the message.
+        available: available bytes; None for the memory of this machine.
 
     Raises:
         ConfigError: the parts do not fit.
@@ -38,7 +38,7 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
         f"{size / _GB:.1f} GB for {name}" for name, size in largest if size >= needed / 100
     )
     what = (
-        f"about {needed / _GB:.1f} GB of memory ({listed}), and {available / _GB:.1f} GB are "
+        f"about {needed / _GB:.1f} GB of memory ({listed}), but only {available / _GB:.1f} GB are "
         f"available: {cure}"
     )
     if needed > REFUSED * available:
@@ -47,12 +47,12 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that this process can still allocate; None if the system does not report it.
+    """Bytes that this process can still allocate; None if the system does not report them.
 
-    The limits are those of the machine, and of every control group (container) of the process.
+    The machine and every control group (container) of the process set limits.
 
     Args:
-        root: of the file system with ``proc`` and ``sys``.
+        root: root of the file system, with ``proc`` and ``sys``.
     """
     limits = [*_free_of_groups(root)]
     of_machine = _free_of_machine(root)
@@ -62,7 +62,7 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
 
 def _free_of_machine(root: Path) -> int | None:
-    """Bytes of available memory and swap; if unknown, of total memory."""
+    """Bytes of available memory and swap; of total memory if the available memory is unknown."""
     facts = _numbers(root / "proc/meminfo")
     if "MemAvailable:" in facts:
         return 1024 * (facts["MemAvailable:"] + facts.get("SwapFree:", 0))
@@ -73,13 +73,13 @@ def _free_of_machine(root: Path) -> int | None:
 
 
 class _GroupFiles(NamedTuple):
-    """The files of a control group.
+    """The files that describe a control group's memory.
 
     Attributes:
         base: folder of all groups, below the root of the file system.
         limit: file with the limit, in bytes.
         used: file with the bytes in use.
-        cached: name of the number of bytes of cached files, in ``memory.stat``.
+        cached: key in ``memory.stat`` for the bytes of cached files.
     """
 
     base: str
@@ -103,10 +103,10 @@ _VERSION_1 = _GroupFiles(
 
 
 def _free_of_groups(root: Path) -> Iterator[int]:
-    """Free bytes of each control group, from the group of this process up to the root.
+    """Free bytes of each control group, from the group of this process up to the root group.
 
-    Cached files count as free. Inside a container, a group may have the host's path. Then only the
-    root group has files.
+    Cached files count as free. Inside a container, a group may have the path of the host. Then only
+    the root group has files.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -127,7 +127,7 @@ def _free_of_groups(root: Path) -> Iterator[int]:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """The lines ``name number ...`` of a file of the kernel."""
+    """The lines ``name number ...`` in a file of the kernel."""
     numbers = {}
     for line in _text(path).splitlines():
         words = line.split()
@@ -137,7 +137,7 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    """A file of the kernel; empty if it does not exist."""
+    """The content of a file of the kernel; empty if it does not exist."""
     try:
         return path.read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Arrays in an npz file that are mapped into memory."""
+"""Memory-maps arrays in an npz file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Shaped
 
-# Bytes of the header of a zip member, before its name.
+# Size in bytes of a zip member's header, before its name.
 _HEADER = 30
 # Bytes that are checked at a time.
 _BLOCK_BYTES = 2**26
@@ -20,11 +20,11 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
     """An uncompressed array of an npz file, memory-mapped after its checksum is verified.
 
     Args:
-        path: of the npz file.
-        member: of the array.
+        path: path of the npz file.
+        member: entry of the array in the file.
 
     Raises:
-        ValueError: a checksum that differs, an object array, a file that is too short.
+        ValueError: the checksum differs, the array holds objects, or the file is too short.
     """
     with path.open("rb") as file:
         file.seek(member.header_offset)
@@ -45,7 +45,8 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
 
 
 def _check(content: Shaped[np.ndarray, "b"], member: zipfile.ZipInfo) -> None:
-    """Compare the checksum, a block at a time."""
+    """Check the checksum of a file's content, a block at a time. Raises ValueError if it
+    differs."""
     checksum = 0
     for start in range(0, len(content), _BLOCK_BYTES):
         checksum = zlib.crc32(content[start : start + _BLOCK_BYTES].data, checksum)

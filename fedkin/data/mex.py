@@ -28,16 +28,16 @@ from fedkin.data.leaf import (
 )
 from fedkin.data.partition_options import checked, legacy_random
 
-# The exercises.
+# Number of exercises.
 CLASSES = 7
 # The mat has 16 x 16 cells, and a sample has 5 frames.
 CELLS = 256
 FEATURES = 1280
-# Windows of 5 s, one every 2 s.
+# Windows of 5 s, which begin every 2 s.
 WINDOW = np.timedelta64(5, "s")
 STEP = np.timedelta64(2, "s")
-# The mat records 15 frames a second. A window has 75 frames, every 15th is kept, and windows with
-# fewer than 5 frames are left out.
+# The mat records 15 frames a second, so a window has 75 frames. Every 15th frame is kept. Windows
+# with fewer than 5 frames are left out.
 FRAMES = 75
 EVERY = 15
 FEWEST = 5
@@ -75,15 +75,16 @@ def mex(
     repeats: bool = False,
     seed: int = 0,
 ) -> FederatedData:
-    """Fed-MEx: 7 exercises, 30 clients of one or two of them, x float32 [M, 1280] = 5 frames of 16
+    """Fed-MEx: 7 exercises, 30 clients with one or two of them, x float32 [M, 1280]: 5 frames of 16
     x 16 in 0 .. 1.
 
-    Three federations with different names:
+    There are three federations, with different names:
 
-    * ``mex``: the published one, 934 training and 250 test samples in the published split:
+    * ``mex``: the published one, 934 training and 250 test samples in the published split, from
       ``train.json`` and ``test.json`` (or any folder in LEAF's layout) in FedMEx
-    * ``mex (test part)``, where only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test*
-      samples, split again within clients. Its results are not comparable with published ones
+    * ``mex (test part)``, if only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test*
+    samples,
+      split again within clients. Its results cannot be compared with published ones
     * ``mex (recorded)``: made from the recordings in ``path``
 
     The last one follows the authors (section 4.1 and their code). Each recording is divided by its
@@ -97,12 +98,12 @@ def mex(
             stamp and 256 numbers in each row, 15 rows a second.
         train_fraction: each client's share of training samples; None for 0.8. It does not apply to
             the published split.
-        repeats: duplicate the samples of a class that was drawn twice, as the published files seem
-            to do. A sample may then be in both the training and the test samples.
-        seed: of the draws; 0 is the authors' pair of seeds.
+        repeats: whether to duplicate the samples of a class that was drawn twice, as the published
+            files seem to do. A sample may then be among both the training and the test samples.
+        seed: seed of the draws; 0 is the authors' pair of seeds.
 
     Raises:
-        DataError: recordings that are damaged or not of this form; file and row are named.
+        DataError: recordings are damaged or have another form; the message names file and row.
     """
     fraction = 0.8 if train_fraction is None else train_fraction
     if path is not None:
@@ -133,7 +134,7 @@ def _published() -> tuple[LeafFiles, Path] | None:
     if folder := find_leaf_folder(PUBLISHED):
         return read_leaf(folder), folder
     if locate(TEST_PART) is None:
-        # It raises an error that names the folders.
+        # ``fetch`` raises an error that names the folders.
         fetch(PUBLISHED)
     return None
 
@@ -144,7 +145,7 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
     files = read_leaf_arrays(path, CLASSES)
     if len(files.train.rows):
         raise DataError(
-            f"{path}: expected test samples only (split 1), {len(files.train.rows)} are marked "
+            f"{path}: expected test samples only (split 1), but {len(files.train.rows)} are marked "
             "for training"
         )
     train, test = partition.split_train_test(
@@ -159,7 +160,8 @@ def _federation(
     if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
         actual = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
         raise DataError(
-            f"{path}: expected x of {FEATURES} numbers (5 frames of 16 x 16), got {actual}"
+            f"{path}: expected {FEATURES} numbers (5 frames of 16 x 16) in each sample, got "
+            f"{actual}"
         )
     return FederatedData(
         name=name,
@@ -208,7 +210,7 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
 
 
 def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
-    """The windows of a subject by label; exercises without a window are left out."""
+    """The windows of a subject by label. Exercises without a window are left out."""
     windows: dict[int, list[np.ndarray]] = {}
     for path in sorted(folder.glob("[!.]*.csv")):
         name = _RECORDING.fullmatch(path.name)
@@ -228,13 +230,13 @@ def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
 
 
 def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "f 256"]]:
-    """Time stamps and frames, divided by their maximum and rounded to 5 decimals."""
+    """Time stamps and frames of a recording; frames are divided by their maximum and rounded."""
     import pandas as pd
 
     try:
         with path.open("rb") as file:
             columns = file.readline().count(b",") + 1
-        # pandas would take its number of columns from the first row.
+        # pandas would take the number of columns from the first row, so that is checked here.
         if columns != CELLS + 1:
             raise DataError(
                 f"{path}: row 1: expected a time stamp and {CELLS} numbers, got {columns} columns"
@@ -254,13 +256,13 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
     top = frames.max()
     if not top > 0:
         raise DataError(
-            f"{path}: expected pressure somewhere, the largest of {len(frames)} frames is {top}"
+            f"{path}: expected some pressure, but the largest of {len(frames)} frames is {top}"
         )
     return times, np.round(frames / top, 5)
 
 
 def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
-    """The numbers of a table; any other cell becomes NaN."""
+    """The numbers of a table. Any other cell becomes NaN."""
     import pandas as pd
 
     if not all(kind.kind in "iuf" for kind in table.dtypes):
@@ -280,7 +282,7 @@ def _check_rows(
     for rows, what in (
         (untimed, "expected a time stamp such as 2019-01-31 12:00:00.066, got {!r}"),
         (short, f"expected {CELLS} finite numbers after {{!r}}, some are missing or no numbers"),
-        (back, "time stamp {!r} is earlier than that of the row before"),
+        (back, "time stamp {!r} is earlier than the one in the row before"),
     ):
         if rows.any():
             row = int(np.argmax(rows))
@@ -290,7 +292,7 @@ def _check_rows(
 def _windows(
     times: Shaped[np.ndarray, "f"], frames: Float[np.ndarray, "f 256"]
 ) -> Float32[np.ndarray, "n 1280"]:
-    """The samples of a recording, one per window that ends before the last time stamp."""
+    """The samples of a recording, one for each window that ends before the last time stamp."""
     starts = np.arange(times[0], times[-1] - WINDOW, STEP)
     firsts = np.searchsorted(times, starts)
     ends = np.searchsorted(times, starts + WINDOW)

@@ -4,13 +4,13 @@ federation.json             description, sizes of all files, and digest of the d
 x.npy, y.npy                samples of all clients, and their labels
 train.rows.npy              rows of the training samples, client after client
 train.offsets.npy           start of each client's rows (also for test and validation samples)
-true_clusters.npy           true cluster of each client, where it is known
-client_names.text.npy       names of all clients in UTF-8, where they have names
+true_clusters.npy           true cluster of each client, if known
+client_names.text.npy       names of all clients in UTF-8, if they have names
 client_names.offsets.npy    start of each client's name
-vectors.npy                 vectors of the words of a vocabulary, where it has vectors
+vectors.npy                 vectors for the words of a vocabulary, if there are any
 
 The system loads a page of a mapped file when it is needed, and drops it when memory is short.
-Samples are checked and their digest is computed at packing.
+Packing checks the samples and computes their digest.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _BLOCK_BYTES = 2**26
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a folder has packed data."""
+    """Whether a folder holds packed data."""
     return (path / DESCRIPTION).is_file()
 
 
 def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) -> FederatedData:
-    """Write a federation into a new folder, from which it is memory-mapped.
+    """Write a federation to a new folder, from which it is memory-mapped.
 
     Args:
         data: the federation, or a function that makes it. Generated samples, such as from ``lambda:
@@ -67,7 +67,7 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
     folder = user_path(folder)
     with storage_errors(folder):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"{folder} is there already, with other files; name a new folder")
+            raise ConfigError(f"{folder} exists already, with other files; name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         if callable(data):
             data = _made_in(folder, data)
@@ -88,9 +88,9 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
 
 
 def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
-    """Data whose samples are written to the folder as they are made.
+    """Make data whose samples are written to the folder while they are made.
 
-    If making them fails, their files are removed.
+    If that fails, the files are removed.
     """
     try:
         with samples_made_in(folder):
@@ -102,10 +102,10 @@ def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
 
 
 def open_packed(folder: str | Path) -> FederatedData:
-    """The federation of a folder that ``pack`` wrote; its arrays are mapped, not read.
+    """Open the federation in a folder that ``pack`` wrote. Its arrays are mapped, not read.
 
     Args:
-        folder: of the files.
+        folder: folder of the packed data.
 
     Raises:
         DataError: a file is missing, damaged, or has a different size than at packing.
@@ -124,7 +124,7 @@ def open_packed(folder: str | Path) -> FederatedData:
     )
     fields = {name: about[name] for name in _PLAIN}
     for name in _TUPLES:
-        # JSON has lists for tuples.
+        # JSON has lists in place of tuples.
         if fields[name] is not None:
             fields[name] = tuple(fields[name])
     for name in _ARRAYS:
@@ -142,20 +142,20 @@ def open_packed(folder: str | Path) -> FederatedData:
 
 
 def verify(folder: str | Path) -> None:
-    """Read all files of packed data, and compare their digest.
+    """Read all files of packed data, and compare their digest with the stored one.
 
     Args:
-        folder: of the files.
+        folder: folder of the packed data.
 
     Raises:
-        DataError: contents that differ from those that were packed.
+        DataError: the content differs from the packed one.
     """
     data = open_packed(folder)
     assert data.packed is not None
-    # Use a copy without ``packed``, whose digest would be returned without reading the files.
+    # A copy without ``packed`` is needed: otherwise the stored digest would be returned unread.
     unpacked = data.with_rows(data.train, data.test)
     if data_digest(unpacked) != data.packed.digest:
-        raise DataError(f"{folder}: its files are not what was packed; pack the data again")
+        raise DataError(f"{folder}: its files differ from the packed ones; pack the data again")
 
 
 def _description(folder: Path) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def _description(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text())
         if about["layout"] != LAYOUT:
             raise DataError(
-                f"{path}: written by another version of fedkin (layout {about['layout']}, here "
-                f"{LAYOUT})"
+                f"{path}: written by another version of fedkin (layout {about['layout']}, but this "
+                f"version has {LAYOUT}); pack the data again"
             )
         splits = set(about["splits"])
         files = set(about["files"])
@@ -211,7 +211,7 @@ def _mapped(path: Path, size: int) -> np.ndarray:
     found, _ = state
     if found != size:
         raise DataError(
-            f"{path} has {found:,} bytes, and {size:,} were packed; pack the data again"
+            f"{path} has {found:,} bytes, but {size:,} were packed; pack the data again"
         )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -219,7 +219,7 @@ def _mapped(path: Path, size: int) -> np.ndarray:
         raise DataError(f"{path}: expected an array, but it is damaged ({error})") from error
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: expected an array, got {type_of(array)}")
-    # A plain view of the same pages, because slicing a memmap takes microseconds.
+    # A plain view of the same memory, because slicing a memmap takes microseconds.
     return array.view(np.ndarray)
 
 

@@ -1,4 +1,4 @@
-"""The files that data are mapped from, and checks that they have not changed."""
+"""The files from which data are mapped, and checks that they have not changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fedkin.core.errors import DataError
 
 @dataclass(frozen=True)
 class PackedFiles:
-    """The files of packed data, as they were when they were opened.
+    """The files of packed data, and their state when they were opened.
 
     Attributes:
-        folder: of the files.
-        digest: of the data (``data.digest``).
-        states: bytes and time of the last change of each file, by name.
+        folder: folder of the files.
+        digest: digest of the data (``data.digest``).
+        states: size in bytes and time of the last change of each file, by name.
     """
 
     folder: Path
@@ -27,8 +27,7 @@ class PackedFiles:
     states: dict[str, tuple[int, int]]
 
     def check(self) -> None:
-        """Raise DataError if files have changed or are missing, because samples would be
-        different."""
+        """Raise DataError if files have changed or are missing, since samples may then differ."""
         check_files(
             {self.folder / name: state for name, state in self.states.items()},
             "pack them again, and start",
@@ -36,14 +35,14 @@ class PackedFiles:
 
 
 def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, int]]:
-    """The files that arrays are mapped from, with bytes and time of the last change.
+    """The files from which arrays are mapped, with their sizes and times of the last change.
 
     Args:
         arrays: any arrays. None, and arrays in memory, have no file.
     """
     files: dict[Path, tuple[int, int]] = {}
     for array in arrays:
-        # The base of a view is the mapped array.
+        # The mapped array is the base of a view.
         base: Any = array
         while base is not None:
             if isinstance(base, np.memmap) and base.filename:
@@ -59,19 +58,19 @@ def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> Non
     """Raise DataError if files have changed or are missing since they were opened.
 
     Args:
-        states: bytes and time of the last change, by file.
-        cure: the advice before "the run again".
+        states: size in bytes and time of the last change, by file.
+        cure: advice that comes before "the run again".
     """
     for path, state in states.items():
         if state != file_state(path):
             raise DataError(
-                f"{path} has changed, or is gone, since these data were opened: {cure} the run "
+                f"{path} has changed or is missing since these data were opened: {cure} the run "
                 "again"
             )
 
 
 def file_state(path: Path) -> tuple[int, int] | None:
-    """Bytes and time of the last change (ns) of a file; None if it does not exist."""
+    """Size in bytes and time of the last change (ns) of a file; None if it does not exist."""
     try:
         facts = path.stat()
     except OSError:

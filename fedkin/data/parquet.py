@@ -1,4 +1,4 @@
-"""Samples of a Parquet file; features are read one row group at a time."""
+"""Reads samples from a Parquet file. Features are read one row group at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def column_names(path: Path) -> Any:
     """An empty DataFrame with the columns of a Parquet file.
 
     Raises:
-        DataError: no such file, a damaged one, or one without rows.
+        DataError: the file does not exist, is damaged, or has no rows.
     """
     import pyarrow.parquet as pq
 
@@ -35,10 +35,10 @@ def column_names(path: Path) -> Any:
 
 
 def _as_pandas(table: Any) -> Any:
-    """A table of pyarrow as a DataFrame.
+    """Convert a pyarrow table to a DataFrame.
 
     Raises:
-        ValueError: the description of the columns, written by pandas, is damaged.
+        ValueError: the description of the columns, which pandas has written, is damaged.
     """
     try:
         return table.to_pandas()
@@ -47,16 +47,16 @@ def _as_pandas(table: Any) -> Any:
 
 
 def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
-    """The samples of a Parquet file. Only labels, clients and split are read immediately.
+    """The samples of a Parquet file. Only labels, clients and split are read at once.
 
     Args:
         path: the file.
-        names: a DataFrame with its columns.
+        names: a DataFrame with the file's columns.
         columns: the roles of the columns.
         more: other fields of ``OwnSamples``.
 
     Raises:
-        DataError: a column that does not exist, or that cannot be used.
+        DataError: a column does not exist, or cannot be used.
     """
     import pandas as pd
 
@@ -79,8 +79,8 @@ class ParquetFeatures:
     """Feature columns of a Parquet file as numbers [M d], with one row group in memory at a time.
 
     Args:
-        path: the file.
-        features: the columns.
+        path: path of the file.
+        features: names of the columns.
     """
 
     dtype = np.dtype(np.float64)
@@ -109,7 +109,7 @@ class ParquetFeatures:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _read(self, group: int) -> Float64[np.ndarray, "g d"]:
-        """The numbers of a group of rows."""
+        """The numbers in a group of rows."""
         import pyarrow.parquet as pq
 
         if group != self._group:

@@ -13,7 +13,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
 
-# Draws of a Dirichlet partition before an error.
+# Number of draws of a Dirichlet partition before an error.
 MAX_DRAWS = 200
 
 
@@ -24,17 +24,17 @@ def dirichlet(
     random: np.random.RandomState,
     minimum: int = 10,
 ) -> Ragged:
-    """Class shares by Dirichlet(alpha) as in NIID-Bench (Li et al. 2022), every sample with one
+    """Class shares by Dirichlet(alpha), as in NIID-Bench (Li et al. 2022). Every sample has one
     owner.
 
-    Clients that have M/N samples get none of the remaining classes. The partition is drawn again
+    A client that has M/N samples gets none of the remaining classes. The partition is drawn again
     until every client has ``minimum`` samples.
 
     Args:
-        labels, clients: class of each sample, and N.
-        alpha: concentration; smaller is more non-IID.
+        labels, clients: class of each sample, and number of clients N.
+        alpha: concentration; smaller values are less IID.
         random: draws shares and orders.
-        minimum: samples that every client has at least.
+        minimum: smallest number of samples per client.
 
     Raises:
         DataError: the minimum is impossible, or not reached in 200 draws.
@@ -43,8 +43,8 @@ def dirichlet(
     _check_alpha(alpha)
     if minimum * clients > len(labels):
         raise DataError(
-            f"dirichlet: {clients} clients of at least {minimum} samples need more than "
-            f"{len(labels)}"
+            f"dirichlet: {clients} clients with at least {minimum} samples each need more than "
+            f"{len(labels)} samples; use fewer clients"
         )
     for _ in range(MAX_DRAWS):
         drawn = _dirichlet_once(labels, clients, alpha, random)
@@ -53,7 +53,7 @@ def dirichlet(
             return clients_of_parts(parts, "dirichlet")
     raise DataError(
         f"dirichlet: alpha {alpha} leaves some of {clients} clients with under {minimum} samples "
-        f"in {MAX_DRAWS} draws; take a larger alpha or fewer clients; of samples of your own, a "
+        f"in {MAX_DRAWS} draws; set a larger alpha or fewer clients, or, for your samples, a "
         "smaller min_samples"
     )
 
@@ -68,7 +68,7 @@ def _dirichlet_once(
         room = np.array([len(rows_of_client) < len(labels) / clients for rows_of_client in drawn])
         share = random.dirichlet(np.repeat(alpha, clients)) * room
         if not share.sum() > 0:
-            # A tiny alpha assigned all samples to clients that are full.
+            # A tiny alpha has assigned all shares to clients that are full.
             share = room.astype(float)
         cuts = (np.cumsum(share / share.sum()) * len(rows)).astype(np.int64)[:-1]
         parts = np.split(rows, cuts)
@@ -82,11 +82,11 @@ def dirichlet_plain(
     """Class shares by Dirichlet(alpha) without a limit on sizes, as in Sattler et al.'s code.
 
     Every sample has one owner, and samples are in a random order. It reproduces the federations of
-    that code exactly. No named set offers it, because clients may have only one or two samples.
+    that code exactly. No named set offers it, since clients may have only one or two samples.
 
     Args:
-        labels, clients: class of each sample, and N.
-        alpha: concentration; smaller is more non-IID.
+        labels, clients: class of each sample, and number of clients N.
+        alpha: concentration; smaller values are less IID.
         random: draws shares and orders.
 
     Raises:
@@ -109,22 +109,23 @@ def dirichlet_plain(
 def shards(
     labels: Int[np.ndarray, "M"], clients: int, shards_per_client: int, stream: Stream
 ) -> Ragged:
-    """Samples sorted by class and cut into equal shards, each assigned to a random client (McMahan
-    et al. 2017).
+    """Samples sorted by class and cut into equal shards, each given to a random client.
+
+    Source: McMahan et al. 2017.
 
     Args:
-        labels, clients: class of each sample, and N.
+        labels, clients: class of each sample, and number of clients N.
         shards_per_client: number of shards of a client.
         stream: assigns the shards.
 
     Raises:
-        ConfigError: more shards than samples.
+        ConfigError: there are more shards than samples.
     """
     check_counts(len(labels), clients)
     if not 1 <= shards_per_client * clients <= len(labels):
         raise ConfigError(
             f"shards: {clients} x {shards_per_client} shards cannot be cut from {len(labels)} "
-            "samples"
+            "samples; use fewer clients or shards"
         )
     cut = np.array_split(np.argsort(labels, kind="stable"), clients * shards_per_client)
     shards_of_clients = stream.rng().permutation(len(cut)).reshape(clients, shards_per_client)
@@ -137,14 +138,14 @@ def blocks(
 ) -> tuple[Ragged, Int[np.ndarray, "N"]]:
     """Blocks of k consecutive classes, each divided evenly among the clients of the block.
 
-    This is the partition of the experiments with hierarchical clusters and of ATHENA-FL. Client u
-    has block u * (C / k) // N of the C / k blocks: with 10 clients of 2 classes, the first two have
-    classes 0 and 1. Each class is cut into slices of equal size (or one more) in a random order.
-    Every sample has one owner. The authors' script pairs some training images with test labels, so
-    a sixth of its images has wrong labels; here labels are correct.
+    Hierarchical clustering's and ATHENA-FL's experiments use this partition. Client u has block
+    u * (C / k) // N of the C / k blocks: with 10 clients of 2 classes, the first two have classes 0
+    and 1. Each class is cut into slices of equal size (or one more) in a random order. Every sample
+    has one owner. The authors' script pairs some training images with test labels, so a sixth of
+    its images has wrong labels; here labels are correct.
 
     Args:
-        labels, clients, classes_per_client: class of each sample, N, and k, a divisor of C.
+        labels, clients, classes_per_client: class of each sample, N, and k, which divides C.
         stream: orders the samples of each class.
 
     Returns:
@@ -183,8 +184,8 @@ def iid(samples: int, clients: int, stream: Stream) -> Ragged:
     """All samples, divided evenly at random. Every sample has one owner.
 
     Args:
-        samples: M.
-        clients: N.
+        samples: number of samples M.
+        clients: number of clients N.
         stream: orders the samples.
     """
     check_counts(samples, clients)
@@ -192,7 +193,7 @@ def iid(samples: int, clients: int, stream: Stream) -> Ragged:
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"]) -> Ragged:
-    """One client per distinct writer, in ascending order of writer."""
+    """One client for each writer, in ascending order of writer."""
     _, owner, sizes = np.unique(writers, return_inverse=True, return_counts=True)
     rows = np.argsort(owner, kind="stable")
     return Ragged.of(np.split(rows, np.cumsum(sizes)[:-1]))
@@ -203,17 +204,16 @@ def split_train_test(
 ) -> tuple[Ragged, Ragged]:
     """Training and test rows of every client.
 
-    The n rows of a client are shuffled. The first int(train_fraction * n) of them train, at least
-    one.
+    The n rows of a client are shuffled. The first int(train_fraction * n) of them, and at least
+    one, are for training.
 
     Args:
         owned: rows of each client.
-        stream: shuffles the rows, each client's with a separate stream; None where rows keep their
-            order.
-        train_fraction: in (0, 1].
+        stream: shuffles the rows of each client with a separate stream; None to keep their order.
+        train_fraction: share of training rows, in (0, 1].
 
     Raises:
-        ConfigError: another fraction.
+        ConfigError: the fraction is outside (0, 1].
     """
     if not 0 < train_fraction <= 1:
         raise ConfigError(f"train_fraction must be in (0, 1], got {train_fraction}")
@@ -235,7 +235,7 @@ def split_train_test(
 
 
 def redistribute(owned: Ragged, stream: Stream) -> Ragged:
-    """The rows of all clients, divided evenly at random; a row with several owners occurs once."""
+    """The rows of all clients, divided evenly at random. A row with several owners occurs once."""
     rows = stream.rng().permutation(np.unique(owned.rows))
     return Ragged.of(np.array_split(rows, len(owned)))
 
@@ -246,21 +246,21 @@ def shuffle_rows(owned: Ragged, stream: Stream) -> Ragged:
 
 
 def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
-    """The parts of every client, joined.
+    """The index of clients whose rows are given in parts.
 
     Args:
-        parts: arrays of rows, for each client.
-        partition: begins errors.
+        parts: arrays of rows for each client.
+        partition: name of the partition, for errors.
 
     Raises:
-        DataError: a client without samples.
+        DataError: a client has no samples.
     """
     owned = Ragged.of([np.concatenate(client) for client in parts])
     empty = np.flatnonzero(owned.sizes == 0)
     if len(empty):
         raise DataError(
-            f"{partition}: nothing is left for client {empty[0]} ({len(empty)} such); use fewer "
-            "clients"
+            f"{partition}: no samples are left for client {empty[0]} ({len(empty)} such clients); "
+            "use fewer clients"
         )
     return owned
 
@@ -269,10 +269,10 @@ def check_counts(samples: int, clients: int, classes_per_client: int = 1, classe
     """Raise ConfigError for impossible numbers of clients or classes.
 
     Args:
-        samples: M.
-        clients: N, at most M.
-        classes_per_client: k, at most C.
-        classes: C.
+        samples: number of samples M.
+        clients: number of clients N, at most M.
+        classes_per_client: number of classes per client k, at most C.
+        classes: number of classes C.
     """
     if not 1 <= clients <= samples:
         raise ConfigError(

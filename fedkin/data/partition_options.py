@@ -18,7 +18,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data import fedprox_partitions, partition
 from fedkin.data.federated import Ragged
 
-# The options of each partition.
+# The options that each partition has.
 OPTIONS_OF = {
     "power_law": ("classes_per_client",),
     "dirichlet": ("alpha", "min_samples"),
@@ -38,11 +38,11 @@ POOLED = (
 )
 TEST_CHOICES = ("own", "iid")
 
-# The rows of each client, and true clusters.
+# The rows of each client, and the true clusters.
 Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]
 
-# Maximum number of clients, or of samples per client. A larger number is a typo and would exhaust
-# memory.
+# Largest number of clients, or of samples per client. A larger number is a typing error that would
+# exhaust memory.
 MAX_COUNT = 10_000_000
 TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 
@@ -51,9 +51,9 @@ R = TypeVar("R")
 
 
 def checked(make: Callable[P, R]) -> Callable[P, R]:
-    """A decorator that refuses (ConfigError) negative seeds and arguments of the wrong type.
+    """A decorator that raises ConfigError for negative seeds and arguments of the wrong type.
 
-    Types are those of the annotations. NumPy's numbers are converted to Python's.
+    The annotations give the types. NumPy's numbers are converted to Python's.
     """
     types = {name: kind for name, kind in typing.get_type_hints(make).items() if name != "return"}
     signature = inspect.signature(make)
@@ -83,7 +83,7 @@ def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
         first = (typing.get_args(kind) or (kind,))[0]
         raise ConfigError(f"{name} must be {TYPE_NAMES[first]}, got {value!r}")
     if name == "seed" and value is not None and typing.cast(int, value) < 0:
-        raise ConfigError(f"seed must be an integer from 0 up, got {value}")
+        raise ConfigError(f"seed must be an integer of at least 0, got {value}")
     return value
 
 
@@ -103,14 +103,14 @@ def _check_names(name: str, value: object) -> None:
 
 
 def legacy_random(seed: int) -> np.random.RandomState:
-    """NumPy's legacy generator, which the published partitions draw from."""
+    """NumPy's legacy generator, from which the published partitions are drawn."""
     if not 0 <= seed < 2**32:
         raise ConfigError(f"seed must be from 0 to 2**32 - 1, got {seed}")
     return np.random.RandomState(seed)
 
 
 def positive(name: str, value: int) -> None:
-    """Raise ConfigError for counts below one, and absurdly large ones."""
+    """Raise ConfigError for counts below one, and for absurdly large ones."""
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, got {value}")
     if value > MAX_COUNT:
@@ -119,16 +119,16 @@ def positive(name: str, value: int) -> None:
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Options of a partition.
+    """The options of a partition.
 
     Attributes:
-        partition: its name.
-        clients: N; None for the default of the data set.
-        classes_per_client: k; None for 2.
+        partition: name of the partition.
+        clients: number of clients N; None for the default of the data set.
+        classes_per_client: number of classes per client k; None for 2.
         alpha: concentration of ``dirichlet``; None for 0.5.
         tested: ``own`` or ``iid`` test samples.
         samples: size of a random subset; None for all samples.
-        min_samples: smallest number of samples of a client of ``dirichlet``; None for 10, as in
+        min_samples: smallest number of samples per client for ``dirichlet``; None for 10, as in
             NIID-Bench.
     """
 
@@ -141,7 +141,7 @@ class PartitionOptions:
     min_samples: int | None = None
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Raise ConfigError for unknown partitions, and options that would be silently ignored.
+        """Raise ConfigError for an unknown partition, or for options that it would ignore silently.
 
         Args:
             known: the partitions of the data set.
@@ -164,15 +164,15 @@ class PartitionOptions:
             raise ConfigError(unknown("value of tested", self.tested, TEST_CHOICES))
 
     def partition_labels(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Owned:
-        """The samples of each client, by one of the POOLED partitions.
+        """The samples of each client, by a partition in ``POOLED``.
 
         Args:
             labels: class of each sample.
             clients: default number of clients.
-            seed: of the partition.
+            seed: seed of the partition.
 
         Returns:
-            The rows of each client, and its true cluster where the partition makes clusters.
+            The rows of each client, and its true cluster if the partition makes clusters.
         """
         clients = clients if self.clients is None else self.clients
         k = 2 if self.classes_per_client is None else self.classes_per_client
@@ -200,14 +200,14 @@ class PartitionOptions:
                 raise KeyError(self.partition)
 
     def test_parts(self, test: Ragged, seed: int) -> Ragged:
-        """The test samples of each client: its test part, or an IID share of all test parts."""
+        """The test samples of each client: its own, or an IID share of all test samples."""
         if self.tested == "own":
             return test
         return partition.redistribute(test, Stream(seed, purpose="data/tested"))
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:
-    """One client per writer, the first ``clients`` of them; None keeps all."""
+    """One client for each writer: the first ``clients`` of them, or all for None."""
     owned = partition.by_writer(writers)
     if clients is None:
         return owned

@@ -1,4 +1,4 @@
-"""PIL images as arrays of pixels: colours instead of palette indices, all on one scale."""
+"""PIL images as arrays of pixels, with colours instead of palette indices, and all on one scale."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jaxtyping import Float32, Shaped
 
 from fedkin.core.errors import DataError
 
-# White in 16 bits.
+# The value of white in 16 bits.
 _WHITE_16 = 65535
-# Modes that are converted before pixels are read. The same three numbers mean different colours in
-# different colour spaces, so all images get the same one.
+# Modes that are converted before pixels are read. Three numbers mean different colours in different
+# colour spaces, so all images get the same colour space.
 _CONVERTED = {
     "1": "L",
     "PA": "RGBA",
@@ -24,12 +24,12 @@ _CONVERTED = {
     "YCbCr": "RGB",
     "HSV": "RGB",
 }
-# Modes of 8 bits, which are kept.
+# Modes of 8 bits, which are not converted.
 _BYTES = ("L", "LA", "RGB", "RGBA")
 
 
 def is_image(value: Any) -> bool:
-    """Whether a value is an image of PIL. PIL is not imported."""
+    """Whether a value is a PIL image. PIL is not imported for this."""
     has_methods = hasattr(value, "getbands") and hasattr(value, "convert")
     return has_methods and isinstance(getattr(value, "mode", None), str)
 
@@ -42,11 +42,11 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
     orientation is not applied.
 
     Args:
-        image: of PIL.
-        place: begins errors.
+        image: a PIL image.
+        place: beginning of errors.
 
     Raises:
-        DataError: a mode without a known scale.
+        DataError: the image has a mode without a known scale.
     """
     mode = image.mode
     if mode == "P":
@@ -71,10 +71,10 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
 def _sixteen_bits(
     values: Shaped[np.ndarray, "H W"], mode: str, place: str
 ) -> Float32[np.ndarray, "H W"]:
-    """Pixels of 16 bits as 0 .. 1. They may be integers of 32 bits."""
+    """Pixels of 16 bits as 0 .. 1. They may come as integers of 32 bits."""
     if values.min() < 0 or values.max() > _WHITE_16:
         raise DataError(
-            f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, and "
+            f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, but "
             f"16 bits are 0 to {_WHITE_16}; give arrays of numbers in 0 .. 1 to "
             "fk.data.from_arrays"
         )
@@ -84,15 +84,15 @@ def _sixteen_bits(
 def pixels_of_all(
     images: Sequence[Any], place: str, start: int = 0
 ) -> Shaped[np.ndarray, "M H W ..."]:
-    """The pixels of images of one size: uint8 where all have 8 bits, else float32 in 0 .. 1.
+    """The pixels of images of one size: uint8 if all have 8 bits, otherwise float32 in 0 .. 1.
 
     Args:
-        images: of PIL.
-        place: begins errors.
-        start: the row of the first image.
+        images: PIL images.
+        place: beginning of errors.
+        start: row of the first image.
 
     Raises:
-        DataError: as ``pixels``; also images of different sizes or numbers of channels.
+        DataError: the errors of ``pixels``, or images differ in size or number of channels.
     """
     arrays = [pixels(image, f"{place}, row {start + row}") for row, image in enumerate(images)]
     check_alike(arrays, [image.mode for image in images], place, start)
@@ -104,23 +104,24 @@ def pixels_of_all(
 def check_alike(
     arrays: Sequence[np.ndarray], modes: Sequence[str], place: str, start: int = 0
 ) -> None:
-    """Raise DataError for images of different sizes or numbers of channels.
+    """Raise DataError for images with different sizes or numbers of channels.
 
     Args:
         arrays: pixels of each image.
-        modes: of each.
-        place: begins errors.
-        start: the row of the first image.
+        modes: mode of each image.
+        place: beginning of errors.
+        start: row of the first image.
     """
     for row, array in enumerate(arrays):
         if array.shape != arrays[0].shape:
             raise DataError(
                 f"{place}: the image in row {start + row} has shape {array.shape} (mode "
-                f"{modes[row]}), the one in row {start} {arrays[0].shape} (mode {modes[0]}); "
-                "resize them to one size, or convert all of them to one mode: image.convert('RGB')"
+                f"{modes[row]}), but the one in row {start} has {arrays[0].shape} (mode "
+                f"{modes[0]}); resize them to one size, or convert all of them to one mode: "
+                "image.convert('RGB')"
             )
 
 
 def as_unit(array: Shaped[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
-    """Pixels in 0 .. 1."""
+    """Pixels scaled to 0 .. 1."""
     return array / np.float32(255) if array.dtype == np.uint8 else array

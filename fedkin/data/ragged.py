@@ -1,4 +1,4 @@
-"""The index of samples per client."""
+"""The index of each client's samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 @dataclass(frozen=True)
 class Ragged:
-    """The rows of each of N clients, a ragged array.
+    """The rows of each of N clients, as a ragged array.
 
     Attributes:
         rows: the rows of all clients, one client after another.
@@ -24,20 +24,20 @@ class Ragged:
 
     @classmethod
     def of(cls, lists: Sequence[np.ndarray]) -> Ragged:
-        """An index from one array of rows per client."""
-        # The empty array first, as there may be no client.
+        """An index from an array of rows for each client."""
+        # The empty array comes first, so that there is an array even without clients.
         arrays = [np.zeros(0, np.int64), *(np.asarray(array, np.int64) for array in lists)]
         return cls(np.concatenate(arrays), _offsets([len(array) for array in lists]))
 
     @classmethod
     def empty(cls, sizes: Int[np.ndarray, "N"]) -> Ragged:
-        """An index with these numbers of samples, whose rows are written later."""
+        """An index with these numbers of samples per client, whose rows are written later."""
         offsets = _offsets(sizes)
         return cls(np.empty(offsets[-1], np.int64), offsets)
 
     @classmethod
     def consecutive(cls, sizes: Int[np.ndarray, "N"]) -> Ragged:
-        """An index of samples that are stored one client after another."""
+        """An index of samples that are stored client by client."""
         made = cls.empty(sizes)
         made.rows[:] = np.arange(len(made.rows))
         return made
@@ -61,7 +61,7 @@ class Ragged:
         """The index of these clients, in this order; a client may occur twice."""
         sizes = self.sizes[clients]
         offsets = _offsets(sizes)
-        # Offset of each entry from its current position.
+        # Distance of each entry from its present position.
         shift = np.repeat(self.offsets[clients] - offsets[:-1], sizes)
         return Ragged(self.rows[shift + np.arange(offsets[-1])], offsets)
 

@@ -1,4 +1,4 @@
-"""Sentiment140: tweets by user, positive or negative (Go, Bhayani, Huang 2009), as in LEAF (Caldas
+"""Sentiment140: positive and negative tweets by user (Go, Bhayani, Huang 2009), as in LEAF (Caldas
 et al. 2018)."""
 
 from __future__ import annotations
@@ -55,16 +55,15 @@ def sent140(
     skip_bad: bool = False,
     seed: int = 0,
 ) -> FederatedData:
-    """Sentiment140, one client per user: x [M, length] word indices, y 1 for a positive tweet and 0
-    for a negative one.
+    """Sentiment140, one client per user: x [M, length] word indices, y 1 for a positive tweet.
 
     Users are filtered in the order of LEAF's ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``. Whole
     users are drawn at random until ``fraction`` of all samples is reached. Users with fewer than
-    ``least`` samples are dropped. The samples of each user are split at random, because all
-    negative tweets come first in the file.
+    ``least`` samples are dropped. The samples of each user are split at random, since all negative
+    tweets come first in the file.
 
-    Differences from LEAF: random numbers are different, so the published file (772 users, 40,783
-    samples) is matched in distribution but not bit for bit. The last user is kept whole, where LEAF
+    Differences from LEAF: random numbers differ, so the published file (772 users, 40,783 samples)
+    is matched in distribution but not bit for bit. The last user is kept whole, while LEAF
     truncates it. LEAF's code keeps users with *more* than k samples (``least=31``), and adds the
     498 tweets of the separate test file, neutral ones as negative.
 
@@ -73,21 +72,22 @@ def sent140(
             or a CSV in UTF-8 with a header that has polarity, user and text; None to search for
             training.1600000.processed.noemoticon.csv.
         fraction: share of all samples to draw.
-        least: smallest number of samples of a user.
+        least: smallest number of samples per user.
         clients: number of users to keep, in the order of the draw; None for all.
         train_fraction: each user's share of training samples.
-        length: tokens of a text.
+        length: number of tokens of a text.
         pad: where short texts are padded, "end" or "front".
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
             training texts.
         most: size of the vocabulary without ``glove``; None for all words.
-        skip_bad: drop rows without a user or a text; otherwise they raise an error. A text without
-            tokens, such as ":-)", is kept as padding.
-        seed: of users and split.
+        skip_bad: whether to drop rows without a user or a text; otherwise they raise an error. A
+            text without tokens, such as ":-)", is kept as padding.
+        seed: seed of users and split.
 
     Raises:
-        DataError: such rows, labels other than 0 and 4, or no user left; the file is named.
-        ConfigError: invalid options.
+        DataError: there are such rows, labels other than 0 and 4, or no user is left; the message
+            names the file.
+        ConfigError: options are invalid.
     """
     import pandas as pd
 
@@ -134,14 +134,14 @@ def _read(path: Path) -> Table:
 
     with reading(path, "the CSV file of Sentiment140"):
         form = _form(path)
-        # All columns are read: with usecols, pandas would truncate a row of too many fields.
+        # All columns are read: with usecols, pandas would cut a row with too many fields.
         table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, **form)
-    # A truncated row has NaN.
+    # A row with too few fields has NaN.
     return pd.DataFrame({name: table[name].fillna("") for name in NEEDED})
 
 
 def _form(path: Path) -> dict[str, Any]:
-    """Options of pandas for this file, by its first row."""
+    """Options with which pandas reads this file, from its first row."""
     import pandas as pd
 
     first = pd.read_csv(
@@ -204,7 +204,7 @@ def _sample_users(
 def _first_users(
     users: Int[np.ndarray, "N"], owned: Ragged, clients: int | None, least: int, path: Path
 ) -> tuple[Int[np.ndarray, "n"], Ragged]:
-    """The first ``clients`` of the remaining users; None keeps all."""
+    """The first ``clients`` of the remaining users; all for None."""
     if not len(users):
         raise DataError(
             f"{path}: no user is left with at least {least} samples; lower least, or raise fraction"
@@ -213,6 +213,7 @@ def _first_users(
         return users, owned
     if clients > len(users):
         raise ConfigError(
-            f"clients must be from 1 to {len(users)}, the users left by the filters; got {clients}"
+            f"clients must be from 1 to {len(users)}, the number of users after filtering; got "
+            f"{clients}"
         )
     return users[:clients], owned.select(np.arange(clients))

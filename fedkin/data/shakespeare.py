@@ -36,7 +36,7 @@ ROLES = Source(
         samples="808,705",
         content="the next character, by speaking role; windows of 80, every fifth",
         source=ROLES,
-        # Windows of a role overlap.
+        # The windows of a role overlap.
         overlapping=True,
     )
 )
@@ -51,8 +51,9 @@ def shakespeare(
     least: int = 2,
     seed: int = 0,
 ) -> FederatedData:
-    """The plays of Shakespeare, one client per speaking role: x [M, length] characters, y the next
-    character.
+    """The plays of Shakespeare, one client for each speaking role.
+
+    x [M, length] are characters, y is the next character.
 
     x and y are numbers of the C characters in ``vocabulary``: all characters of the file, sorted. A
     role's lines are joined with a space (LEAF has no line breaks either).
@@ -66,17 +67,18 @@ def shakespeare(
         path: a JSON file (.json or .json.gz), ``{"users": ["play/ROLE", ..], "lines": {"play/ROLE":
             [line, ..]}}``; None to search for Shakespeare/shakespeare_roles.json.gz.
         clients: number of roles, drawn at random and kept in the order of the file; None for all.
-        length: characters of a window.
+        length: number of characters in a window.
         stride: distance between the starts of windows. LEAF's is 1, which takes 400 MB for all
             roles; 5 takes 80 MB.
-        train_fraction: share of a role's windows that train, at least one.
-        least: minimum number of windows of a role, with at least one to train and one to test.
-        seed: of the draw of roles.
+        train_fraction: share of a role's windows that are for training; at least one is.
+        least: smallest number of windows of a role, with at least one for training and one for
+            test.
+        seed: seed of the draw of roles.
 
     Raises:
-        DataError: a file that is missing or of another layout, or no role long enough; the file is
-            named.
-        ConfigError: invalid options.
+        DataError: a file is missing or has another layout, or no role is long enough; the message
+            names the file.
+        ConfigError: options are invalid.
     """
     for name, value in {"length": length, "stride": stride, "least": least}.items():
         positive(name, value)
@@ -95,7 +97,7 @@ def shakespeare(
             eligible.append(u)
     roles = _draw_roles(eligible=eligible, clients=clients, path=file, length=length, seed=seed)
 
-    # Training and test windows of each role, alternating.
+    # Training and test windows alternate: first role 0's, then role 1's, and so on.
     parts = [part + starts[u] for u in roles for part in windows[u]]
     train, test = _alternating([len(part) for part in parts])
     begin = np.concatenate(parts)
@@ -121,7 +123,7 @@ def _roles(path: Path) -> tuple[list[str], list[str]]:
     lines = content.get("lines")
     if not isinstance(users, list) or not isinstance(lines, dict) or not users:
         raise DataError(
-            f"{path}: expected 'users', a list of roles, and 'lines' of each; found "
+            f"{path}: expected 'users', a list of roles, and the 'lines' of each role; found "
             f"{sorted(content)[:12]}"
         )
     names = [str(user) for user in users]
@@ -166,7 +168,7 @@ def _windows(
 ) -> tuple[Int[np.ndarray, "a"], Int[np.ndarray, "b"]]:
     """Starts of the training and test windows of a text of ``size`` characters.
 
-    A text that is too short has none.
+    A text that is too short has no windows.
     """
     begin = np.arange(0, max(size - length, 0), stride)
     train = begin[: max(1, int(train_fraction * len(begin)))]
@@ -187,8 +189,8 @@ def _draw_roles(
         return eligible
     if not 1 <= clients <= len(eligible):
         raise ConfigError(
-            f"clients must be from 1 to {len(eligible)}, the roles that are long enough; got "
-            f"{clients}"
+            f"clients must be from 1 to {len(eligible)}, the number of roles that are long enough; "
+            f"got {clients}"
         )
     order = Stream(seed, purpose="data/roles").rng().permutation(len(eligible))
     return [eligible[i] for i in sorted(order[:clients])]
@@ -197,7 +199,7 @@ def _draw_roles(
 def _alternating(sizes: list[int]) -> tuple[Ragged, Ragged]:
     """Training and test rows of each client, from the sizes of consecutive parts.
 
-    The parts are training of client 0, test of client 0, training of client 1, ...
+    The parts are: training of client 0, test of client 0, training of client 1, ...
     """
     bounds = np.cumsum([0, *sizes])
     parts = [np.arange(low, high) for low, high in zip(bounds[:-1], bounds[1:], strict=True)]

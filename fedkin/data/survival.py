@@ -1,9 +1,10 @@
 """Survival data as risk sets: samples on which a Cox model predicts who dies first.
 
-The partial likelihood of Cox (1972) is a product over deaths. Its factor is the softmax of the
-risks of all patients who were at risk: their time is the time of the death or later. So a death
-with other patients at risk is a sample, whose label is the position of the patient who died. The
-cross entropy of a sample is its term of the Cox loss.
+Cox's partial likelihood (1972) is a product over deaths. Its factor is the softmax of the risks of
+all
+patients who were at risk: patients whose time is the time of the death or later. So a death with
+other patients at risk is a sample, whose label is the position of the patient who died. The cross
+entropy of a sample is its term of the Cox loss.
 
 The training loss is the mean over samples, not over deaths: a death without another patient at risk
 has no sample, because its term is 0 for every model. So the loss of whole risk sets is the Cox loss
@@ -41,8 +42,8 @@ def others_at_risk(
     """Whether another patient j was at risk when patient i died: its time is the same or later.
 
     Args:
-        times: until death, or until a patient was last seen.
-        died: whether the death was observed; else the patient is censored.
+        times: time until death, or until a patient was last seen.
+        died: whether the death was observed; otherwise the patient is censored.
     """
     at_risk = died[:, None] & (times[None] >= times[:, None])
     np.fill_diagonal(at_risk, False)
@@ -52,11 +53,13 @@ def others_at_risk(
 def followed_up(
     times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n n"]:
-    """Whether patient i certainly died before patient j: j was seen alive later, or censored then.
+    """Whether patient i certainly died before patient j.
+
+    Patient j was seen alive later, or was censored at that time.
 
     Args:
-        times: until death, or until a patient was last seen.
-        died: whether the death was observed; else the patient is censored.
+        times: time until death, or until a patient was last seen.
+        died: whether the death was observed; otherwise the patient is censored.
     """
     later = times[None] > times[:, None]
     censored = (times[None] == times[:, None]) & ~died[None]
@@ -73,22 +76,22 @@ def risk_sets(
     who: str,
     ties: str = "breslow",
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
-    """Risk sets to train on: each death with random patients who were at risk.
+    """Risk sets for training: each death with random patients who were at risk.
 
     Args:
         x, times, died: features, times and deaths of a client's patients.
-        size: places for patients in a sample; some are empty if fewer are at risk.
-        draws: samples of each death.
+        size: number of places for patients in a sample; some are empty if fewer are at risk.
+        draws: number of samples for each death.
         rng: draws the patients.
         who: the client, for messages.
         ties: treatment of deaths at the same time: ``breslow`` or ``efron``.
 
     Returns:
         Samples, whose last feature is a patient's weight (0 for an empty place), and the position
-        of the patient who died in each of them.
+        in each sample of the patient who died.
 
     Raises:
-        ConfigError: unknown ties.
+        ConfigError: the treatment of ties is unknown.
         DataError: no death has another patient at risk, so there is nothing to compare.
     """
     check_ties(ties)
@@ -96,7 +99,7 @@ def risk_sets(
     deaths = np.flatnonzero(at_risk.any(axis=1))
     if not len(deaths):
         raise DataError(
-            f"{who}: of its {len(times)} patients none died while another was at risk, so a Cox "
+            f"{who}: none of its {len(times)} patients died while another was at risk, so a Cox "
             "loss has nothing to compare; leave this client out, or join it with another"
         )
     sets: list[list[int]] = []
@@ -119,22 +122,22 @@ def comparable_pairs(
     size: int,
     rng: np.random.Generator,
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
-    """All pairs of patients with a known first death, to test on: accuracy is Harrell's C-index.
+    """All pairs of patients with a known first death, for tests: accuracy is Harrell's C-index.
 
     Args:
-        x, times, died: as for ``risk_sets``.
-        size: places for patients in a sample; all but two are empty.
-        rng: draws the order of the two, so equal risks are right in half of the pairs.
+        x, times, died: features, times and deaths, as in ``risk_sets``.
+        size: number of places for patients in a sample; all but two are empty.
+        rng: draws the order of the two, so that equal risks are right in half of the pairs.
 
     Returns:
-        Samples, and the position of the patient who died first in each of them.
+        Samples, and the position in each of the patient who died first.
     """
     pairs = np.argwhere(followed_up(times, died)).tolist()
     return _samples(x=x, sets=pairs, weights=[np.ones(2)] * len(pairs), size=size, rng=rng)
 
 
 def _drawn(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:
-    """``count`` random patients at risk, or all where there are fewer."""
+    """``count`` random patients at risk; all of them if there are fewer."""
     patients = np.flatnonzero(at_risk)
     return rng.choice(patients, min(count, len(patients)), replace=False).tolist()
 
@@ -142,7 +145,7 @@ def _drawn(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator)
 def _efron_weights(
     times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"], patients: list[int], draw: int
 ) -> Float[np.ndarray, "_"]:
-    """The weight of each patient of a risk set, the first of which died.
+    """The weight of each patient in a risk set whose first patient died.
 
     Each of the d tied deaths takes the next k, so their k differ in every draw.
     """

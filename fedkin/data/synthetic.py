@@ -21,7 +21,7 @@ CLASSES = 10
 
 
 class SyntheticSamples(NamedTuple):
-    """Samples of all clients; those of a client are consecutive."""
+    """Samples of all clients, stored client by client."""
 
     x: Float32[np.ndarray, "M 60"]
     y: Int[np.ndarray, "M"]
@@ -41,16 +41,16 @@ def generate(
     Args:
         alpha: standard deviation between clients' models (the literature calls it a variance).
         beta: standard deviation between clients' features.
-        clients: N.
-        random: legacy generator.
-        iid: one model and one distribution of features for all clients.
-        samples: of each client; None for lognormal(4, 2) + 50.
+        clients: number of clients N.
+        random: legacy random generator.
+        iid: whether all clients have one model and one distribution of features.
+        samples: number of samples per client; None for lognormal(4, 2) + 50.
 
     Returns:
         Samples and their numbers.
 
     Raises:
-        ConfigError: the machine has too little memory for them.
+        ConfigError: the machine has too little memory for the samples.
     """
     if samples is None:
         sizes = random.lognormal(4, 2, clients).astype(np.int64) + 50
@@ -58,7 +58,7 @@ def generate(
         sizes = np.full(clients, samples)
     deviations = np.sqrt(np.arange(1.0, FEATURES + 1) ** -1.2)
 
-    # With iid, one model with weights W and biases b; else each client has a model.
+    # With iid, all clients have one model with weights W and biases b; otherwise each has its own.
     W = np.zeros((FEATURES, CLASSES))
     b = np.zeros(CLASSES)
     centre = np.zeros(clients)
@@ -67,7 +67,7 @@ def generate(
         W = random.normal(0, 1, (FEATURES, CLASSES))
         b = random.normal(0, 1, CLASSES)
     else:
-        # Mean of a client's weights and of its biases.
+        # Mean of each client's weights, and of its biases.
         centre = random.normal(0, alpha, clients)
         spread = random.normal(0, beta, clients)
         means = random.normal(spread[:, None], 1, (clients, FEATURES))
@@ -81,7 +81,7 @@ def generate(
         drawn = random.standard_normal((sizes[u], FEATURES)) * deviations + means[u]
         rows = slice(offsets[u], offsets[u + 1])
         x[rows] = drawn
-        # Labels are computed in double precision.
+        # Labels are computed from the features in double precision.
         y[rows] = np.argmax(drawn @ W + b, axis=1)
     return SyntheticSamples(x, y, sizes)
 
@@ -104,25 +104,28 @@ def synthetic(
     train_fraction: float | int = 0.9,
     seed: int = 0,
 ) -> FederatedData:
-    """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client. It
-    needs no files.
+    """Synthetic(alpha, beta): 60 features, 10 classes, lognormal(4, 2) + 50 samples per client.
+
+    It needs no files.
 
     FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a
-    client by the same number, which shifts the scores of all classes equally. Therefore no label
-    changes, and a seed gives the same data for every alpha.
+    client by the same number, which shifts the scores of all classes equally. So no label changes,
+    and a seed gives the same data for every alpha.
 
     Args:
         alpha: intended standard deviation between clients' models; None for 1.
         beta: standard deviation between clients' features; None for 1.
-        clients: N.
-        samples: of each client; None for the published lognormal(4, 2) + 50. With a number, the
-            first samples of a client train, without a shuffle: they are independent.
-        iid: one model and one distribution of features for all clients; alpha and beta are refused.
+        clients: number of clients N.
+        samples: number of samples per client; None for the published lognormal(4, 2) + 50. With a
+            number, the first samples of a client are for training, without a shuffle, since samples
+            are independent.
+        iid: whether all clients have one model and one distribution of features; then alpha and
+            beta are refused.
         train_fraction: each client's share of training samples.
-        seed: of samples and split.
+        seed: seed of samples and split.
 
     Raises:
-        ConfigError: invalid options, or more samples than this machine has memory for.
+        ConfigError: options are invalid, or the machine has too little memory for the samples.
     """
     positive("clients", clients)
     if samples is not None:

@@ -1,5 +1,5 @@
-"""FedEM's synthetic federation: samples from K logistic models, mixed in different shares per
-client."""
+"""FedEM's synthetic federation: samples from K logistic models, which clients mix in different
+shares."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.machine_memory import check_memory
 from fedkin.data.partition_options import checked, legacy_random, positive
 
-# Training samples of a client, at most.
+# Largest number of training samples of a client.
 _LARGEST = 1000
 
 
 class MixtureSamples(NamedTuple):
-    """Samples of all clients: those of a client are consecutive, training samples before test
-    samples.
+    """Samples of all clients, stored client by client, training samples before test samples.
 
     Attributes:
         x: features.
         y: labels.
-        component: the model of each sample.
-        sizes: training samples of each client.
-        shares: pi, of each model in each client.
-        models: theta.
+        component: index of the model of each sample.
+        sizes: number of training samples of each client.
+        shares: pi, the share of each model in each client.
+        models: theta, the models.
     """
 
     x: Float32[np.ndarray, "M d"]
@@ -47,30 +46,31 @@ def generate(
     test_samples: int,
     random: np.random.RandomState,
 ) -> MixtureSamples:
-    """Draw sizes, shares and models, then the samples of each client, as the authors' generator.
+    """Draw sizes, shares and models, then the samples of each client, as the authors' generator
+    does.
 
         n_i = min(lognormal(4, 2) + 50, 1000)
         pi_i ~ Dir(concentration)
         theta_k ~ U(-1, 1)^d
-        number of samples by k ~ Multinomial(n, pi_i)
+        number of samples of model k ~ Multinomial(n, pi_i)
         x ~ U(-1, 1)^d
         y = round(sigmoid(theta_k x + N(0, 0.1^2)))
 
     Args:
-        clients: N.
-        components: K.
-        features: d.
-        concentration: of the Dirichlet distribution of shares.
-        test_samples: of every client.
-        random: legacy generator.
+        clients: number of clients N.
+        components: number of models K.
+        features: number of features d.
+        concentration: concentration of the Dirichlet distribution of shares.
+        test_samples: number of test samples of every client.
+        random: legacy random generator.
 
     Raises:
-        ConfigError: the machine has too little memory for them.
+        ConfigError: the machine has too little memory for the samples.
     """
     sizes = np.minimum(random.lognormal(4, 2, clients).astype(np.int64) + 50, _LARGEST)
     shares = random.dirichlet(np.full(components, concentration), clients)
     models = random.uniform(-1, 1, (components, features))
-    # Training and test samples of each client, alternating.
+    # Parts alternate: training of client 0, test of client 0, training of client 1, ...
     parts = np.stack([sizes, np.full(clients, test_samples)], axis=1).ravel()
     ends = np.cumsum(parts)
     total = int(parts.sum())
@@ -78,7 +78,7 @@ def generate(
     needed = (features * 4 + 4 * 8) * total
     check_memory(
         {f"{total:,} samples of synthetic_mixture": needed},
-        "take fewer: data.clients, data.test_samples",
+        "use fewer: data.clients, data.test_samples",
     )
     x = np.empty((total, features), np.float32)
     y = np.empty(total, np.int64)
@@ -113,24 +113,25 @@ def synthetic_mixture(
     test_samples: int = 1000,
     seed: int = 12345,
 ) -> FederatedData:
-    """FedEM's synthetic federation: two classes from K logistic models, mixed in different shares
-    per client. It needs no files.
+    """FedEM's synthetic federation: two classes from K logistic models, mixed in different shares.
 
-    A client's true cluster is its most frequent model; few clients have only one. The authors' seed
-    is 12345, and they have 5000 test samples for each client. Samples are drawn in another order
-    than theirs.
+    It needs no files.
+
+    A client's true cluster is its most frequent model; few clients have a single model. The
+    authors' seed is 12345, and they have 5000 test samples for each client. Samples are drawn in
+    another order than theirs.
 
     Args:
-        clients: N.
-        components: K.
-        features: d.
-        concentration: of the Dirichlet distribution of shares. At a low value, most samples of a
-            client come from one model.
-        test_samples: of every client.
-        seed: of everything.
+        clients: number of clients N.
+        components: number of models K.
+        features: number of features d.
+        concentration: concentration of the Dirichlet distribution of shares. At a low value, most
+            samples of a client come from one model.
+        test_samples: number of test samples of every client.
+        seed: seed of all draws.
 
     Raises:
-        ConfigError: invalid options, or more samples than this machine has memory for.
+        ConfigError: options are invalid, or the machine has too little memory for the samples.
     """
     for name, value in (("clients", clients), ("components", components), ("features", features)):
         positive(name, value)

@@ -20,8 +20,8 @@ from fedkin.data.user_samples import OwnSamples
 
 # The name that pyarrow gives to an index without a name.
 _INDEX = re.compile(r"__index_level_\d+__")
-# A number with commas or with several points, such as 1,5 or 1.000,5, or a word for a missing
-# value.
+# A number with commas or with several points, such as 1,5 or 1.000,5, or a word that stands for a
+# missing value.
 _MARKED = re.compile(
     r"\s*([+-]?[\d.]*,[\d.,]+|[+-]?\d{1,3}(\.\d{3}){2,}|NA|N/A|n/a|NaN|nan|None|null|NULL|-|\?)\s*"
 )
@@ -29,13 +29,13 @@ _log = logging.getLogger("fedkin")
 
 
 class Columns(NamedTuple):
-    """The columns of a table.
+    """The roles of a table's columns.
 
     Attributes:
         label: column of the labels.
-        client: column of the clients; None if it has none.
+        client: column of the clients; None without one.
         features: columns of the features; None for all other columns.
-        split: column of train, test or validation, or of 0, 1 or 2; None if it has none.
+        split: column of train, test or validation, or of 0, 1 or 2; None without one.
         unused: columns that are not features.
     """
 
@@ -52,15 +52,15 @@ def table_samples(
     """The samples of a table.
 
     Args:
-        table: one row per sample.
-        columns: of labels, clients, features and split.
-        place: file or name to begin errors with.
+        table: a table with one row per sample.
+        columns: roles of the columns.
+        place: file or name at the beginning of errors.
         title: name of the data set.
         more: other fields of ``OwnSamples``.
 
     Raises:
-        DataError: a column that does not exist or cannot be used, a missing value; column and row
-            are named.
+        DataError: a column does not exist or cannot be used, or a value is missing; the message
+            names column and row.
     """
     check_table(table, place)
     columns = resolved_columns(table, columns)
@@ -81,12 +81,12 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
     Args:
         table: a DataFrame with all columns; it needs no rows.
-        columns: of labels, clients, features and split.
-        place: file or name to begin errors with.
+        columns: roles of the columns.
+        place: file or name at the beginning of errors.
 
     Raises:
-        DataError: a column that does not exist.
-        ConfigError: a column that is used twice.
+        DataError: a column does not exist.
+        ConfigError: a column has two roles.
     """
     named = _named(columns)
     check_columns(table, [*named, *(columns.features or ())], place)
@@ -98,8 +98,7 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     clash = [name for name in named if name in features]
     if clash:
         raise ConfigError(
-            f"{place}: column {clash[0]!r} cannot be a feature and the label, client or split as "
-            "well"
+            f"{place}: column {clash[0]!r} cannot be a feature and also the label, client or split"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
@@ -109,17 +108,17 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns without pandas row numbers, which as features would identify samples.
+    """Names of columns, without pandas row numbers, which as features would identify samples.
 
     A column with a name such as ``__index_level_0__`` is the index of a DataFrame, and is left out.
-    A column without a name may be an index or anything else, and is refused.
+    A column without a name may be an index or something else, so it is refused.
 
     Args:
-        names: of columns that may be features.
-        place: file or name to begin errors with.
+        names: names of columns that may be features.
+        place: file or name at the beginning of errors.
 
     Raises:
-        DataError: a column without a name.
+        DataError: a column has no name.
     """
     index = [name for name in names if _INDEX.fullmatch(str(name))]
     if index:
@@ -137,7 +136,7 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
 
 
 def resolved_columns(table: Table, columns: Columns) -> Columns:
-    """The columns with their actual names in the table: 1 may mean a column "1", and "1" a column
+    """The columns by their actual names in the table: 1 may mean a column "1", and "1" a column
     1."""
     by_text = {str(name): name for name in table.columns}
 
@@ -163,14 +162,14 @@ def with_features(
     title: str,
     **more: Any,
 ) -> OwnSamples:
-    """Samples with a table's labels, clients and split, and features from it or another source.
+    """Samples with a table's labels, clients and split, and features from the table or elsewhere.
 
     Args:
-        table: with these columns.
-        columns: of labels, clients, features and split.
-        features: the columns of the features.
+        table: a table with these columns.
+        columns: roles of the columns.
+        features: names of the feature columns.
         x: the features.
-        place, title, more: as for ``table_samples``.
+        place, title, more: as in ``table_samples``.
     """
     owners = None
     if columns.client is not None:
@@ -178,7 +177,7 @@ def with_features(
     split = None if columns.split is None else _text(table[columns.split].to_numpy())
     names = tuple(str(name) for name in features)
     if len(set(names)) < len(names):
-        # 1 and "1" are different columns with one name.
+        # The columns 1 and "1" would have the same name.
         names = None
     labels = table[columns.label]
     facts = column_facts(columns)
@@ -196,10 +195,10 @@ def with_features(
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """The names of a table's label and client columns, used to read other tables.
+    """The names of a table's label and client columns, which are needed to read other tables.
 
     Args:
-        columns: of labels, clients, features and split.
+        columns: roles of the columns.
     """
     facts = {"label": str(columns.label)}
     if columns.client is not None:
@@ -234,8 +233,8 @@ def check_columns(
     Args:
         table: a DataFrame.
         names: columns that it must have.
-        place: file or name to begin errors with.
-        cures: advice where a column does not exist, by its name.
+        place: file or name at the beginning of errors.
+        cures: advice for a column that does not exist, by the column's name.
     """
     for name in names:
         if name not in table.columns:
@@ -257,12 +256,12 @@ def numbers(
 
     Args:
         table: a DataFrame.
-        features: the columns.
-        place: file or name to begin errors with.
-        start: the number of the first row, where the table is a part of a larger one.
+        features: names of the feature columns.
+        place: file or name at the beginning of errors.
+        start: number of the first row, if the table is a part of a larger one.
 
     Raises:
-        DataError: a cell that is missing, infinite or not a number; column and row are named.
+        DataError: a cell is missing, infinite or not a number; the message names column and row.
     """
     import pandas as pd
 
@@ -278,7 +277,7 @@ def numbers(
             raise DataError(
                 f"{place}: expected numeric feature columns, got {name} of {what}, such as "
                 f"{listed(first)!r}; encode it (pandas.get_dummies(table, columns=[{name!r}])), "
-                "or name the others with features="
+                "or name the other columns with features="
             )
         absent = pd.isna(column).to_numpy()
         if absent.any():
@@ -292,7 +291,7 @@ def numbers(
 
 
 def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for a column of text in which most cells are numbers, and some are not."""
+    """Raise DataError for a column of text in which most cells are numbers but some are not."""
     import pandas as pd
 
     is_text = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
@@ -304,7 +303,7 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
         row = int(np.argmax(wrong))
         raise DataError(
             f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-            f"{column.iloc[row]!r}, which is no number ({wrong.sum()} such rows); correct it, "
+            f"{column.iloc[row]!r}, which is not a number ({wrong.sum()} such rows); correct it, "
             "leave these rows out, or name the other columns with features="
         )
 
@@ -326,14 +325,14 @@ def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None
     row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
     raise DataError(
         f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-        f"{column.iloc[row]!r}, which is no number. A decimal comma, thousands, or a word for a "
-        "missing value? Write numbers as 1234.5, leave out rows without a value, or name the "
-        "other columns with features="
+        f"{column.iloc[row]!r}, which is not a number. It may have a decimal comma or thousands "
+        "separators, or be a word for a missing value. Write numbers as 1234.5, leave out rows "
+        "without a value, or name the other columns with features="
     )
 
 
 def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for infinity, and numbers that are infinite as float32."""
+    """Raise DataError for infinity, and for numbers that are infinite as float32."""
     large = np.abs(values) > np.finfo(np.float32).max
     if large.any():
         row = int(np.argmax(large))

@@ -1,5 +1,5 @@
-"""TCGA-BRCA: survival of breast cancer patients of six regions, a natural federation, as FLamby
-divides it.
+"""TCGA-BRCA: survival of breast cancer patients in six regions, a natural federation, in FLamby's
+split.
 
 Data: The Cancer Genome Atlas, open-access clinical tier, NCI Genomic Data Commons; do not try to
 identify patients. Table and split: J. Ogier du Terrail et al.: FLamby. NeurIPS 2022, arXiv
@@ -38,7 +38,7 @@ TCGA = Source(
     "edacf54d5211520583b0133d55ac39b6fda8324b/flamby/datasets/fed_tcga_brca",
     size="142 kB",
 )
-# One table with columns region and split.
+# One table with the columns region and split.
 JOINED = Source("tcga_brca (one table)", {TABLE: None}, folders=_FOLDERS)
 
 
@@ -63,33 +63,35 @@ def tcga_brca(
     ties: str = "breslow",
     seed: int = 0,
 ) -> FederatedData:
-    """TCGA-BRCA: survival of 1,088 breast cancer patients, one client for each of six regions, in
-    FLamby's split. To be trained with ``fedkin.models.cox``.
+    """TCGA-BRCA: survival of 1,088 breast cancer patients, a client for each of six regions.
+
+    The split is FLamby's. Train it with ``fedkin.models.cox``.
 
     A training sample is a death with patients of the same region who were at risk at that time: x
     float32 [m, 40]. The last of the 40 features is 1 for a patient, and 0 for a place that is empty
-    because there are fewer than m. y is the position of the patient who died, and the cross entropy
-    is the Cox loss. A test sample is a pair of patients with a known first death, so accuracy is
-    the C-index; over all clients, it counts pairs within regions. Regions have 45, 35, 14, 16, 7
-    and 2 deaths to train on and 14, 4, 8, 3, 2 and 1 to test on, so the C-index of a small region
-    is not reliable.
+    because there are fewer than m patients. y is the position of the patient who died, and the
+    cross entropy is the Cox loss. A test sample is a pair of patients with a known first death, so
+    accuracy is the C-index; over all clients, it counts pairs within regions. The regions have 45,
+    35, 14, 16, 7 and 2 deaths for training and 14, 4, 8, 3, 2 and 1 for testing, so the C-index of
+    a small region is not reliable.
 
-    The files are FLamby's two, or one table ``brca.csv`` of the same rows with columns region and
-    split.
+    The files are FLamby's two, or one table ``brca.csv`` of the same rows with the columns region
+    and split.
 
     Args:
-        at_risk: m, patients of a sample, at least 2.
-        draws: samples of each death in training, each with different patients.
-        scaling: of the age: ``pooled`` to mean 0 and standard deviation 1 on the training patients
-            of all regions; ``raw`` in years, as in FLamby.
-        ties: treatment of deaths at the same time: ``breslow`` or ``efron``. The training patients
-            of no region have such deaths.
-        seed: of the draws.
+        at_risk: m, the number of places for patients in a sample, at least 2.
+        draws: number of training samples for each death, each with different patients.
+        scaling: scaling of the age: ``pooled`` to mean 0 and standard deviation 1 on the training
+            patients of all regions; ``raw`` in years, as in FLamby.
+        ties: treatment of deaths at the same time: ``breslow`` or ``efron``. No region's training
+            patients have such deaths.
+        seed: seed of the draws.
 
     Raises:
-        ConfigError: another ``scaling`` or ``ties``, fewer than 2 patients, or no draw.
-        DataError: files that can neither be found nor downloaded, or are not of this form; a region
-            without a death.
+        ConfigError: ``scaling`` or ``ties`` has another value, or there are fewer than 2 patients,
+            or no draw.
+        DataError: files can neither be found nor downloaded, or have another form, or a region has
+            no death.
     """
     for name, least, value in (("at_risk", 2, at_risk), ("draws", 1, draws)):
         if value < least:
@@ -105,7 +107,7 @@ def tcga_brca(
     times = table["T"].to_numpy(np.float64)
     died = table["E"].to_numpy() == 1
 
-    # Training samples, then test samples, of each region.
+    # For each region: training samples, then test samples.
     samples: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     for region, name in enumerate(REGIONS):
@@ -170,19 +172,19 @@ def _read(path: Path) -> Table:
 
 
 def _checked(table: Table, path: Path) -> Table:
-    """The table. Raises DataError if it has another form."""
+    """The table unchanged. Raises DataError if it has another form."""
     names = list(table.columns)
     has_names = names[:3] == ["region", "split", "age_at_index"] and names[-2:] == ["E", "T"]
     if not has_names or len(names) != FEATURES + 4:
         raise DataError(
             f"{path}: expected the columns region, split, {FEATURES} features from age_at_index "
-            f"on, E, T, got {len(names)} columns from {names[0]} to {names[-1]}"
+            f"on, E, T, but got {len(names)} columns from {names[0]} to {names[-1]}"
         )
     numbers = cast(Table, table.drop(columns="split"))
     is_numeric = all(kind.kind in "if" for kind in numbers.dtypes)
     if not is_numeric or not np.isfinite(numbers.to_numpy(np.float64)).all():
         raise DataError(
-            f"{path}: expected numbers in all columns but split, without missing values"
+            f"{path}: expected numbers in all columns except split, without missing values"
         )
     region_right = table["region"].isin(range(len(REGIONS)))
     split_right = table["split"].isin(["train", "test"])

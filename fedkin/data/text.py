@@ -19,7 +19,7 @@ from fedkin.data.files import reading
 from fedkin.data.partition_options import positive
 
 TOKEN = re.compile(r"[\w']+|[.,!?;]")
-# Word 0 of a vocabulary: padding, and every word outside the vocabulary.
+# Word 0 of a vocabulary stands for padding, and for every word outside the vocabulary.
 UNKNOWN = ""
 
 
@@ -30,7 +30,7 @@ class EncodedTexts:
     Attributes:
         x: word indices.
         vocabulary: the words; the first is "", for padding and unknown words.
-        vectors: of the words, zero for the first one; None without a GloVe file.
+        vectors: vectors of the words, zero for the first one; None without a GloVe file.
     """
 
     x: Int32[np.ndarray, "M L"]
@@ -41,8 +41,8 @@ class EncodedTexts:
 def tokenize(text: str) -> list[str]:
     """The words of a text, and each . , ! ? ; as a word, as in LEAF (Caldas et al. 2018).
 
-    Other characters are dropped. Words are lower-cased, unlike LEAF's: GloVe 6B has no upper case,
-    so LEAF loses every word with upper case.
+    Other characters are dropped. Unlike LEAF, words are lower-cased: GloVe 6B has no upper case, so
+    LEAF loses every word with upper case.
     """
     return TOKEN.findall(text.lower())
 
@@ -62,18 +62,18 @@ def encode_texts(
     Args:
         texts: M texts.
         train: rows of the training texts.
-        length: L; tokens beyond it are ignored.
+        length: number of tokens L; tokens beyond it are ignored.
         glove: a file for :func:`read_glove`. The vocabulary is the words of the texts that the file
             has, in its order. None: the words of the training texts, the most frequent first, ties
             in alphabetical order.
         pad: where short texts are padded, "end" (FedProx) or "front" (FlexCFL).
         most: size of the vocabulary without ``glove``; None for all words.
-        width: the D that ``glove`` must have; None for any.
+        width: number of values D that the vectors in ``glove`` must have; None for any number.
 
     Raises:
-        ConfigError: an invalid ``length``, ``pad`` or ``most``, or ``most`` together with
+        ConfigError: ``length``, ``pad`` or ``most`` is invalid, or ``most`` is given together with
             ``glove``.
-        DataError: a bad file, or an empty vocabulary.
+        DataError: the file is bad, or the vocabulary is empty.
     """
     positive("length", length)
     if pad not in ("end", "front"):
@@ -82,7 +82,7 @@ def encode_texts(
         positive("most", most)
         if glove is not None:
             raise ConfigError(
-                f"most = {most} does not apply with glove, whose file says which words there are"
+                f"most = {most} does not apply with glove, whose file determines the words"
             )
     x, numbers = _numbered(texts, length, pad)
     if glove is None:
@@ -95,9 +95,10 @@ def encode_texts(
         vectors = np.concatenate([np.zeros((1, rows.shape[1]), np.float32), rows])
     if not words:
         raise DataError(
-            f"expected words in the vocabulary, found none in {where}; is it the right language?"
+            f"expected words in the vocabulary, found none in {where}; check that the language is "
+            "right"
         )
-    # Map indices in order of appearance to vocabulary indices.
+    # Maps indices in order of appearance to indices in the vocabulary.
     renumbered = np.zeros(len(numbers), np.int32)
     renumbered[[numbers[word] for word in words]] = np.arange(1, len(words) + 1)
     return EncodedTexts(x=renumbered[x], vocabulary=(UNKNOWN, *words), vectors=vectors)
@@ -137,10 +138,10 @@ def read_glove(
         path: a .txt or .gz file, or a .zip with one .txt (or with one whose name contains
             ``.{width}d.``, as in glove.6B.zip).
         words: the words to read.
-        width: D; None to take it from the first line.
+        width: number of values D in a vector; None to take it from the first line.
 
     Raises:
-        DataError: any other line, or an empty file; file and line are named.
+        DataError: a line has another form, or the file is empty; the message names file and line.
     """
     path = Path(path)
     encoded = {word.encode() for word in words}
@@ -167,11 +168,11 @@ def read_glove(
 
 
 def _first_width(line: bytes, width: int | None, where: str) -> int:
-    """D from the first line, which must be a word and its vector."""
+    """The number of values D, from the first line, which must be a word and its vector."""
     D = len(_vector(line, where))
     if width not in (None, D):
         raise DataError(
-            f"{where}: expected GloVe of width {width}, got vectors of {D} numbers; take the "
+            f"{where}: expected GloVe of width {width}, got vectors of {D} numbers; use the "
             f"{width}d file"
         )
     return D
@@ -211,13 +212,13 @@ def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
-    """The open text file, also of an archive. The stack closes it."""
+    """The open text file, which may be in an archive. The stack closes it."""
     if path.suffix == ".gz":
         return stack.enter_context(gzip.open(path))
     if path.suffix != ".zip":
         return stack.enter_context(path.open("rb"))
     archive = stack.enter_context(zipfile.ZipFile(path))
-    # macOS adds files of metadata.
+    # macOS adds files with metadata to archives.
     visible = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
     names = [name for name in visible if name.endswith(".txt")]
     members = names

@@ -14,17 +14,17 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 
 SCALES = ("standard", "unit", "bytes")
-# Largest side of an image: all images of a set are in memory.
+# Largest side of an image, since all images of a set are in memory.
 LARGEST = 256
-# 5 pi / 3, counter-clockwise.
+# The rotation of an augmentation in degrees: 5 pi / 3, counter-clockwise.
 DEGREES = 300.0
-# Standard deviation, as a part of the range of pixels.
+# Standard deviation of the noise, as a part of the range of pixels.
 NOISE = 0.1
-# Images that are processed at a time.
+# Number of images that are processed at a time.
 CHUNK = 1000
 
 Pixels = Float[np.ndarray, "M H W *c"]
-# A function of images, randomness, black and white.
+# A function of images, a random generator, and the values of black and white.
 Augmentation = Callable[[Pixels, np.random.Generator, float, float], Pixels]
 
 
@@ -33,11 +33,11 @@ def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixel
 
 
 def _rotation(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
-    # Slow to import, so only when needed.
+    # This import is slow, so it happens only when it is needed.
     from scipy import ndimage
 
     rotated = ndimage.rotate(x, DEGREES, axes=(1, 2), reshape=False, order=1, cval=low)
-    # Interpolation may round beyond the range.
+    # Interpolation may round to values beyond the range.
     return np.clip(rotated, low, high)
 
 
@@ -68,8 +68,8 @@ class ImageTransform:
         """Raise ConfigError for invalid options.
 
         Args:
-            flat: published side of images that are flat without a size; None for images that are
-                never flat.
+            flat: published side of images that are flat unless a size is given; None for images
+                that are never flat.
         """
         if self.size is not None and not 1 <= self.size <= LARGEST:
             raise ConfigError(f"size must be from 1 to {LARGEST} pixels, got {self.size}")
@@ -78,7 +78,7 @@ class ImageTransform:
         _check_names(self.augment)
         if self.augment and self.size is None and flat is not None:
             raise ConfigError(
-                f"augment needs images, and without size they are flat; say size={flat}, or another"
+                f"augment needs images, but without size they are flat; set size={flat}, or another"
             )
 
 
@@ -102,7 +102,7 @@ def resize(
 def _along(x: Float32[np.ndarray, "..."], size: int, axis: int) -> Float32[np.ndarray, "..."]:
     """Linear interpolation along an axis.
 
-    It adds two terms per pixel, because the last bits of a matrix product would depend on the
+    It adds two terms per pixel, since the last bits of a matrix product would depend on the
     machine.
     """
     last = x.shape[axis] - 1
@@ -117,12 +117,12 @@ def _along(x: Float32[np.ndarray, "..."], size: int, axis: int) -> Float32[np.nd
 def standardise(x: Float32[np.ndarray, "M ..."], rows: int, by_channel: bool) -> None:
     """Subtract means and divide by standard deviations + 0.001, in place.
 
-    The generators of FedProx and Ditto do this.
+    The generators of FedProx and Ditto scale images in this way.
 
     Args:
         x: images on the 0 .. 255 scale.
-        rows: number of leading images used to compute the moments.
-        by_channel: compute moments per channel (the last axis) instead of per pixel.
+        rows: number of leading images from which the moments are computed.
+        by_channel: whether to compute moments per channel (the last axis) instead of per pixel.
     """
     total = np.zeros(x.shape[1:])
     squares = np.zeros(x.shape[1:])
@@ -159,21 +159,21 @@ def augmented(
     the noise: its standard deviation here is a tenth of ``high - low``.
 
     In each training part, copies follow the images, one augmentation after another. Test parts do
-    not change. (The authors augment before they split, so copies of one image train and test.) A
+    not change. (The authors augment before they split, so copies of one image are in both parts.) A
     client's noise depends only on the seed, its number and its images.
 
     Args:
         data: ``x`` must be images [M, H, W] or [M, H, W, c] within low .. high; augment before
             standardising.
-        augmentations: of ``flip``, ``rotation`` and ``noise``, none twice.
-        seed: of the noise.
+        augmentations: names among ``flip``, ``rotation`` and ``noise``, none twice.
+        seed: seed of the noise.
         low: value of black.
         high: value of white.
 
     Raises:
-        ConfigError: an unknown or repeated augmentation, features that are not images, or low not
+        ConfigError: an augmentation is unknown or repeated, features are not images, or low is not
             below high.
-        DataError: pixels that are integers or outside of low .. high.
+        DataError: pixels are integers, or outside of low .. high.
     """
     _check_names(augmentations)
     if not augmentations:
@@ -214,7 +214,7 @@ def _copy(
 
 
 def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
-    """Each client's rows, and the rows of its copies. All copies start at row ``first``."""
+    """Each client's rows, followed by the rows of its copies. All copies start at row ``first``."""
     S = len(train.rows)
     lists: list[Int[np.ndarray, "s"]] = []
     for start, end in zip(train.offsets, train.offsets[1:], strict=False):
@@ -230,7 +230,7 @@ def _check_names(names: Sequence[str]) -> None:
         if name not in AUGMENTATIONS:
             raise ConfigError(unknown("augmentation", str(name), AUGMENTATIONS))
     if len(set(names)) < len(names):
-        raise ConfigError(f"augment names one twice: {', '.join(names)}")
+        raise ConfigError(f"augment names an augmentation twice: {', '.join(names)}")
 
 
 def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> None:

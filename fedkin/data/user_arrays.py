@@ -11,20 +11,20 @@ from jaxtyping import Int, Shaped
 from fedkin.core.errors import DataError
 from fedkin.data.pil_images import is_image, pixels, pixels_of_all
 
-# Types that NumPy does not have. float32 holds their numbers exactly.
+# Types that NumPy lacks. float32 holds their numbers exactly.
 _SHORT_FLOATS = ("bfloat16", "float8")
 
 
 def user_array(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """Values as an array of NumPy. bfloat16 becomes float32, and images become pixels.
+    """Values as a NumPy array. bfloat16 becomes float32, and images become pixels.
 
     Args:
         values: an array, a tensor, a table, images, or lists of numbers.
-        place: begins errors.
-        name: what errors call the values.
+        place: beginning of errors.
+        name: name of the values in errors.
 
     Raises:
-        DataError: masked entries, sparse matrices, and entries of different shapes.
+        DataError: entries are masked, a matrix is sparse, or entries have different shapes.
     """
     if is_image(values):
         return pixels(values, f"{place}: {name}")
@@ -43,12 +43,12 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
     """The values of a masked array, if no entry is masked; anything else unchanged.
 
     Args:
-        values: a masked array or anything else.
-        place: begins errors.
-        name: what errors call the values.
+        values: a masked array or any other value.
+        place: beginning of errors.
+        name: name of the values in errors.
 
     Raises:
-        DataError: a masked entry; the first one is named.
+        DataError: an entry is masked; the message names the first one.
     """
     if not isinstance(values, np.ma.MaskedArray):
         return values
@@ -58,14 +58,14 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
         places = [f"{axis} {at}" for axis, at in zip(("row", "column"), position, strict=False)]
         where = f" in {', '.join(places)}" if places else ""
         raise DataError(
-            f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is not "
-            f"known; leave these rows out, or fill them in: {name}.filled(value)"
+            f"{place}: {name} is masked{where} ({masked.sum()} such entries), so its value is "
+            f"unknown; leave these rows out, or fill them in: {name}.filled(value)"
         )
     return values.data
 
 
 def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """A tensor of PyTorch, on any device, as an array."""
+    """A PyTorch tensor, on any device, as an array."""
     if str(tensor.layout) != "torch.strided":
         raise DataError(f"{place}: {name} is a sparse tensor; make it dense: {name}.to_dense()")
     tensor = tensor.detach().cpu()
@@ -74,7 +74,7 @@ def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, 
 
 
 def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
-    """Raise DataError for a sparse matrix: a dense one may not fit into memory."""
+    """Raise DataError for a sparse matrix, since a dense one may not fit into memory."""
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         shape = " x ".join(map(str, values.shape))
         raise DataError(
@@ -93,14 +93,14 @@ def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, ".
     if masked:
         raise DataError(
             f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its "
-            "value is not known; leave these rows out, or fill them in: row.filled(value)"
+            "value is unknown; leave these rows out, or fill them in: row.filled(value)"
         )
     try:
         return _known_type(np.asarray(values))
     except ValueError as error:
-        # NumPy raises it for lists of different lengths.
+        # NumPy raises this error for lists of different lengths.
         raise DataError(
-            f"{place}: {name} holds samples of different shapes; resize or pad them to one "
+            f"{place}: {name} holds samples of different shapes; resize or pad them to one shape "
             f"({error})"
         ) from error
 
@@ -110,7 +110,7 @@ def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray
 
     Args:
         table: a DataFrame or a Series.
-        array: the same as objects, returned if they are not numbers.
+        array: the same values as objects, which are returned if they are not numbers.
     """
     if hasattr(table, "columns"):
         is_numeric = all(getattr(kind, "kind", "O") in "biuf" for kind in table.dtypes)
@@ -122,7 +122,7 @@ def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray
 
 
 def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Floats of types that NumPy does not have, as float32."""
+    """Floats of types that NumPy lacks, as float32."""
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT_FLOATS) else array
 
 
@@ -133,7 +133,7 @@ def missing_rows(values: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
         values: labels, or the client of each sample.
     """
     if values.dtype.kind not in "fOMmUS":
-        # Other types have no missing values.
+        # Values of other types cannot be missing.
         return np.zeros(0, np.int64)
     if values.dtype.kind in "US":
         return np.flatnonzero(np.char.strip(values) == values.dtype.type())
@@ -157,11 +157,11 @@ def decoded(
 
     Args:
         values: an array of bytes, or of objects that are bytes.
-        place: file or name to begin errors with.
-        name: what errors call the values.
+        place: file or name at the beginning of errors.
+        name: name of the values in errors.
 
     Raises:
-        DataError: bytes that are not UTF-8; the row is named.
+        DataError: bytes are not UTF-8; the message names the row.
     """
     text = []
     for row, entry in enumerate(values.tolist()):
@@ -169,7 +169,7 @@ def decoded(
             text.append(entry.decode())
         except UnicodeDecodeError:
             raise DataError(
-                f"{place}: {name} in row {row} is {entry!r}, bytes that are no UTF-8; decode them "
-                "with the encoding that they have: name.decode('latin-1')"
+                f"{place}: {name} in row {row} is {entry!r}, bytes that are not UTF-8; decode them "
+                "with their encoding, such as name.decode('latin-1')"
             ) from None
     return np.array(text)

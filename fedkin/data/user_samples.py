@@ -30,11 +30,11 @@ COUNT = "num_clients"
 
 @runtime_checkable
 class Features(Protocol):
-    """Numbers [M ...]: an array, or a source larger than memory that gives slices of its rows."""
+    """Numbers [M ...]: an array, or a source larger than memory that returns slices of its rows."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """M, then the shape of a sample."""
+        """Number of samples M, then the shape of a sample."""
         ...
 
     @property
@@ -47,21 +47,21 @@ class Features(Protocol):
 
 @dataclass(frozen=True)
 class OwnSamples:
-    """Samples before they are partitioned over clients.
+    """The user's samples before they are partitioned over clients.
 
     Attributes:
-        place: file or name to begin errors with.
+        place: file or name at the beginning of errors.
         title: name of the data set.
         x: features [M ...].
-        labels: [M], of any type.
-        owners: the client of each sample [M]; None if a partition divides them.
-        owners_name: the name of ``owners`` in errors, such as a column.
+        labels: labels [M] of any type.
+        owners: the client of each sample [M]; None if a partition divides the samples.
+        owners_name: name of ``owners`` in errors, such as a column.
         split: train, test or validation for each sample [M]; None if the source has no split.
         label_names: names of the classes.
         feature_names: names of the features of a table.
-        classes: C; None for the number of names, or the largest label + 1.
-        integers: x stay integers.
-        columns: of a table: the names of the columns of the label and of the client.
+        classes: number of classes C; None for the number of names, or the largest label + 1.
+        integers: whether x stay integers.
+        columns: for a table: the names of the columns of the label and of the client.
     """
 
     place: Path | str
@@ -80,16 +80,16 @@ class OwnSamples:
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
     ) -> FederatedData:
-        """The samples divided over clients, and in training and test samples.
+        """The samples divided over clients, and into training and test samples.
 
         Args:
-            partition: divides samples that have no owners.
-            train_fraction: each client's share of training samples, where the source has no split.
-            seed: of partition and split.
+            partition: how to divide samples that have no owners.
+            train_fraction: each client's share of training samples, if the source has no split.
+            seed: seed of partition and split.
 
         Raises:
-            DataError: samples that are inconsistent or cannot be used; the row is named.
-            ConfigError: options that do not fit each other.
+            DataError: samples are inconsistent or cannot be used; the message names the row.
+            ConfigError: options contradict each other.
         """
         x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
@@ -127,7 +127,7 @@ class OwnSamples:
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
     ) -> tuple[Ragged, Ragged, Ragged | None]:
-        """Training, test and validation rows of each client; None: no validation rows."""
+        """Training, test and validation rows of each client; None without validation rows."""
         if self.split is None:
             train, test = split_train_test(
                 owned, Stream(seed, purpose="data/split"), train_fraction
@@ -154,7 +154,7 @@ class OwnSamples:
             shape = (len(entries),) if isinstance(entries, (list, tuple)) else np.shape(entries)
             if shape[:1] != (self.x.shape[0],):
                 raise DataError(
-                    f"{self.place}: x has {self.x.shape[0]} samples, {name} has shape {shape}"
+                    f"{self.place}: x has {self.x.shape[0]} samples, but {name} has shape {shape}"
                 )
 
 
@@ -180,19 +180,18 @@ def own_partition(
     min_samples: int | None,
     count: str = COUNT,
 ) -> PartitionOptions | None:
-    """The partition of these options; None where ``partition`` is None.
+    """The options of a partition; None if ``partition`` is None.
 
     Args:
-        partition: its name, one of ``POOLED``.
-        clients: N.
-        classes_per_client: of the partitions by class.
-        alpha: of the Dirichlet partition.
-        min_samples: of the Dirichlet partition: smallest number of samples of a client; None for
-            10.
-        count: the option that ``clients`` comes from, for messages.
+        partition: name of the partition, one of ``POOLED``.
+        clients: number of clients N.
+        classes_per_client: number of classes per client for the partitions by class.
+        alpha: concentration of the Dirichlet partition.
+        min_samples: smallest number of samples per client for the Dirichlet partition; None for 10.
+        count: the option from which ``clients`` comes, for messages.
 
     Raises:
-        ConfigError: an unknown partition; options without a partition, or of another one.
+        ConfigError: the partition is unknown, or options are given without it or for another one.
     """
     if partition is not None:
         options = PartitionOptions(
@@ -201,7 +200,7 @@ def own_partition(
         options.check(POOLED)
         if clients is None:
             raise ConfigError(
-                f"partition={partition!r} needs the number of clients: {count}=10 or so"
+                f"partition={partition!r} needs the number of clients, such as {count}=10"
             )
         positive(count, clients)
         if min_samples is not None:
@@ -216,8 +215,8 @@ def own_partition(
     for name, value in ignored.items():
         if value is not None:
             raise ConfigError(
-                f"{name} = {value} belongs to a partition; set partition= ({', '.join(POOLED)}) "
-                "as well"
+                f"{name} = {value} applies to a partition only; set partition= "
+                f"({', '.join(POOLED)}) too, or leave it out"
             )
     return None
 
@@ -240,12 +239,13 @@ def clean_features(
 
     Args:
         x: numbers [M, ...].
-        place: file or name to begin errors with.
-        integers: x must be integers, and keep their type.
+        place: file or name at the beginning of errors.
+        integers: whether x must be integers, and keep their type.
 
     Raises:
-        DataError: no samples; features that are not numbers, not finite, or too large for float32.
-        ConfigError: they do not fit into memory.
+        DataError: there are no samples, or features are not numbers, not finite, or too large for
+            float32.
+        ConfigError: the features do not fit into memory.
     """
     kind = x.dtype.kind
     size = int(np.prod(x.shape))
@@ -256,7 +256,7 @@ def clean_features(
             f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
         )
     if integers and kind == "f":
-        raise DataError(f"{place}: x must be integers where integers=True, got {x.dtype}")
+        raise DataError(f"{place}: x must be integers with integers=True, got {x.dtype}")
     clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
     not_finite: list[int] = []
     too_large: list[int] = []
@@ -277,14 +277,14 @@ def clean_features(
     ):
         if wrong:
             raise DataError(
-                f"{place}: features must be finite, row {wrong[0]} holds {what} ({len(wrong)} "
+                f"{place}: features must be finite, but row {wrong[0]} holds {what} ({len(wrong)} "
                 "such rows)"
             )
     return clean
 
 
 def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
-    """The rows of a block, which begins at row ``start``, that hold NaN or infinity."""
+    """The rows of a block that hold NaN or infinity; the block begins at row ``start``."""
     finite = np.isfinite(block)
     if finite.all():
         return []
@@ -293,10 +293,10 @@ def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
 
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
-    """The split of each sample as a number: 0 to train, 1 to test, 2 to validate.
+    """The split of each sample as a number: 0 for training, 1 for test, 2 for validation.
 
     Raises:
-        DataError: any other entry; its row is named.
+        DataError: another entry; the message names its row.
     """
     if split.dtype.names is not None:
         raise DataError(
@@ -311,24 +311,24 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
     if (number < 0).any():
         row = int(np.argmin(number))
         raise DataError(
-            f"{place}: split must be train, test or validation, or 0, 1 or 2; row {row} has "
+            f"{place}: split must be train, test or validation, or 0, 1 or 2, but row {row} has "
             f"{split[row]}"
         )
     return number
 
 
 def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
-    """Warn if labels are probably wrong: only one class, or no class 0."""
+    """Warn if labels are probably wrong: there is only one class, or no class 0."""
     classes = np.unique(y)
     if len(classes) == 1:
         label = int(classes[0]) if names is None else names[classes[0]]
         _log.warning(
-            "%s: one class only, as all labels are %r: there is nothing to tell apart", place, label
+            "%s: all labels are %r, so there is only one class and nothing to learn", place, label
         )
     elif names is None and classes[0] > 0:
         _log.warning(
-            "%s: labels are %d to %d, so that no sample has class 0 (%d of the classes 0 to %d "
-            "are empty); to have none, number them from 0, or give labels as text",
+            "%s: labels are %d to %d, so no sample has class 0 (%d of the classes 0 to %d are "
+            "empty); number classes from 0, or give labels as text, to have no empty class",
             place,
             classes[0],
             classes[-1],

@@ -1,8 +1,8 @@
-"""Federated learning methods, one paper per file. ``METHODS`` maps their configuration names to
-their classes.
+"""Federated learning methods, one paper per file. ``METHODS`` maps the names of methods in
+configurations to their classes.
 
-The imports below are the list of methods. To add a method, add its file and its line here. Its
-configuration name, its paper and its row in the documentation are in its class, as ``about``.
+The imports below are the list of methods. To add a method, add its file and a line here. Its class
+attribute ``about`` holds its name in configurations, its paper and its row in the documentation.
 """
 
 from __future__ import annotations

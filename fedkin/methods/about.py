@@ -1,7 +1,7 @@
-"""A method's description of itself: its name, its paper, its row in the overview of the field, and
+"""A method's description of itself: its name, its paper, its row in the overview of methods, and
 the meaning of its options.
 
-Configurations, comparisons and the documentation read it, so a new method needs no line in any of
+Configurations, comparisons and the documentation read it, so a new method needs no entry in any of
 them.
 """
 
@@ -22,7 +22,7 @@ SHIFTED_SHARE = "share of a client's samples that must change to count as a shif
 AVERAGED_PEERS = "peers whose models a peer averages"
 LAST_LAYER_CLUSTERING = "the clustering of last layers that both methods begin with"
 
-# The option has the name of another method's option, and a meaning that no other method has.
+# For an option with the name of another method's option, but with a different meaning.
 UNLIKE_OTHERS = ""
 
 
@@ -36,12 +36,12 @@ class About:
         compares: the data that the method compares to find clusters; ``nothing`` if it finds none.
         when: the rounds in which clusters are found or changed.
         membership: hard (one cluster per client), soft (shares of several clusters), or -.
-        decides: the party that chooses a client's cluster.
+        decides: who chooses a client's cluster: client or server.
         count: how the number of clusters is determined: given, found, or -.
-        leaves: data that a client sends in addition to those of FedAvg.
+        leaves: data that a client sends in addition to FedAvg's.
         meanings: the meaning of each option that another method has too. In a comparison, a method
-            takes over the main method's options to which both give the same meaning. An option
-            without an entry is never taken over.
+            takes over those options of the main method to which both give the same meaning. An
+            option without an entry is never taken over.
     """
 
     name: str

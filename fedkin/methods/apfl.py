@@ -4,22 +4,22 @@ learns.
 Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arXiv 2003.13461
 (2020).
 
-    w:        FedAvg; w_i its local solution, step by step
+    w:        FedAvg; w_i is client i's local solution, step by step
     client i: v_i  <- v_i - lr grad_v f_i(v~_i),   v~_i = a_i v_i + (1 - a_i) w_i
                       (the gradient has a factor a_i)
               a_i  <- a_i - lr <v_i - w, grad f_i(v~_i)>, cut to 0 .. 1, once a round
-    served:   a_i v_i + (1 - a_i) w
+    tested:   a_i v_i + (1 - a_i) w
 
 Both steps use the same batch, and the mix has w_i from before its step. The gradient of a_i is
 taken at the start of the round, at the received w; training uses the previous a_i. This gradient is
-an inner product over the *whole* model, so that at lr 0.1 a share becomes 0 or 1 after a few
-rounds. ``share_lr`` slows it down, and ``adapt=False`` keeps the share fixed.
+an inner product over the *whole* model, so at lr 0.1 a share becomes 0 or 1 after a few rounds.
+``share_lr`` slows it down, and ``adapt=False`` keeps the share fixed.
 
-Differs: the gradient of a_i is that of the full training loss (the text: of one batch), which costs
-one more pass. v_i starts as the first w that the client receives. A client that never trained, such
-as a newcomer, is tested with w. Other libraries use this name for other methods: PFLlib trains v_i
-on v_i's loss and overwrites it with the mix; the code of FedEM and FedRC replaces it after every
-batch.
+Differs from the paper: the gradient of a_i uses the full training loss (the text: one batch), which
+costs one more pass. v_i starts as the first w that the client receives. A client that never
+trained, such as a new client, is tested with w. Other libraries use the name APFL for other
+methods: PFLlib trains v_i on v_i's loss and overwrites it with the mix; the code of FedEM and FedRC
+replaces it after every batch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 
 @dataclass(frozen=True)
 class APFLState(State):
-    """One model. Each client keeps a personal model and its share, and is tested with the mix."""
+    """One model. Each client keeps a personal model and its share, and is tested with their mix."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateMixed(self.models, self.assignment[clients])
@@ -54,8 +54,8 @@ class APFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class APFL:
-    """One global model, mixed with a personal model of each client, in a share that the client
-    learns."""
+    """One global model, mixed with a personal model of each client. Each client learns the share of
+    its personal model in the mix."""
 
     about: ClassVar[About] = About(
         name="apfl",
@@ -64,7 +64,7 @@ class APFL:
 
     share: float = 0.5  # initial share of the personal model in the mix
     adapt: bool = True  # whether clients learn their shares
-    share_lr: float | None = None  # learning rate of the share; None: the run's
+    share_lr: float | None = None  # learning rate of the share; None for the run's
 
     def __post_init__(self) -> None:
         check_fraction("share", self.share)

@@ -9,13 +9,13 @@ Federado. CoUrb 2023; and the thesis.
                 against the cluster's other classes
     class of x  = argmax_c f_{d(c)}(x), the first of ties, over one detector d(c) of each class
 
-Clusters come from the detectors' last layers, or are given. In the second case ``assignment`` has
+Clusters come from the detectors' last layers, or are given. If they are given, ``assignment`` has
 the cluster of every client (-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with
-another model; the paper clusters by a MobileNet. If several clusters have a class, a client uses
-the detector of its cluster, or else that of the cluster where most clients have the class. Every
-client trains all detectors of its cluster on the same batches, and only these are sent. The server
-learns which classes a client has. A class that comes later, with a newcomer, gets no detector: its
-samples are negatives for the detectors of its cluster.
+another model; the paper clusters with a MobileNet. If several clusters have a class, a client uses
+its own cluster's detector, or otherwise the detector of the cluster where most clients have the
+class. Every client trains all detectors of its cluster on the same batches, and only these are
+sent. The server learns which classes a client has. A class that comes later, with a new client,
+gets no detector: its samples are negatives for the detectors of its cluster.
 
 A cluster with a single class has no negative samples, so its detector is not trained. Its score is
 zero, probability 1/2: the class is chosen if all other detectors are negative. A class that no
@@ -26,9 +26,8 @@ comparable. Every ``calibrate`` rounds (0, as in the paper: never), all clients 
 detectors on their training samples and return histograms of the scores. Each detector's score is
 then scaled by Platt's method, from the histograms of all clusters.
 
-Differs from the authors' code: there clusters are given. Here scores are compared before the
-sigmoid, which keeps their order and gives fewer ties. Images are augmented after the split, not
-before.
+Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
+which keeps their order and has fewer ties; images are augmented after the split, not before.
 """
 
 from __future__ import annotations
@@ -122,8 +121,8 @@ class Athena(LastLayerClustering):
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def _check_assignment(self) -> None:
-        """Raise MethodError for clusters other than 0, 1, .., and for options that find
-        clusters."""
+        """Raise MethodError unless the clusters are 0, 1, .. without a gap, or if other options
+        also ask for clusters."""
         labels = np.unique(np.asarray(self.assignment))
         clusters = labels[labels != UNASSIGNED]
         are_integers = len(clusters) and labels.dtype.kind == "i"
@@ -132,7 +131,7 @@ class Athena(LastLayerClustering):
                 f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}"
             )
         if self.suspicious is not None or self.clusters is not None:
-            raise MethodError("assignment gives the clusters: leave suspicious and clusters out")
+            raise MethodError("assignment gives the clusters: leave out suspicious and clusters")
 
     def requirements(self) -> Requirements:
         needs = super().requirements()
@@ -151,15 +150,15 @@ class Athena(LastLayerClustering):
         bias = world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
             raise MethodError(
-                "Athena trains detectors: models with one score, and a last layer [1, d], [1] at "
-                "the end"
+                "Athena trains detectors: give it a model with one score that ends in a last layer "
+                "[1, d], [1]"
             )
         if self.assignment is None:
             clustering = self.cluster_clients(world, stream)
         else:
             clustering = self._given_clusters(world, stream)
 
-        # A detector for each class of a cluster
+        # Each cluster has a detector for each of its classes.
         assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
         clients = np.intersect1d(world.clients(stream.round), assigned)
         counts = count_classes(world, clients, clustering.assignment[clients], clustering.clusters)
@@ -212,12 +211,12 @@ class Athena(LastLayerClustering):
         if len(single):
             names = ", ".join(map(str, single))
             remarks += (
-                f"cluster {names} has a single class: its detector is not trained, score 0",
+                f"cluster {names} has a single class: its detector is not trained and scores 0",
             )
         return remarks
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
-        """The given clusters; no client has trained for them."""
+        """A state with the given clusters, for which no client has trained."""
         assignment = np.array(self.assignment, np.int64)
         clients = world.total_clients
         self.check_run(world.spec, clients, world.work)

@@ -14,19 +14,20 @@ H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based P
                    of gradients)
 
 With ``clusters = None``, K is the number up to ``max_clusters`` with the highest silhouette of
-K-means at the first query. Gradients are then reduced to max(3, r) directions, r the rank of the
-largest gap between singular values. The criterion model should have trained before: ``warm_up``
-rounds with one model come first.
+K-means at the first query. Gradients are then reduced to max(3, r) directions, where r is the rank
+at the largest gap between singular values. The criterion model should have trained before, so
+``warm_up`` rounds with one model come first.
 
 Differs from the paper: it has a block of G for each of its K models in turn; here there is one
-block, of the criterion model, which is the model of cluster 0. Differs from the authors' code: (1)
-There, clients outside cluster 0 get the model of their cluster instead of the criterion model, so
-that columns of G are gradients at different models. (2) There beta stays 1 while t + 1 < K p, so
-that the first queries are forgotten: ``weighting="as_coded"``. (3) Here the gradient is over all
-samples, not over one batch. (4) Here clusters start as copies of the one model before the first
-query. (5) Cluster ids are matched by linear assignment; the code tries all K! orders.
+block, for the criterion model, which is the model of cluster 0. Differs from the authors' code: (1)
+There, clients outside cluster 0 get their cluster's model instead of the criterion model, so
+columns of G are gradients at different models. (2) There beta stays 1 while t + 1 < K p, so the
+first queries are
+forgotten: ``weighting="as_coded"``. (3) Here the gradient is over all samples, not over one batch.
+(4) Here clusters start as copies of the one model before the first query. (5) Here cluster ids are
+matched by linear assignment; the code tries all K! orders.
 
-A newcomer answers all past queries at once, from the criterion models that the state keeps, and
+A new client answers all past queries at once, from the criterion models that the state keeps, and
 joins the nearest mean of Z. A client that missed a query has the mean of the other queries. The
 state holds N gradients and T_c / p models.
 """
@@ -68,7 +69,7 @@ class CFLGPState(State):
     """Arrays that CFL-GP keeps from round to round."""
 
     profiles: Float[np.ndarray, "N P"]  # G, one row per client
-    answers: Int[np.ndarray, "N"]  # number of queries in it
+    answers: Int[np.ndarray, "N"]  # number of queries in each client's row
     criteria: Float[np.ndarray, "Q P"]  # the criterion model of each query
     asked: Bool[np.ndarray, "Q"]  # which queries have been made
 
@@ -76,8 +77,8 @@ class CFLGPState(State):
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Spectral clustering of all clients' gradients at one model, in the first rounds. K may be
-    estimated."""
+    """Spectral clustering of all clients' gradients at one model, in the first rounds. It can
+    estimate K."""
 
     about: ClassVar[About] = About(
         name="cflgp",
@@ -93,10 +94,10 @@ class CFLGP:
         },
     )
 
-    clusters: int | None = 4  # K; None: estimated at the first query
-    period: int = 2  # p, rounds from one query to the next
-    last_query: int = 10  # T_c: no query after this round
-    weighting: Literal["mean", "as_coded"] = "mean"  # of a client's gradients over all queries
+    clusters: int | None = 4  # K, the number of clusters; None: estimated at the first query
+    period: int = 2  # p, the number of rounds from one query to the next
+    last_query: int = 10  # T_c, after which there is no query
+    weighting: Literal["mean", "as_coded"] = "mean"  # weighting of a client's gradients
     warm_up: int = 0  # rounds with one model before the first query
     max_clusters: int = 10  # largest K that is tried
 
@@ -120,7 +121,7 @@ class CFLGP:
         """One model, with all clients in its cluster.
 
         Raises:
-            MethodError: fewer clients than clusters.
+            MethodError: there are fewer clients than clusters.
         """
         clients = world.total_clients
         if clients < (self.clusters or 1):
@@ -152,7 +153,7 @@ class CFLGP:
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> CFLGPState:
-        """Newcomers join the nearest mean of Z once there are clusters."""
+        """New clients join the nearest mean of Z once there are clusters."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
         clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
@@ -163,12 +164,12 @@ class CFLGP:
         K = len(state.models)
         inner = gram(state.profiles[np.concatenate([clustered, newcomers])])
 
-        # Z of the clustered clients, and its mean in each cluster
+        # Z of the clustered clients, and the mean of each cluster
         decomposition = spectrum(inner[:n, :n])
         cluster = state.assignment[clustered]
         means = simple_mean_by_cluster(decomposition.projected(K), cluster, K)
 
-        # Z of the newcomers, in the same directions
+        # Z of the new clients, in the same directions
         points = decomposition.project(inner[n:, :n], K)
         distance = np.linalg.norm(points[:, None] - means, axis=2)
         empty = np.bincount(cluster, minlength=K) == 0
@@ -176,8 +177,10 @@ class CFLGP:
         return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
-        """The state after a query: gradients of all reachable clients at the model of cluster 0,
-        and new clusters."""
+        """The state after a query.
+
+        All reachable clients reply with gradients at the model of cluster 0, and get new clusters.
+        """
         criteria = state.criteria.copy()
         criteria[query] = state.models[0]
         asked = state.asked.copy()
@@ -208,7 +211,7 @@ class CFLGP:
     def _answers(
         self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> CFLGPState:
-        """The state with these clients' gradients at the criterion model of a query."""
+        """The state after these clients have sent gradients at the criterion model of a query."""
         criterion = state.criteria[query][None]
         task = CriterionGradients(criterion, np.zeros(len(clients), np.int64))
         reply = world.run(task, clients)
@@ -230,7 +233,7 @@ class CFLGP:
     def _beta(
         self, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n"]:
-        """The weight of a client's newest gradient."""
+        """The weight beta of each client's newest gradient."""
         if self.weighting == "mean":
             return 1 / (state.answers[clients] + 1)
         models = self.clusters or len(state.models)

@@ -1,4 +1,4 @@
-"""Steps that clustered methods share: assignment of newcomers, migration after a shift, initial
+"""Steps that clustered methods share: placement of new clients, migration after a shift, initial
 models, averaging weights, and inter-cluster aggregation.
 
 Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
@@ -30,7 +30,9 @@ from fedkin.tasks.train import TrainingReply
 
 WEIGHTING = ("simple", "examples", "first_client")
 MIGRATION = ("none", "label_blind", "label_aware")
-PRETRAINING_STEPS = 50  # mini-batches that give a client's direction, as in FlexCFL's code
+PRETRAINING_STEPS = (
+    50  # number of mini-batches that give a client's direction, as in FlexCFL's code
+)
 
 S = TypeVar("S", bound=State)
 
@@ -39,8 +41,8 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
     """Raise MethodError for impossible policies in a method's fields.
 
     Args:
-        method: has the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
-        newcomers: policies that the method offers.
+        method: a method with the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
+        newcomers: placement policies that the method offers.
     """
     check_choice("newcomers", method.newcomers, newcomers)
     check_choice("migration", method.migration, MIGRATION)
@@ -49,28 +51,29 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
-    """The test by which clients detect shifts of their labels, in every reply; empty if clients do
-    not migrate."""
+    """The test with which clients detect shifts of their labels, in every reply; empty if clients
+    do not migrate."""
     if method.migration == "none":
         return ()
     return (Shifted(method.migration, method.threshold),)
 
 
 def shared_head(method: Any) -> str:
-    """Comparisons of a placement policy that need shared last layers, for ``Requirements``; empty:
-    none.
+    """The comparison of a placement policy that needs shared last layers; empty without one.
+
+    It goes into the method's ``Requirements``.
 
     Args:
-        method: has a field ``newcomers``.
+        method: a method with the field ``newcomers``.
     """
     return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
 
 
 def sends(method: Any) -> str:
-    """Facts about clients that policies send to the server, for ``Requirements``; empty: none.
+    """What policies make clients send to the server; empty for nothing. For ``Requirements``.
 
     Args:
-        method: has the fields ``newcomers`` and ``eta_g``.
+        method: a method with the fields ``newcomers`` and ``eta_g``.
     """
     if method.eta_g:
         return "which clusters have clients (eta_g)"
@@ -78,16 +81,16 @@ def sends(method: Any) -> str:
 
 
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
-    """The state with clients whose data have shifted placed again, selected or not (FlexCFL, Alg.
-    2, l. 4-6).
+    """The state after clients whose data have shifted are placed again, selected or not (FlexCFL,
+    Alg. 2, l. 4-6).
 
     A client that does not reply keeps its cluster, and detects the same shift again in the next
     round.
 
     Args:
-        world, state, stream: of the round.
-        method: its ``migration`` and ``threshold`` are read.
-        place: the method's step that assigns clients.
+        world, state, stream: clients, state and random numbers of the round.
+        method: the method, with fields ``migration`` and ``threshold``.
+        place: the method's function that places clients.
     """
     for task in standing_tasks(method):
         reachable = world.clients(stream.round)
@@ -101,13 +104,14 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
 def assign(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with clients placed in clusters. Each stores its present label counts, to detect
-    later shifts.
+    """The state with clients placed in clusters.
+
+    Each placed client stores its present label counts, to detect later shifts.
 
     Args:
-        world, state: of the round.
+        world, state: clients and state of the round.
         clients: clients to place.
-        cluster: cluster of each of them; UNASSIGNED: the client stays where it is.
+        cluster: cluster of each of them; UNASSIGNED leaves the client where it is.
     """
     state = _with_clusters(world, state, clients, cluster)
     world.run(Note(), clients[cluster != UNASSIGNED])
@@ -117,15 +121,15 @@ def assign(
 def update_assignment(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with the clusters that clients chose, or were given, in this round.
+    """The state with the clusters that clients have chosen or got in this round.
 
-    Unlike ``assign``, only clients without a former cluster store their label counts. The others
-    still compare with the counts that they stored before.
+    Unlike ``assign``, only clients that had no cluster store their label counts. The others still
+    compare with the counts that they stored before.
 
     Args:
-        world, state: of the round.
+        world, state: clients and state of the round.
         clients: clients of the round.
-        cluster: cluster of each of them; UNASSIGNED: the client stays where it is.
+        cluster: cluster of each of them; UNASSIGNED leaves the client where it is.
     """
     placed = clients[(state.assignment[clients] == UNASSIGNED) & (cluster != UNASSIGNED)]
     state = _with_clusters(world, state, clients, cluster)
@@ -150,12 +154,13 @@ def _with_clusters(
 def cluster_by_loss(
     world: World, state: State, clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "n"]:
-    """The cluster whose model has the lowest training loss on each client's data. All K models are
-    sent.
+    """The cluster whose model has the lowest training loss on each client's data.
+
+    All K models are sent to the clients.
 
     Args:
-        world, state: of the round.
-        clients: evaluating clients. A client without a finite loss gets UNASSIGNED.
+        world, state: clients and state of the round.
+        clients: clients that evaluate. A client without a finite loss gets UNASSIGNED.
     """
     losses = world.run(Losses(state.models), clients).losses
     finite = np.isfinite(losses)
@@ -164,7 +169,7 @@ def cluster_by_loss(
 
 
 class Nearest(NamedTuple):
-    """Clusters by direction, and which clients replied and so have received the directions."""
+    """Clusters by direction, and which clients have replied and so have received the directions."""
 
     cluster: Int[np.ndarray, "n"]
     replied: Bool[np.ndarray, "n"]
@@ -178,14 +183,15 @@ def cluster_by_direction(
     stream: Stream,
     steps: int = PRETRAINING_STEPS,
 ) -> Nearest:
-    """The cluster whose direction is nearest to a client's first update: argmin_k (1 - cos)/2, the
-    first of ties (FlexCFL, eq. 8).
+    """The cluster whose direction is nearest to each client's first update (FlexCFL, eq. 8).
+
+    It is argmin_k (1 - cos)/2, the first of ties.
 
     Args:
-        world, stream: of the round.
+        world, stream: clients and random numbers of the round.
         start: initial model of the clients' training.
-        directions: directions of the clusters; the clients have them already.
-        clients: comparing clients. A client that does not reply, or whose update is zero, gets
+        directions: directions of the clusters, which the clients have already.
+        clients: clients that compare. A client that does not reply, or whose update is zero, gets
             UNASSIGNED.
         steps: number of mini-batches.
     """
@@ -203,16 +209,17 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     """A different random initial model for every cluster.
 
     Args:
-        world, stream: of the round.
+        world, stream: clients and random numbers of the round.
         clusters: number of clusters.
 
     Raises:
-        MethodError: fewer reachable clients than clusters.
+        MethodError: there are fewer reachable clients than clusters.
     """
     reachable = len(world.clients(stream.round))
     if clusters > reachable:
         raise MethodError(
-            f"{clusters} clusters need as many clients, got {reachable}; lower method.clusters"
+            f"{clusters} clusters need at least as many clients, got {reachable}; lower "
+            "method.clusters"
         )
     return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
 
@@ -224,15 +231,15 @@ def aggregation_weights(
     world: World,
     stream: Stream,
 ) -> Float[np.ndarray, "n"]:
-    """Weight of each reply in its model's mean; 0 for one that did not arrive.
+    """Weight of each reply in its model's mean; 0 for a reply that did not arrive.
 
     Args:
-        weighting: ``simple`` (1), ``examples`` (the client's number), or ``first_client``: 1 for
-            the first of each cluster in the order in which the cohort was drawn, and 0 for all
-            others.
+        weighting: ``simple`` (1 each), ``examples`` (number of the client's samples), or
+            ``first_client``: 1 for the first client of each cluster in the order in which the
+            cohort was drawn, and 0 for all others.
         reply: the training's reply.
         clients: client of each row.
-        world, stream: of the round.
+        world, stream: clients and random numbers of the round.
     """
     if weighting == "examples":
         return np.where(reply.arrived, reply.examples, 0.0)
@@ -249,11 +256,11 @@ def aggregation_weights(
 def _drawn_order(
     clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """The rows of a cohort in the order in which it was drawn.
+    """The rows of a cohort in the order in which the cohort was drawn.
 
     Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting with the
     first id of its turn. Any other cohort was drawn uniformly, so any random order is equivalent to
-    the one in which it was drawn.
+    the order in which it was drawn.
     """
     rows = np.argsort(clients)
     begin = (stream.round - 1) * len(clients)
@@ -282,14 +289,14 @@ def place_by_policy(
     """The state with clients placed by a policy.
 
     Args:
-        world, state, stream: of the round.
+        world, state, stream: clients, state and random numbers of the round.
         policy: ``loss``, ``direction`` or ``random``.
         clients: clients to place.
-        start: common initial model of all clusters, needed for ``direction``: a cluster's
-            direction is the change of its model since then.
+        start: common initial model of all clusters, needed for ``direction``: a cluster's direction
+            is the change of its model since then.
 
     Raises:
-        MethodError: ``direction`` without a common start.
+        MethodError: the policy is ``direction``, but there is no common start.
     """
     if policy == "loss":
         return assign(world, state, clients, cluster_by_loss(world, state, clients))
@@ -297,8 +304,8 @@ def place_by_policy(
         return assign(world, state, clients, _random_cluster(len(state.models), clients, stream))
     if start is None:
         raise MethodError(
-            "clusters without a common start have no directions to place clients by; use "
-            "newcomers='loss'"
+            "clusters without a common start have no directions by which clients could be placed; "
+            "use newcomers='loss'"
         )
     directions = state.models - start
     world.run(Directions(directions), clients)
@@ -315,9 +322,9 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
     between servers.
 
     Args:
-        world, state: of the round.
-        eta_g: weight of the other clusters' models; 0: the state stays unchanged.
-        normalize: see ``aggregation.inter_cluster_aggregation``.
+        world, state: clients and state of the round.
+        eta_g: weight of the other clusters' models; 0 leaves the state unchanged.
+        normalize: as in ``aggregation.inter_cluster_aggregation``.
     """
     if not eta_g:
         return state
@@ -331,12 +338,12 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
 
 
 def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
-    """Raise MethodError for local training that does not reduce to one step of plain SGD.
+    """Raise MethodError for local training that is not equivalent to one step of plain SGD.
 
     Args:
         work: local training of the clients.
-        option: the method's option that uses such steps, for the message.
-        cure: the alternative, for the message.
+        option: the method's option that needs such a step, for the message.
+        cure: another option to set, for the message.
     """
     is_used = {
         "optimizer": work.optimizer != "sgd",
@@ -346,6 +353,6 @@ def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
     for name in is_used:
         if is_used[name]:
             raise MethodError(
-                f"{option} takes one step of plain SGD, without local.{name} = "
+                f"{option} needs one step of plain SGD, without local.{name} = "
                 f"{getattr(work, name)!r}; leave that out, or {cure}"
             )

@@ -31,29 +31,28 @@ from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.train import train
 
-_MIN_LOSS = 1e-12  # smaller losses are set to this, so that 1 / loss stays finite
+_MIN_LOSS = 1e-12  # smaller losses are raised to this, so that 1 / loss stays finite
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """What n peers know about all N."""
+    """The knowledge of n peers about all N peers."""
 
-    trust: Bool[np.ndarray, "n N"]  # their neighbours; for PANM in stage two, the bag
-    votes: Int[np.ndarray, "n N"]  # how often each peer was among the best (PENS)
-    age: Int[np.ndarray, "n"]  # current round of each peer, counted from its first, which is 1
+    trust: Bool[np.ndarray, "n N"]  # each peer's neighbours; for PANM in stage two, its bag
+    votes: Int[np.ndarray, "n N"]  # how often each other peer was among the best (PENS)
+    age: Int[np.ndarray, "n"]  # present round of each peer; its first round is 1
 
 
 @dataclass(frozen=True)
 class PeerState(State):
-    """One model per peer. ``assignment`` has the communities of peers that trust each other
-    mutually."""
+    """One model per peer. ``assignment`` has the communities of peers that trust each other."""
 
-    start: Float[np.ndarray, "P"]  # w_0, the same for all
+    start: Float[np.ndarray, "P"]  # w_0, the same for all peers
     trust: Bool[np.ndarray, "N N"]
     votes: Int[np.ndarray, "N N"]
-    age: Int[np.ndarray, "N"]  # rounds that each peer has done
-    messages: Int[np.ndarray, "N 2"]  # replies received and sent
-    vectors: Int[np.ndarray, "N 2"]  # models and updates in them
+    age: Int[np.ndarray, "N"]  # number of rounds that each peer has done
+    messages: Int[np.ndarray, "N 2"]  # number of replies received and sent
+    vectors: Int[np.ndarray, "N 2"]  # number of models and updates in these replies
 
     @property
     def clusters(self) -> int:
@@ -68,23 +67,24 @@ class PeerState(State):
         return trained
 
     def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
-        """The knowledge of these peers, in the round that they begin."""
+        """The knowledge of these peers at the beginning of their round."""
         return Neighbourhood(self.trust[peers], self.votes[peers], self.age[peers] + 1)
 
 
 class PeerMethod:
-    """A method whose clients decide for themselves: its rounds, in any world.
+    """Base class of methods whose clients decide for themselves: their rounds, in any world.
 
     ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with one row per
-    peer. Peers outside the cohort, and peers that drop out, are inactive in that round: they do not
-    train and do not reply. Peers that have left are forgotten. A peer that runs out of time
-    continues with the steps it has done. By default a peer queries no peers, and averages with
-    ``neighbours`` of the peers that it trusts.
+    peer.
+    Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
+    and do not reply. Peers that have left are forgotten. A peer that runs out of time continues
+    with the steps it has done. By default a peer queries no peers, and averages with ``neighbours``
+    of the peers that it trusts.
     """
 
     neighbours: int = 0
     alpha: float | int = 0.0  # weight of the last updates, if gradients are compared
-    similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), "loss"
+    similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), or "loss"
 
     @property
     def needs_updates(self) -> bool:
@@ -92,7 +92,7 @@ class PeerMethod:
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
-        """No server, all peers in every round, and memory for comparing all models."""
+        """Requirements: no server, all peers in every round, memory to compare all models."""
         return Requirements(
             clients=AtLeast(self.neighbours + 1, because="neighbours"),
             reads=ClientReads(updates="single"),
@@ -110,9 +110,9 @@ class PeerMethod:
         """The peers that each peer queries in this round.
 
         Args:
-            neighbourhood: what the peers know.
-            reachable: peers that may be queried.
-            noise: from ``draw_noise``.
+            neighbourhood: knowledge of the peers.
+            reachable: peers that can be queried.
+            noise: random numbers from ``draw_noise``.
         """
         return np.zeros_like(reachable)
 
@@ -125,9 +125,9 @@ class PeerMethod:
         """The peers that each peer trusts after the replies.
 
         Args:
-            neighbourhood: what the peers knew before.
-            replied: peers whose models arrived.
-            similarity: to each of these; values for other peers are ignored.
+            neighbourhood: knowledge of the peers before.
+            replied: peers whose models have arrived.
+            similarity: similarity to these peers; values for other peers are ignored.
         """
         return neighbourhood
 
@@ -140,14 +140,14 @@ class PeerMethod:
         """The peers that each peer averages with.
 
         Args:
-            neighbourhood: what the peers know.
-            reachable: peers that may be selected.
-            noise: from ``draw_noise``.
+            neighbourhood: knowledge of the peers.
+            reachable: peers that can be selected.
+            noise: random numbers from ``draw_noise``.
         """
         return lowest(noise, neighbourhood.trust & reachable, self.neighbours)
 
     def init(self, world: World, stream: Stream) -> PeerState:
-        """All peers have the same model and no neighbours."""
+        """The initial state: all peers have the same model and no neighbours."""
         start = world.initial(stream.child("model"))
         total = world.total_clients
         return PeerState(
@@ -164,14 +164,16 @@ class PeerMethod:
     def place(
         self, world: World, state: PeerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> PeerState:
-        """The same state: a newcomer starts with w_0 and counts rounds from its first one."""
+        """The same state: a new peer starts with w_0, and its first round is round 1."""
         return state
 
     def round(
         self, world: World, state: PeerState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> PeerState:
-        """Every peer of the cohort does its next round. All act at once, so replies belong to this
-        round."""
+        """The state after every peer of the cohort has done its next round.
+
+        All peers act at once, so replies belong to this round.
+        """
         # w_i^{t-1/2} <- local training from w_i^{t-1}
         work = replace(world.work, partial=True)
         reply = train(
@@ -182,7 +184,7 @@ class PeerMethod:
         total = len(state.models)
         all_peers = np.arange(total)
         all_active = np.array_equal(active, all_peers)
-        # The N models are not copied if all peers are active.
+        # If all peers are active, the N models need not be copied.
         solution = (state.models if all_active else state.models[active]) + update
 
         reachable = (active[:, None] != all_peers) & np.isin(all_peers, world.clients(stream.round))
@@ -231,7 +233,7 @@ class PeerMethod:
         update: Float[np.ndarray, "n P"],
         replied: Bool[np.ndarray, "n n"],
     ) -> Float[np.ndarray, "n n"]:
-        """s_ij: by gradient for all pairs at once, by loss for pairs with a reply."""
+        """s_ij: by gradients for all pairs at once, or by losses for pairs with a reply."""
         if self.similarity_of == "gradient":
             vectors = (solution, update)
             return gradient_similarity(self.alpha, start, vectors, vectors)
@@ -252,12 +254,12 @@ def gradient_similarity(
 
     Args:
         alpha: weight of the last updates, in [0, 1].
-        start: w_0.
+        start: w_0, the initial model.
         own: (models w_i, updates g_i) of the peers that compare.
         others: (models w_j, updates g_j) of the compared peers.
 
     Returns:
-        One row per peer of ``own``. The cosine with a zero vector is 0.
+        One row for each peer in ``own``. The cosine with a zero vector is 0.
     """
     own_models, own_updates = own
     other_models, other_updates = others
@@ -270,8 +272,7 @@ def gradient_similarity(
 
 
 def loss_similarity(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """s_ij = 1 / F_i(w_j) (PANM, eq. 1). It is 0 for a loss that is not finite, and never
-    infinite."""
+    """s_ij = 1 / F_i(w_j) (PANM, eq. 1); 0 for a loss that is not finite, and never infinite."""
     return np.where(np.isfinite(loss), 1 / np.maximum(loss, _MIN_LOSS), 0.0)
 
 
@@ -280,12 +281,12 @@ def average_models(
     weights: Num[np.ndarray, "n m"],
     out: Float[np.ndarray, "n P"] | None = None,
 ) -> Float[np.ndarray, "n P"]:
-    """Weighted means of models, one per row of weights: a matrix product.
+    """Weighted means of models, one for each row of weights, by a matrix product.
 
     Args:
         models: models to average.
-        weights: nonnegative, not all 0 in a row.
-        out: array for the means; may be ``models`` itself. A new array by default.
+        weights: weights of the models; nonnegative, not all 0 in a row.
+        out: array for the means, which may be ``models`` itself; a new array by default.
     """
     share = (weights / weights.sum(axis=1, keepdims=True)).astype(models.dtype)
     out = np.empty((len(weights), models.shape[1]), models.dtype) if out is None else out
@@ -295,13 +296,12 @@ def average_models(
 
 
 def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
-    """Random numbers in [0, 1) by which each peer draws other peers: it takes those with the
-    lowest.
+    """Random numbers in [0, 1) with which each peer draws others: it takes the lowest numbers.
 
     Args:
         stream: stream of the round and purpose.
-        peers: the drawing peers.
-        total: N; the number for peer j does not depend on it.
+        peers: peers that draw.
+        total: number of peers N. The number for peer j does not depend on N.
     """
     rows = [stream.client(int(peer)).random(total) for peer in peers]
     return np.array(rows).reshape(len(peers), total)
@@ -315,7 +315,7 @@ def lowest(
     Args:
         values: values to compare.
         mask: which values are considered.
-        count: number of values per row, the first of ties; all values of a row that has fewer.
+        count: number of values per row, the first of ties; a row with fewer values gives all.
     """
     return ranks(values, mask) < count
 
@@ -323,8 +323,10 @@ def lowest(
 def ranks(
     values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]
 ) -> Int[np.ndarray, "n N"]:
-    """Rank of each masked value in its row, from 0 for the lowest; the largest integer for values
-    outside the mask."""
+    """Rank of each masked value in its row, from 0 for the lowest.
+
+    Values outside the mask get the largest integer.
+    """
     order = np.lexsort((values, ~mask), axis=1)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(mask.shape[1]), order.shape), axis=1)
@@ -342,10 +344,10 @@ def query(
 
     Args:
         world: the peers; queries may fail.
-        state: counts messages and vectors.
-        peers: the querying peers.
-        queried: the peers that each of them queries.
-        vectors: vectors per reply: the model, and the last update if it is needed.
+        state: state of the peers, which counts messages and vectors.
+        peers: peers that query.
+        queried: peers that each of them queries.
+        vectors: number of vectors in a reply: the model, and the last update if it is needed.
 
     Returns:
         Which peers replied, and the state with the replies counted.
@@ -371,9 +373,9 @@ def update_peers(
     """The state after a round.
 
     Args:
-        state: before the round.
+        state: state before the round.
         peers: peers that did the round.
-        neighbourhood: what they know now.
+        neighbourhood: their knowledge after it.
         models: models of all peers.
     """
     trust = _replace_rows(state.trust, peers, neighbourhood.trust)
@@ -400,7 +402,7 @@ def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndar
 
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
-    """Connected components of mutual trust, numbered by their first members."""
+    """Connected components of mutual trust, numbered in the order of their first members."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""Ditto: each client trains a personal model in addition, regularised towards the global model.
+"""Ditto: each client also trains a personal model, which is regularised towards the global model.
 
 T. Li, S. Hu, A. Beirami, V. Smith: Ditto: Fair and Robust Federated Learning Through
 Personalization. ICML 2021, arXiv 2012.04221.
@@ -8,14 +8,15 @@ Personalization. ICML 2021, arXiv 2012.04221.
 
 w^t is the model as received in this round, not the client's solution from it. Two known errors in
 other code regularise towards that solution, or towards parameters that are trained at the same time
-(the term is then always 0). lambda = 0 is local training without federation, a large lambda
-approaches FedAvg. In the text each client may choose lambda on validation samples; here it is one
-number for all. Clients are tested with v_i. A client that never trained, such as a newcomer, is
+(the term is then always 0). lambda = 0 is local training without federation; a large lambda
+approaches FedAvg. In the paper each client may choose lambda on validation samples; here it is one
+number for all. Clients are tested with v_i. A client that never trained, such as a new client, is
 tested with w.
 
-Differs: v_i starts as the first w^t that the client receives. The text has w^0 for all, which is
-the same if all clients take part in the first round. v_i is trained on the same batches as w, for
-as many epochs unless ``own_epochs`` is set (the authors' code alternates single steps).
+Differs from the paper: v_i starts as the first w^t that the client receives. The paper has w^0 for
+all, which is the same if all clients take part in the first round. v_i is trained on the same
+batches as w, for as many epochs unless ``own_epochs`` is set (the authors' code alternates single
+steps).
 """
 
 from __future__ import annotations
@@ -51,16 +52,17 @@ class DittoState(State):
 @plain_options
 @dataclass(frozen=True)
 class Ditto:
-    """One global model, and a personal model of each client, regularised towards the global one."""
+    """One global model, and a personal model of each client, regularised towards the global
+    model."""
 
     about: ClassVar[About] = About(
         name="ditto",
         paper="Li et al., ICML 2021",
     )
 
-    strength: float = 1.0  # lambda
-    own_epochs: int | None = None  # epochs (or steps, as in the run) of v_i; None: the run's
-    own_lr: float | None = None  # learning rate of v_i; None: the run's
+    strength: float = 1.0  # lambda, the strength of the regularisation
+    own_epochs: int | None = None  # epochs (or steps, as in the run) of v_i; None for the run's
+    own_lr: float | None = None  # learning rate of v_i; None for the run's
 
     def __post_init__(self) -> None:
         check_not_negative("strength", self.strength)

@@ -1,6 +1,6 @@
-"""Histories of clients: correct predictions of each model on the samples of each step.
+"""Histories of clients: how many samples of each step each model predicts correctly.
 
-Shapes: n clients of a call, N in all, M models, S steps, k models.
+Shapes: n clients of a call, N clients in all, M models, S steps, k models in use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ class History:
     """Number of correct predictions of the models in use, by client and step."""
 
     correct: Int[np.ndarray, "N S M"]
-    samples: Int[np.ndarray, "N S"]  # 0 for a client that did not reply
+    samples: Int[np.ndarray, "N S"]  # number of samples; 0 for a client that did not reply
     in_use: Int[np.ndarray, "k"]  # models that are in use
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
-        """Accuracy on the samples of one step; -inf for models that are not in use, and for clients
-        without samples."""
+        """Accuracy on the samples of one step.
+
+        -inf for models that are not in use, and for clients without samples.
+        """
         clients = np.flatnonzero(self.samples[:, step])
         correct = self.correct[clients, step][:, self.in_use]
         accuracy = np.full((len(self.samples), self.correct.shape[2]), -np.inf)
@@ -36,10 +38,10 @@ class History:
     def between(
         self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]
     ) -> Float[np.ndarray, "k k"]:
-        """Accuracy of model i on all samples that model j owns; NaN if j owns none.
+        """Accuracy of model i on all samples that model j owns; NaN if j owns no samples.
 
         Args:
-            owner: model of each (client, step).
+            owner: model that owns each (client, step).
             models: models to compare.
         """
         owned = (owner[..., None] == models).astype(np.float64)
@@ -55,14 +57,14 @@ def gather(
     ends: Int[np.ndarray, "N S"],
     clients: Int[np.ndarray, "n"],
 ) -> History:
-    """Clients evaluate the models in use on every step of their history.
+    """The history of clients, which evaluate the models in use on every step of their data.
 
     Args:
         world: the clients.
-        models: all M.
+        models: all M models.
         in_use: models that are sent.
         ends: number of samples of each client after each step.
-        clients: requested clients.
+        clients: clients that evaluate.
     """
     start, stop = np.moveaxis(spans_of(ends), 2, 0)
     row, step = np.nonzero((stop > start)[clients])
@@ -82,7 +84,7 @@ def gather(
 def count(
     world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N S"]:
-    """Number of samples of each client after each step, with the present number in the last one.
+    """Number of samples of each client after each step; the last step has the present number.
 
     Args:
         world: the clients.
@@ -98,14 +100,14 @@ def count(
     fewer = np.flatnonzero((np.diff(ends, axis=1) < 0).any(axis=1))
     if len(fewer):
         raise MethodError(
-            "FedDrift needs clients that keep the samples of earlier steps, and client "
+            "FedDrift needs clients that keep the samples of earlier steps, but client "
             f"{client_list(fewer[:1], client_names(world))} has fewer than before: set "
-            "shift.history = true, or take another method"
+            "shift.history = true, or use another method"
         )
     return ends
 
 
 def spans_of(ends: Int[np.ndarray, "N S"]) -> Int[np.ndarray, "N S 2"]:
-    """The first sample of each step, and the one after its last sample."""
+    """Positions of the first sample of each step, and of the sample after its last one."""
     starts = np.concatenate([np.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
     return np.stack([starts, ends], axis=2)

@@ -3,12 +3,12 @@
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas: Communication-Efficient Learning
 of Deep Networks from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
 
-    w_{t+1} = sum_i n_i w_i / sum_i n_i     over the clients whose solution w_i arrived
-                                            n_i: training samples of client i
+    w_{t+1} = sum_i n_i w_i / sum_i n_i     over the clients whose solution w_i arrived;
+                                            n_i is the number of client i's training samples
 
-Differs from common code bases: the sum is over updates w_i - w_t, which is equivalent (clients send
-updates), and it is in float64. Every epoch draws new batches, whereas the FedProx code family
-repeats one permutation.
+Differs from common code: the sum is over updates w_i - w_t, which is equivalent (clients send
+updates), and it is in float64. Every epoch draws new batches, while the FedProx code family repeats
+one permutation.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from fedkin.tasks.train import train
 @plain_options
 @dataclass(frozen=True)
 class FedAvg:
-    """One global model for all clients. It has no hyper-parameters apart from local training and
-    the cohort."""
+    """One global model for all clients. It has no hyper-parameters: local training and
+    the cohort are settings of the run."""
 
     about: ClassVar[About] = About(
         name="fedavg",
@@ -74,7 +74,7 @@ def train_and_average(
 
     Args:
         world: the clients.
-        state: before the round.
+        state: state before the round.
         cohort: clients of the round; clients without a cluster are left out.
         work: local training of every client.
         stream: stream of the round.

@@ -21,14 +21,14 @@ client c. In step t:
 ``eager`` (FedDrift-Eager): the clients that drift in a step share one new model, no client is
 isolated, and no models merge.
 
-All clients start with one model, variant C of the code. (Variant F, for which delta = 0.06 is
-printed, has one for each client; E has one new model a step.) There are at most ``models`` models.
-A new one replaces the least recently used one, whose samples then have no owner. If all are in use,
-a client does not drift. Ties take the first (the authors: one at random), and in the eager form the
-new model starts as the model of its first client. The optimiser is new in each round (theirs,
-AMSGrad, continues). Clients keep all their samples (``Steps(history=True)``), and send only
-accuracies (the authors' server has the data, and takes 21 batches). Clients without new samples
-neither choose nor drift. A newcomer takes the best model.
+All clients start with one model, as in variant C of the code. (Variant F, for which delta = 0.06 is
+printed, has one model for each client; E has one new model a step.) There are at most ``models``
+models. A new model replaces the least recently used one, whose samples then have no owner. If all
+are in use, a client does not drift. Ties take the first (the authors: a random one), and in the
+eager form the new model starts as the model of its first client. The optimiser is new in each round
+(the authors' AMSGrad continues). Clients keep all their samples (``Steps(history=True)``), and send
+only accuracies (the authors' server has the data, and takes 21 batches). Clients without new
+samples neither choose nor drift. A new client takes the best model.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from fedkin.tasks.feddrift import TrainSpans
 class FedDriftState(State):
     """M models, most of which may be unused, and the owner of each step of each client."""
 
-    owner: Int[np.ndarray, "N S"]  # UNASSIGNED if a client had no new samples
-    ends: Int[np.ndarray, "N S"]  # number of samples of the client by then
-    accuracy: Float[np.ndarray, "N"]  # a_c of the last step; NaN: none
+    owner: Int[np.ndarray, "N S"]  # model that owns the step; UNASSIGNED without new samples
+    ends: Int[np.ndarray, "N S"]  # number of the client's samples after the step
+    accuracy: Float[np.ndarray, "N"]  # a_c of the last step; NaN if unknown
     release: Int[np.ndarray, "N"]  # step in which the client's isolation ends
 
     def aggregated_into(
@@ -82,12 +82,12 @@ class FedDrift:
         leaves="accuracies",
     )
 
-    every: int = 200  # rounds of a step
+    every: int = 200  # number of rounds in a step
     models: int = 10  # M, the largest number of models
     delta: float = 0.06  # a larger drop of accuracy is a drift
-    delta_merge: float | None = None  # delta'; None: delta
-    isolation: int = 1  # W, steps in which a client is alone after a drift
-    linkage: Literal["complete", "average"] = "complete"  # linkage of models that merge
+    delta_merge: float | None = None  # delta', the threshold for merging; None: delta
+    isolation: int = 1  # W, the number of steps in which a client is alone after a drift
+    linkage: Literal["complete", "average"] = "complete"  # linkage by which models merge
     eager: bool = False  # FedDrift-Eager: one new model for all that drift in a step, no merging
 
     def __post_init__(self) -> None:
@@ -123,7 +123,8 @@ class FedDrift:
         if (stream.round - 1) // self.every >= state.owner.shape[1]:
             state = self._begin_step(world, state, stream)
 
-        # Line 5: each client trains every model that owns one of its steps, on the samples it owns.
+        # Line 5: each client trains every model that owns one of its steps, on that model's
+        # samples.
         owns = (state.owner[cohort][:, :, None] == np.arange(self.models)).any(axis=1)
         row, model = np.nonzero(owns)
         client = cohort[row]
@@ -149,7 +150,7 @@ class FedDrift:
 
     @property
     def _merge_threshold(self) -> float:
-        """delta'."""
+        """delta', the threshold for merging models."""
         return self.delta if self.delta_merge is None else self.delta_merge
 
     def _begin_step(self, world: World, state: FedDriftState, stream: Stream) -> FedDriftState:
@@ -173,7 +174,7 @@ class FedDrift:
     def _choose(self, state: FedDriftState, history: History) -> FedDriftState:
         """The state after lines 1 to 3."""
         step = state.owner.shape[1] - 1
-        # Line 1 (alone), line 2, and the drifts of line 3
+        # Line 1 (isolated clients), line 2, and the drifts of line 3
         chosen = choose_models(
             models=state.models,
             owner=state.owner,
@@ -207,13 +208,13 @@ class FedDrift:
         """The state after line 4.
 
         Args:
-            state: after lines 1 to 3.
+            state: state after lines 1 to 3.
             history: history up to this step.
             in_use: models that were in use before the step.
-            fresh: initial models, which replace models that are merged into others.
+            fresh: new initial models, which replace models that merge into others.
         """
         step = state.owner.shape[1] - 1
-        # A model that was replaced in this step owns none of the steps before.
+        # A model that was replaced in this step owns none of the earlier steps.
         owning = np.isin(in_use, state.owner[:, :step])
         alone = np.isin(in_use, state.assignment[state.release > step])
         candidates = in_use[owning & ~alone]
@@ -226,7 +227,7 @@ class FedDrift:
             threshold=self._merge_threshold,
             linkage=self.linkage,
         )
-        # One more entry, at index -1, for clients that had no model.
+        # Index -1, which stands for no model, must map to no model.
         into = np.append(into, UNASSIGNED)
         return replace(
             state, models=models, owner=into[state.owner], assignment=into[state.assignment]
@@ -234,11 +235,11 @@ class FedDrift:
 
 
 def _in_use(state: FedDriftState) -> Int[np.ndarray, "k"]:
-    """Models that own a step of a client; if there are none yet, the first model."""
+    """Models that own a step of a client; the first model if there is no step yet."""
     owned = np.unique(state.owner[state.owner != UNASSIGNED])
     return owned if len(owned) else np.zeros(1, np.int64)
 
 
 def _fresh(world: World, models: int, stream: Stream) -> Float[np.ndarray, "M P"]:
-    """Distinct initial models."""
+    """M different initial models."""
     return np.stack([world.initial(stream.child(f"model {m}")) for m in range(models)])

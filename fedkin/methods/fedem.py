@@ -4,8 +4,8 @@ differ between clients.
 O. Marfoq, G. Neglia, A. Bellet, L. Kameni, R. Vidal: Federated Multi-Task Learning under a Mixture
 of Distributions. NeurIPS 2021, arXiv 2108.10252 (Alg. 1).
 
-Notation: theta_k the components, pi_i the mixture weights of client i, n_i its training samples, B
-the samples of a batch.
+Notation: theta_k the components, pi_i the mixture weights of client i, n_i its number of training
+samples, B the number of samples in a batch.
 
     E:  q_ij(k) = pi_ik exp(-l(theta_k; x_ij, y_ij)), divided by its sum over k
     M:  pi_ik   = (1/n_i) sum_j q_ij(k)
@@ -15,18 +15,19 @@ the samples of a batch.
 
 The E-step uses the weights of the last round, in inference mode, and q stays fixed for all local
 epochs. K models are sent to every client of a round, and K back. Components that start equal never
-separate. They are therefore drawn at random, and equal ones are refused. A weight that has become 0
+separate. Therefore they are drawn at random, and equal ones are refused. A weight that has become 0
 stays 0.
 
 Partial participation is as in the authors' code (the paper has none): the mean is over all N
-clients. Clients that are not selected count with the unchanged models, so that a smaller cohort
-makes a smaller step. ``average_over="cohort"`` is the usual mean over the clients that replied.
-Differs: a client never seen counts with the mean size of the known ones, and one whose reply is
-lost counts as not selected. The server knows the weights, which in the authors' code stay on the
-clients: K numbers of each client, for readers (``membership``). Clients therefore keep nothing.
+clients. Clients that are not selected count with the unchanged models, so a smaller cohort makes a
+smaller step. ``average_over="cohort"`` is the usual mean over the clients that replied. Differs
+from the
+code: a client never seen counts with the mean size of the known clients, and a client whose reply
+is lost counts as not selected. The server knows the weights (``membership``), which stay on the
+clients in the authors' code: K numbers for each client. So clients keep nothing.
 
 A client is in the cluster of its largest weight, the first of ties. Before its first round all
-weights are 1/K. A newcomer gets its weights by one E-step on its training samples, and trains
+weights are 1/K. A new client gets its weights by one E-step on its training samples, and trains
 nothing, as in the authors' code.
 """
 
@@ -58,7 +59,7 @@ class MixtureState(State):
     """Components, and each client's mixture weights."""
 
     membership: Float[np.ndarray, "N K"]  # pi
-    samples: Int[np.ndarray, "N"]  # training samples of each client; 0: not known yet
+    samples: Int[np.ndarray, "N"]  # number of training samples of each client; 0 if unknown
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
         return EvaluateMixture(self.models, self.membership[clients])
@@ -67,8 +68,10 @@ class MixtureState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedEM:
-    """Every client uses a mixture of K shared models, with weights that it learns; probabilities
-    are mixed."""
+    """Every client uses a mixture of K shared models, with weights that it learns.
+
+    The models' probabilities are mixed.
+    """
 
     about: ClassVar[About] = About(
         name="fedem",
@@ -84,7 +87,7 @@ class FedEM:
         },
     )
 
-    clusters: int = 3  # K
+    clusters: int = 3  # K, the number of components
     average_over: Literal["all", "cohort"] = "all"  # clients over which a round's mean is taken
 
     def __post_init__(self) -> None:
@@ -102,7 +105,7 @@ class FedEM:
         """K different random models; every client has weight 1/K for each.
 
         Raises:
-            MethodError: two of them are equal.
+            MethodError: two of the models are equal.
         """
         return first_mixture(world, self.clusters, stream)
 
@@ -119,12 +122,12 @@ class FedEM:
     def place(
         self, world: World, state: MixtureState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> MixtureState:
-        """One E-step, from equal weights."""
+        """New clients get their weights by one E-step, from equal weights."""
         task = MixtureWeights(state.models, equal_weights(len(newcomers), state.clusters))
         return with_membership(state, newcomers, world.run(task, newcomers))
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
-        """Share of all training samples that belongs to the clients that trained."""
+        """The share of all training samples that the clients that trained have."""
         is_known = state.samples > 0
         if self.average_over == "cohort" or not is_known.any():
             return np.float32(1)
@@ -134,12 +137,13 @@ class FedEM:
 
 
 def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
-    """Different random components and equal weights. Reachable clients are in the first cluster,
-    and sizes are unknown.
+    """Different random components and equal weights.
+
+    Reachable clients are in the first cluster, and numbers of samples are unknown.
 
     Args:
-        world, stream: of the start.
-        clusters: K.
+        world, stream: clients and random numbers of the start.
+        clusters: number of components K.
 
     Raises:
         MethodError: two components are equal.
@@ -147,9 +151,9 @@ def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
     models = random_models(world, clusters, stream)
     if len(np.unique(models, axis=0)) < clusters:
         raise MethodError(
-            f"{clusters} components of a mixture must start from different models, and some of "
-            "them are equal, so that they would never separate: take a model whose initial "
-            "weights are drawn at random"
+            f"{clusters} components of a mixture must start from different models, but some of "
+            "them are equal, so they would never separate: use a model whose initial weights are "
+            "drawn at random"
         )
     total = world.total_clients
     assignment = np.full(total, UNASSIGNED, np.int64)
@@ -163,7 +167,7 @@ def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
 
 
 def equal_weights(clients: int, clusters: int) -> Float[np.ndarray, "n K"]:
-    """Weight 1/K for each component."""
+    """Mixture weights of 1/K for each client and component."""
     return np.full((clients, clusters), 1 / clusters)
 
 
@@ -181,10 +185,10 @@ def with_membership(
     """The state with the new weights of the clients that replied, and their clusters.
 
     Args:
-        state: before.
-        clients: client of each reply row.
-        reply: contains ``membership``.
-        samples: training samples of each row; None: not reported.
+        state: state before the reply.
+        clients: client of each row of the reply.
+        reply: reply with ``membership``.
+        samples: number of training samples of each row; None if not reported.
     """
     arrived = clients[reply.arrived]
 

@@ -94,7 +94,7 @@ class FedGroup:
         },
     )
 
-    clusters: int = 3  # m
+    clusters: int = 3  # m, the number of groups
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
     eta_g: float = 0.01  # inter-group learning rate
     mu: float = 0.0  # proximal term of the local solver; above 0 this is FedGrouProx
@@ -123,8 +123,8 @@ class FedGroup:
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(
-                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
-                "method.clusters"
+                f"{self.clusters} clusters need at least as many clients, got {len(reachable)}; "
+                "lower method.clusters"
             )
         start = world.initial(stream.child("model"))
 
@@ -136,8 +136,8 @@ class FedGroup:
         clients, updates = self._pretrain(world, start, sample, stream)
         if len(clients) < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {len(clients)} of {len(sample)} clients "
-                "gave an update"
+                f"cold start of {self.clusters} clusters: only {len(clients)} of {len(sample)} "
+                "clients sent an update; lower method.clusters or raise method.alpha"
             )
         labels = self._partition(updates, stream)
 
@@ -157,7 +157,7 @@ class FedGroup:
     def round(
         self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FedGroupState:
-        # RAC draws a new group whenever a client is selected.
+        # The RAC ablation draws a new group whenever a client is selected.
         if self.newcomers == "random":
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
 
@@ -178,7 +178,7 @@ class FedGroup:
             rng = stream.child("place").rng()
             assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
-        # At any time, memory holds as many updates as in the group cold start.
+        # Portions as large as the group cold start bound the number of updates in memory.
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = self._pretrain(world, state.start, part, stream)
@@ -192,11 +192,11 @@ class FedGroup:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """One epoch from w_0 (Alg. 3, l. 11-16).
+        """Train one epoch from w_0 (Alg. 3, l. 11-16).
 
         Returns:
-            The clients with a nonzero update, and their updates. A zero update has no direction,
-            and its client stays without a group.
+            The clients with a nonzero update, and their updates. A zero update has no direction, so
+            its client stays without a group.
         """
         reply = train(
             world,
@@ -211,7 +211,7 @@ class FedGroup:
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         """The group of each update."""
-        # RCC: every drawn client is a group.
+        # The RCC ablation: every drawn client is a group.
         if self.centers == "random":
             return np.arange(len(updates))
         directions = base_directions(updates, min(self.components, len(updates)))
@@ -236,4 +236,4 @@ class FedGrouProx(FedGroup):
         meanings={**FedGroup.about.meanings, "mu": PROXIMAL_WEIGHT},
     )
 
-    mu: float = 1.0  # proximal term
+    mu: float = 1.0  # weight of the proximal term

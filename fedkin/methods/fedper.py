@@ -12,12 +12,12 @@ Exploiting Shared Representations for Personalized Federated Learning. ICML 2021
     server:    b <- sum_i n_i b_i / sum_i n_i
                over the clients whose body arrived, n_i training samples
 
-Differs: the head is the last layer (weight and bias), where the paper also has heads of several
-blocks. All heads start as the head of the initial model. Statistics of normalisation layers belong
-to the body, and are averaged with it. Clients are tested with their own heads. A client that was
-never in a cohort is tested with the initial head, which is no better than random, so cohorts should
-reach all clients. A newcomer gets its head in its first round. FedRep's head and body see the same
-batches, and the run's training settings give the epochs of the body.
+Differs from the papers: the head is the last layer (weight and bias), while FedPer also has heads
+of several blocks. All heads start as the head of the initial model. Statistics of normalisation
+layers belong to the body, and are averaged with it. Clients are tested with their own heads. A
+client that was never in a cohort is tested with the initial head, which is no better than random,
+so cohorts should reach all clients. A new client gets its head in its first round. FedRep's head
+and body see the same batches, and the run's training settings give the epochs of the body.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 @dataclass(frozen=True)
 class FedPerState(State):
-    """One model, whose head stays at its initial value: clients keep their heads."""
+    """One model, whose head stays at its initial value. Clients keep their own heads."""
 
     start: Float[np.ndarray, "P"]  # the initial model
 
@@ -59,14 +59,14 @@ class FedPerState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedPer:
-    """One global body. Every client keeps its last layer, which is never sent."""
+    """One global body. Every client keeps its own last layer, which is never sent."""
 
     about: ClassVar[About] = About(
         name="fedper",
         paper="Arivazhagan et al., arXiv 1912.00818",
     )
 
-    head_epochs: int = 0  # epochs of the head alone, before the body alone; 0: both together
+    head_epochs: int = 0  # epochs in which only the head is trained, before the body; 0: together
 
     def __post_init__(self) -> None:
         if self.head_epochs:
@@ -83,15 +83,15 @@ class FedPer:
         """One model, with all clients in its cluster.
 
         Raises:
-            MethodError: the last layer is unknown, or is the whole model.
+            MethodError: the model has no known last layer, or no other layer.
         """
         start = world.initial(stream.child("model"))
         head = world.spec.head
         if head is None or not len(body_of(start, head)):
             why = "has no other" if head else "does not end in a weight [C, d] and a bias [C]"
             raise MethodError(
-                f"{type(self).__name__} shares all layers but the last, and this model {why}: "
-                "take one with hidden layers, such as model.name=mlp"
+                f"{type(self).__name__} shares all layers except the last, but this model {why}: "
+                "use a model with hidden layers, such as model.name=mlp"
             )
         return FedPerState(
             models=start[None],
@@ -132,4 +132,4 @@ class FedRep(FedPer):
         paper="Collins et al., ICML 2021",
     )
 
-    head_epochs: int = 10  # of the head, before the body is trained
+    head_epochs: int = 10  # epochs in which only the head is trained, before the body

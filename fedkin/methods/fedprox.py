@@ -7,7 +7,7 @@ Heterogeneous Networks. MLSys 2020, arXiv 1812.06127.
     aggregation:   w_{t+1} = sum_i n_i w_i / sum_i n_i
 
 A client that runs out of time sends its unfinished solution (after a random number of epochs in [1,
-E)), where FedAvg drops the client. Weighting by n_i follows the authors' code; the paper's
+E)), while FedAvg drops the client. Weighting by n_i follows the authors' code; the paper's
 Algorithm 2 samples clients by n_i and takes the plain mean.
 """
 
@@ -32,7 +32,7 @@ from fedkin.methods.fedavg import single_model_state, train_and_average
 @plain_options
 @dataclass(frozen=True)
 class FedProx:
-    """FedAvg with a proximal term; unfinished solutions of stragglers are averaged too."""
+    """FedAvg with a proximal term. Unfinished solutions of stragglers are averaged too."""
 
     about: ClassVar[About] = About(
         name="fedprox",
@@ -42,7 +42,7 @@ class FedProx:
         },
     )
 
-    mu: float = 1.0  # weight of the proximal term; 0 is FedAvg that keeps stragglers
+    mu: float = 1.0  # weight of the proximal term; 0: FedAvg that keeps stragglers
 
     def __post_init__(self) -> None:
         check_not_negative("mu", self.mu)

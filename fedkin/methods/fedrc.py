@@ -14,15 +14,15 @@ label y in component k.
                 theta_ik by local SGD on (1/B) sum_j g_ij(k) l(theta_k; x_ij, y_ij)
 
 Because of the division by C, a component gains nothing from having most samples of a label. Clients
-with different labels, but the same meaning of each, share one. In a round g uses C of the last
-round; the first round has none (in the code a constant, which cancels). Clients send K x C sums of
-g. The server sees only their sum over clients, floors it at 1e-8 and divides each row by its sum.
-The mean of models is over the cohort, weighted by n_i.
+with different labels share a component if each label has the same meaning for them. In a round g
+uses C of the last round; the first round has no C (in the code a constant, which cancels). Clients
+send K x C sums of g. The server sees only their sum over clients, floors it at 1e-8, and divides
+each row by its sum. The mean of models is over the cohort, weighted by n_i.
 
-Differs: small clusters are not removed (the text does so, and in the code it is commented out).
-Newcomers get their omega by one E-step with the present C; the code forgets to send C, so its
-E-step is FedEM's. Without a reply C stays unchanged. ``hard=True`` (the code's ``hard_cluster``)
-predicts only with the component of the largest weight.
+Differs: small clusters are not removed (the paper does so, but in the code it is commented out).
+New clients get their omega by one E-step with the present C; the code forgets to send C, so its
+E-step is FedEM's. If no client replies, C does not change. ``hard=True`` (the code's
+``hard_cluster``) predicts only with the component of the largest weight.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedem import MixtureState, equal_weights, first_mixture, steps, with_membership
 from fedkin.tasks.fedem import MixtureWeights, TrainMixture
 
-_FLOOR = 1e-8  # lower bound of summed weights
+_FLOOR = 1e-8  # lower bound of the summed weights
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class FedRCState(MixtureState):
     """A mixture, and the label shares of its components."""
 
     shares: Float[np.ndarray, "K c"]  # C_k(y); no column before the first reply
-    hard: Int[np.ndarray, "1"]  # whether clients are tested with one component, of largest weight
+    hard: Int[np.ndarray, "1"]  # 1 if clients are tested only with the component of largest weight
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
         return None if self.hard[0] else super().evaluation(spec, clients)
 
     @property
     def known_shares(self) -> Float[np.ndarray, "K C"] | None:
-        """C, if known."""
+        """C, the label shares of the components; None if unknown."""
         return self.shares if self.shares.shape[1] else None
 
 
 @plain_options
 @dataclass(frozen=True)
 class FedRC:
-    """FedEM divided by the label frequency: clusters follow the meaning of labels."""
+    """FedEM divided by label frequency, so that clusters follow the meaning of labels."""
 
     about: ClassVar[About] = About(
         name="fedrc",
@@ -83,7 +83,7 @@ class FedRC:
         },
     )
 
-    clusters: int = 3  # K
+    clusters: int = 3  # K, the number of components
     hard: bool = False  # clients predict only with the model of largest weight
 
     def __post_init__(self) -> None:
@@ -98,10 +98,10 @@ class FedRC:
         )
 
     def init(self, world: World, stream: Stream) -> FedRCState:
-        """K different random models; all clients have 1/K of each.
+        """K different random models; every client has weight 1/K for each.
 
         Raises:
-            MethodError: two of them are equal.
+            MethodError: two of the models are equal.
         """
         mixture = first_mixture(world, self.clusters, stream)
         return FedRCState(
@@ -132,13 +132,13 @@ class FedRC:
     def place(
         self, world: World, state: FedRCState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedRCState:
-        """One E-step, from equal weights."""
+        """New clients get their weights by one E-step, from equal weights."""
         weights = equal_weights(len(newcomers), state.clusters)
         reply = world.run(MixtureWeights(state.models, weights, state.known_shares), newcomers)
         return with_membership(state, newcomers, reply)
 
 
 def label_shares(masses: Float[np.ndarray, "K C"]) -> Float[np.ndarray, "K C"]:
-    """C_k(y), from the weights of each label's samples, summed over clients."""
+    """C_k(y), from the sums over clients of the weights of each label's samples."""
     floored = np.maximum(masses, _FLOOR)
     return floored / floored.sum(axis=1, keepdims=True)

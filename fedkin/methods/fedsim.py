@@ -54,8 +54,8 @@ QUIRKS: tuple[Quirk, ...] = ("leftover_model", "round_robin_start", "configured_
 class FedSimState(State):
     """Arrays that FedSim keeps from round to round."""
 
-    groups: Int[np.ndarray, "N"]  # clusters of the last cohort; UNASSIGNED: not in it
-    last_cluster: Float[np.ndarray, "P"]  # model of the last cluster of the last round
+    groups: Int[np.ndarray, "N"]  # clusters of the last cohort; UNASSIGNED for all other clients
+    last_cluster: Float[np.ndarray, "P"]  # model of the last cluster in the last round
 
 
 @plain_options
@@ -77,9 +77,9 @@ class FedSim:
         },
     )
 
-    clusters: int = 5  # n_clusters in a cohort
+    clusters: int = 5  # number of clusters in a cohort
     variance: float | int = 0.95  # share of the gradients' variance that the components keep
-    # "round_robin": the random clustering of Fig. 7
+    # how the cohort is clustered; "round_robin" is the random clustering of Fig. 7
     clustering: Literal["similarity", "round_robin"] = "similarity"
     as_coded: tuple[Quirk, ...] = ()  # differences in which to follow the authors' code
 
@@ -99,7 +99,7 @@ class FedSim:
             check_choice("as_coded", quirk, QUIRKS)
 
     def requirements(self) -> Requirements:
-        """The cohort must be divisible into the clusters."""
+        """Requirements: the cohort must be divisible into the clusters."""
         clusters = AtLeast(self.clusters, because="clusters")
         return Requirements(
             clients=clusters,
@@ -164,7 +164,7 @@ class FedSim:
         return state  # one model serves all clients
 
     def _is_round_robin(self, stream: Stream) -> bool:
-        """Whether clients are assigned to this round's clusters at random, without gradients."""
+        """Whether this round assigns clients to clusters in turn, without gradients."""
         return self.clustering == "round_robin" or (
             "round_robin_start" in self.as_coded and stream.round == 1
         )
@@ -172,7 +172,10 @@ class FedSim:
     def _clusters(
         self, gradients: Float[np.ndarray, "a P"] | None, clients: int, stream: Stream
     ) -> Int[np.ndarray, "a"]:
-        """Alg. 2, l. 3-7; at most as many clusters as clients, or as distinct gradients."""
+        """Clusters of the cohort (Alg. 2, l. 3-7).
+
+        There are at most as many as clients, or as distinct gradients.
+        """
         if gradients is None:
             in_turn = np.arange(clients) % min(self.clusters, clients)
             return stream.child("deal").rng().permutation(in_turn)

@@ -12,18 +12,18 @@ Notation: c_k the centres, w_i the model of client i, n_i its training samples, 
     c_k  <- sum_i v_ik w_i;  or the plain mean of ``selected`` clients, drawn for k by v_.k
             without replacement
 
-u is measured every ``every`` rounds, and by a client that has none yet. All centres are sent to
+u is measured every ``every`` rounds, and by a client that has no u yet. All centres are sent to
 every client of a round, since all are in its proximal term. One model comes back, and K numbers. As
 in the authors' code, u is not divided by its sum after the floor. Clients are tested with their
 models. A client that never trained is tested with sum_k u_ik c_k, which is also the initial w_i. A
-client is in the cluster of its largest u, the first of ties. A newcomer measures u and trains
+client is in the cluster of its largest u, the first of ties. A new client measures u and trains
 nothing.
 
-Differs: clients of a round are the run's cohort, v is over the clients that replied, and
+Differs: the clients of a round are the run's cohort, v is over the clients that replied, and
 ``selected`` clients are drawn among them; the paper draws from all clients, separately for each
-centre. The default is plain SGD, where the code has Adam. The code's estimation does not run as
+centre. The default is plain SGD, while the code has Adam. The code's estimation does not run as
 published, since it passes an argument that the client does not accept. Centres that start equal
-never separate. They are therefore drawn at random, and equal ones are refused.
+never separate. Therefore they are drawn at random, and equal ones are refused.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from fedkin.tasks.own_model import EvaluateOwn
 class FedSoftState(State):
     """Centres, and the importance of each for each client."""
 
-    importance: Float[np.ndarray, "N K"]  # u; a row of zeros: unknown
+    importance: Float[np.ndarray, "N K"]  # u; a row of zeros if unknown
 
     @property
     def membership(self) -> Float[np.ndarray, "N K"]:
-        """u divided by its row sums; 1/K if unknown."""
+        """u divided by its row sums; 1/K if u is unknown."""
         is_known = self.importance.any(axis=1, keepdims=True)
         importance = np.where(is_known, self.importance, 1.0)
         return importance / importance.sum(axis=1, keepdims=True)
@@ -69,8 +69,10 @@ class FedSoftState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedSoft:
-    """Every client has a model with proximal terms to all centres, weighted by how many of its
-    samples each fits best."""
+    """Every client has a model with proximal terms to all centres.
+
+    The weight of a centre is the share of the client's samples that it fits best.
+    """
 
     about: ClassVar[About] = About(
         name="fedsoft",
@@ -86,10 +88,10 @@ class FedSoft:
         },
     )
 
-    clusters: int = 2  # K
-    strength: float = 0.1  # lambda
-    floor: float = 1e-4  # sigma
-    every: int = 1  # tau, rounds from one measurement of u to the next
+    clusters: int = 2  # K, the number of centres
+    strength: float = 0.1  # lambda, the strength of the proximal terms
+    floor: float = 1e-4  # sigma, which replaces an importance of 0
+    every: int = 1  # tau, the number of rounds from one measurement of u to the next
     selected: int | None = None  # S, clients drawn for each centre; None: all, with weights v
 
     def __post_init__(self) -> None:
@@ -109,7 +111,7 @@ class FedSoft:
         )
 
     def init(self, world: World, stream: Stream) -> FedSoftState:
-        """K different random centres. Raises MethodError: two of them are equal."""
+        """K different random centres. Raises MethodError if two of them are equal."""
         start = first_mixture(world, self.clusters, stream)
         return FedSoftState(
             models=start.models,
@@ -122,7 +124,7 @@ class FedSoft:
     ) -> FedSoftState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
 
-        # Clients whose row is zero measure u. w_i <- local SGD
+        # Clients with a row of zeros measure u first. Then w_i <- local SGD
         importance = state.importance[cohort]
         if (stream.round - 1) % self.every == 0:
             importance = np.zeros((len(cohort), state.clusters))
@@ -150,7 +152,7 @@ class FedSoft:
     def place(
         self, world: World, state: FedSoftState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedSoftState:
-        """The newcomers' u, from their labelled samples."""
+        """New clients measure u on their labelled samples."""
         reply = world.run(Importance(state.models, float(self.floor)), newcomers)
         return _measured(state, newcomers[reply.arrived], reply.importance[reply.arrived])
 
@@ -175,7 +177,7 @@ def selection_probabilities(
 
     Args:
         importance: u, above 0.
-        samples: number of samples of each client.
+        samples: number of training samples of each client.
     """
     counted = importance * samples[:, None]
     return counted / counted.sum(axis=0)
@@ -184,7 +186,7 @@ def selection_probabilities(
 def _measured(
     state: FedSoftState, clients: Int[np.ndarray, "c"], importance: Float[np.ndarray, "c K"]
 ) -> FedSoftState:
-    """The state with these clients' measured importances, and their clusters."""
+    """The state after these clients have measured their importances, with their new clusters."""
     importances = state.importance.copy()
     importances[clients] = importance
     assignment = state.assignment.copy()

@@ -1,4 +1,4 @@
-"""FEROMA: each client trains a mix of all last solutions, by similarity of data; no clusters.
+"""FEROMA: each client trains a mix of all last solutions, weighted by similarity of data.
 
 M. Li, D. Fenoglio, M. Gjoreski, M. Langheinrich: Federated Learning with Profile Mapping under
 Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.
@@ -13,18 +13,18 @@ Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.
     served:  theta_i;  a newcomer gets theta_j of the nearest profile, by its part without labels
 
 A client with an unchanged profile is at distance 0 to itself and keeps its solution. Clients with
-equal data get the same mix.
+equal data get the same mix. There are no clusters.
 
 The available sources do not say which model makes the profiles. Here it is the joint model at the
-end of the first phase. It stays fixed, as otherwise s_i(t) and s_j(t-1) could not be compared. Its
-last layer is FLUX's random projection (``methods/flux.py`` says how that differs from the code),
+end of the first phase. It stays fixed, since otherwise s_i(t) and s_j(t-1) could not be compared.
+Its last layer is FLUX's random projection (``methods/flux.py`` says how it differs from the code),
 and the first mixed cohort gives the ranges of the blocks. Left out: the noise that makes profiles
 private; the authors' random sub-sampling of profiles; variants that sharpen or cut weights.
 
 Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last
 solution. A client that was present when the mixing began and has no solution yet uses the joint
-model. One that comes later is a newcomer. In the first phase the mean is sent twice in a round.
-Model 0 is the joint one; each other model is the solution of a client.
+model; one that comes later is a new client. In the first phase the mean is sent twice in a round.
+Model 0 is the joint model; each other model is the solution of a client.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class FEROMAState(State):
     accuracy: Float[np.ndarray, ""]  # mean over the last cohort of the first phase; NaN before
     extractor: Float[np.ndarray, "P"]  # the joint model, whose last layer is the projection
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block; NaN at first
-    profiles: Float[np.ndarray, "N D"]  # at the time of each client's solution, D = 2C + 2C^2; NaN
-    examples: Int[np.ndarray, "N"]  # n_j; 0: the client has no solution
-    solution: Int[np.ndarray, "N"]  # the model of client j, or NO_SOLUTION
-    informed: Bool[np.ndarray, "N"]  # clients that have received the extractor
+    profiles: Float[np.ndarray, "N D"]  # at each client's last solution, D = 2C + 2C^2; or NaN
+    examples: Int[np.ndarray, "N"]  # n_j; 0 if the client has no solution
+    solution: Int[np.ndarray, "N"]  # index of client j's model, or NO_SOLUTION
+    informed: Bool[np.ndarray, "N"]  # whether a client has received the extractor
     mixing: Bool[np.ndarray, ""]
 
 
@@ -111,7 +111,7 @@ class FEROMA:
         """One model, which all clients use.
 
         Raises:
-            MethodError: the last layer is unknown.
+            MethodError: the model's last layer is unknown.
         """
         start = single_model_state(world, stream)
         classes = class_count(world.spec)
@@ -142,7 +142,7 @@ class FEROMA:
         return self._mix(world, self._begin_mixing(world, state, stream), cohort, stream)
 
     def _begin_mixing(self, world: World, state: FEROMAState, stream: Stream) -> FEROMAState:
-        """The state with the extractor. Clients that have not come yet will be placed."""
+        """The state with the extractor. Clients that come later are placed as new clients."""
         assignment = np.full_like(state.assignment, UNASSIGNED)
         assignment[world.clients(stream.round)] = 0
         extractor = with_projection(state.models[0], world.spec)
@@ -151,7 +151,7 @@ class FEROMA:
     def place(
         self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FEROMAState:
-        """The solution of the profile that is nearest by its part without labels."""
+        """New clients get the solution with the nearest profile, by its part without labels."""
         trained = np.flatnonzero(state.examples)
         if not len(trained):
             return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
@@ -165,7 +165,7 @@ class FEROMA:
     def _accuracy(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, ""]:
-        """Mean over the clients of the cohort, on their training samples."""
+        """Mean accuracy of the cohort's clients on their training samples."""
         scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
         counted = scores.examples > 0
         if not counted.any():

@@ -11,14 +11,14 @@ of client i.
     update:  client i trains from w~_{r_i}, and sends its solution w_i
     M-step:  w~_k = mean of the w_i of cluster k
 
-The server keeps the w_i, so choosing costs no message: one model down and one up per client and
-round. It keeps N solutions; ``part="head"`` needs much less memory.
+The server keeps the w_i, so the choice costs no message: one model down and one up per client and
+round. It keeps N solutions; with ``part="head"`` they need much less memory.
 
 As in FlexCFL's code, a client that never trained holds the initial model that all share, and each
-cluster starts from another random model. Hence *all newcomers are nearest to the same cluster*, and
-the method often stays there, with one model for all clients (FlexCFL reports it on MNIST-MLP). With
-``newcomers`` other than "own" a newcomer holds the model of its assigned cluster instead, and
-starts there.
+cluster starts from another random model. Hence *all new clients are nearest to the same cluster*,
+and the method often stays there, with one model for all clients (FlexCFL reports it on MNIST-MLP).
+With ``newcomers`` other than "own" a new client holds the model of its assigned cluster instead,
+and starts there.
 
 Differs from the authors' code: the E-step is done in every round, for its cohort, not every few
 rounds. Clusters start as above, not from centers in (-0.01, 0.01). ``part="head"`` measures only
@@ -28,9 +28,9 @@ order in which the cohort was drawn; ``weighting="first_client"`` keeps this err
 code weighted clients by their numbers of samples (``weighting="examples"``). docs/results.md
 compares the published numbers with all three.
 
-Choosing does not depend on a client's present data. FeSEM-MIG, which reassigns clients that detect
-a shift of their data, therefore trains the same models (FlexCFL, section 5.3; with the default
-policies).
+The choice of a cluster does not depend on a client's present data. FeSEM-MIG, which reassigns
+clients that detect a shift of their data, therefore trains the same models (FlexCFL, section 5.3;
+with the default policies).
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ from fedkin.tasks.train import train
 class FeSEMState(State):
     """Arrays that FeSEM keeps from round to round."""
 
-    local: Float[SharedRows | np.ndarray, "N p"]  # w_i, the part of it that is measured
+    local: Float[SharedRows | np.ndarray, "N p"]  # the part of w_i that is measured
 
     def __post_init__(self) -> None:
-        # A checkpoint has an array.
+        # A checkpoint restores an array, which gets its type back here.
         object.__setattr__(self, "local", self.solutions)
 
     @property
     def solutions(self) -> SharedRows:
-        """``local``, with its type in every state."""
+        """``local`` as shared rows, also after a checkpoint."""
         return SharedRows.of(self.local)
 
 
 @plain_options
 @dataclass(frozen=True)
 class FeSEM:
-    """Every client belongs to the model nearest to its solution, by the l2 distance."""
+    """Every client belongs to the model that is nearest to its solution in l2 distance."""
 
     about: ClassVar[About] = About(
         name="fesem",
@@ -102,9 +102,9 @@ class FeSEM:
         },
     )
 
-    clusters: int = 3  # K
-    part: Literal["all", "head"] = "all"  # "head": the weights of the last layer
-    # "first_client": FlexCFL's error, as coded
+    clusters: int = 3  # K, the number of clusters
+    part: Literal["all", "head"] = "all"  # measured parameters; "head": weights of the last layer
+    # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as for all clients
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
@@ -127,7 +127,7 @@ class FeSEM:
         )
 
     def init(self, world: World, stream: Stream) -> FeSEMState:
-        """K different random models; every client holds one that is the same for all."""
+        """K different random models. Every client holds one model, the same for all."""
         models = cluster_steps.random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = SharedRows([start[self._measured(world.spec)]] * world.total_clients)
@@ -141,7 +141,7 @@ class FeSEM:
         self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FeSEMState:
         state = cluster_steps.migrate(world, state, method=self, place=self.place, stream=stream)
-        # A client that could not be placed waits for its next turn.
+        # A client that could not be placed waits until it is selected again.
         if self.newcomers != "own":
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
 
@@ -166,8 +166,10 @@ class FeSEM:
     def place(
         self, world: World, state: FeSEMState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FeSEMState:
-        """The nearest cluster, or a cluster by another policy, whose model the newcomer then holds
-        as its solution."""
+        """New clients join the nearest cluster, or a cluster by another policy.
+
+        Under another policy they hold that cluster's model as their solution.
+        """
         if self.newcomers == "own":
             nearest = self._nearest(world.spec, state, newcomers)
             return cluster_steps.assign(world, state, newcomers, nearest)
@@ -184,7 +186,7 @@ class FeSEM:
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
-        # Clients that never trained share one solution, so its distances are computed once.
+        # Clients that never trained share one solution, so their distances are computed once.
         solutions, row = state.solutions.distinct(clients)
         nearest = np.argmin(cdist(solutions, centers), axis=1)
         return nearest[row]
@@ -195,7 +197,7 @@ class FeSEM:
             return slice(None)
         if spec.head is None:
             raise MethodError(
-                "part='head' needs a model whose last layer is known, got one without; use "
+                "part='head' needs a model with a known last layer, but this model has none; use "
                 "part='all'"
             )
         index = np.arange(spec.parameters)
@@ -216,5 +218,5 @@ class FeSEMMig(FeSEM):
         leaves="updates; a bit at a shift",
     )
 
-    # test for a shift of clients' data
+    # test with which clients detect a shift of their data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"

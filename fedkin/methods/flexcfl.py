@@ -18,8 +18,8 @@ Differs from the paper, as the authors' code does:
   detects it), and tau_i = 0.2 n_i / C keeps the n_i of the start.
 Differs from the code: a placed client compares directions itself (Alg. 2, l. 6: "locally"), so its
 update is never sent. Re-clustering, "redo" and temperature, which the code switches off, are left
-out. Differs from both: a client with a zero update has no direction, and waits until it is selected
-again.
+out. Differs from both: a client with a zero update has no direction, so it waits until it is
+selected again.
 
 FedGroup in the paper's tables is ``migration="none"``; RCC is ``centers="random"``, RAC is
 ``newcomers="random"``.
@@ -65,13 +65,13 @@ class FlexCFLState(State):
 
     start: Float[np.ndarray, "P"]  # w_0
     directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
-    informed: Bool[np.ndarray, "N"]  # clients that have been sent the directions
+    informed: Bool[np.ndarray, "N"]  # whether a client has been sent the directions
 
 
 @plain_options
 @dataclass(frozen=True)
 class FlexCFL:
-    """Clusters by first updates; places newcomers, and migrates clients when their data shift."""
+    """Clusters by first updates. It places new clients, and migrates clients whose data shift."""
 
     about: ClassVar[About] = About(
         name="flexcfl",
@@ -90,12 +90,12 @@ class FlexCFL:
         },
     )
 
-    clusters: int = 3  # m
+    clusters: int = 3  # m, the number of groups
     alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    steps: int = cluster_steps.PRETRAINING_STEPS  # mini-batches of the pre-training
+    steps: int = cluster_steps.PRETRAINING_STEPS  # number of mini-batches of the pre-training
     measure: Literal["edc", "madc"] = "edc"  # dissimilarity of two updates
     eta_g: float = 0.0  # inter-group learning rate
-    # test for a shift of clients' data
+    # test with which clients detect a shift of their data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
     threshold: float = 0.2  # share of changed samples that counts as a shift
     centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
@@ -118,12 +118,12 @@ class FlexCFL:
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:
-        """Group cold start (Alg. 3). All others are newcomers, placed when first selected."""
+        """Group cold start (Alg. 3). All other clients are placed when first selected."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(
-                f"{self.clusters} clusters need as many clients, got {len(reachable)}; lower "
-                "method.clusters"
+                f"{self.clusters} clusters need at least as many clients, got {len(reachable)}; "
+                "lower method.clusters"
             )
 
         # Alg. 3, l. 2
@@ -171,7 +171,7 @@ class FlexCFL:
     def place(
         self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FlexCFLState:
-        """Client cold start: the group whose direction is nearest to the newcomer's (eq. 8)."""
+        """Client cold start: the group whose direction is nearest to the new client's (eq. 8)."""
         if self.newcomers != "direction":
             return cluster_steps.place_by_policy(
                 world,
@@ -190,7 +190,7 @@ class FlexCFL:
             stream=stream,
             steps=self.steps,
         )
-        # A client that did not reply may not have received the directions.
+        # A client that did not reply may not have received the directions, so it gets them again.
         informed = state.informed.copy()
         informed[newcomers[nearest.replied]] = True
         state = replace(state, informed=informed)
@@ -203,7 +203,8 @@ class FlexCFL:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Some mini-batches from w_0; the clients with a nonzero update, and their updates."""
+        """Train some mini-batches from w_0. Returns the clients with a nonzero update, and these
+        updates."""
         reply = train(
             world,
             start[None],
@@ -215,14 +216,14 @@ class FlexCFL:
         usable = reply.arrived & reply.update.any(axis=1)
         if usable.sum() < self.clusters:
             raise MethodError(
-                f"cold start of {self.clusters} clusters: {usable.sum()} of {len(clients)} "
-                "clients gave an update"
+                f"cold start of {self.clusters} clusters: only {usable.sum()} of {len(clients)} "
+                "clients sent an update; lower method.clusters or raise method.alpha"
             )
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         """The group of each update."""
-        # RCC: every drawn client is a group.
+        # The RCC ablation: every drawn client is a group.
         if self.centers == "random" or len(updates) == self.clusters:
             return np.arange(len(updates))
 

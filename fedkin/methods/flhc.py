@@ -63,8 +63,10 @@ class FLHCState(State):
 @plain_options
 @dataclass(frozen=True)
 class FLHC:
-    """One hierarchical clustering of all updates, then FedAvg in each cluster; give ``clusters`` or
-    ``distance``, not both."""
+    """One hierarchical clustering of all updates, then FedAvg in each cluster.
+
+    Give ``clusters`` or ``distance``, not both.
+    """
 
     about: ClassVar[About] = About(
         name="flhc",
@@ -81,8 +83,8 @@ class FLHC:
         },
     )
 
-    clusters: int | None = None  # 3 if no distance is given
-    # between updates, in the metric and linkage below
+    clusters: int | None = None  # number of clusters; 3 if no distance is given
+    # distance at which the dendrogram is cut, in the metric and linkage below
     distance: float | Literal["silhouette"] | None = None
     cluster_round: int = 20  # the clustering round; the rounds before are FedAvg
     metric: Literal["l1", "l2", "cosine"] = "l2"  # distance between updates
@@ -111,7 +113,7 @@ class FLHC:
         check_choice("linkage", self.linkage, LINKAGES)
         if self.linkage == "ward" and self.metric != "l2":
             raise MethodError(
-                f"linkage 'ward' needs metric 'l2', got {self.metric!r}; take linkage 'complete'"
+                f"linkage 'ward' needs metric 'l2', got {self.metric!r}; use linkage 'complete'"
             )
         cluster_steps.check_policies(self, ("loss", "direction", "random"))
 
@@ -164,8 +166,10 @@ class FLHC:
         )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
-        """The clustering round: all clients train from the joint model. Clusters of the updates,
-        and their first models, are in the state."""
+        """The clustering round: all clients train from the joint model, and are clustered.
+
+        The state has the clusters of the updates, and their first models.
+        """
         reachable = world.clients(stream.round)
         reply = train(
             world,
@@ -183,7 +187,7 @@ class FLHC:
             f"{len(clients)} of {len(reachable)} gave an update in round {stream.round}",
         )
 
-        # The cut of the dendrogram
+        # Cut the dendrogram.
         distances = pairwise(updates, self.metric)
         if self.distance == "silhouette":
             labels = best_silhouette(distances, self.linkage)
@@ -212,10 +216,10 @@ class FLHC:
         return self.clusters or CLUSTERS
 
     def _require(self, clients: int, count: str) -> None:
-        """Check that there are at least as many clients as clusters, and at least one."""
+        """Raise MethodError unless there are at least as many clients as clusters, and one."""
         clusters = self._cluster_count() or 1
         if clients < clusters:
             raise MethodError(
-                f"a clustering into {clusters} needs as many clients, but {count}; use fewer "
-                "clusters"
+                f"a clustering into {clusters} needs at least as many clients, but {count}; use "
+                "fewer clusters"
             )

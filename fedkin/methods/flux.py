@@ -5,7 +5,7 @@ Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 
     FedAvg until the model is usable: round r >= 3 after which a gain of mean accuracy was below
          ``gain``, or r = latest
-    z    input of the model's last layer, on C random orthonormal axes that all parties know
+    z    input of the model's last layer, projected on C random orthonormal axes known to all
     s_i  = [mean, deviation of z; means, deviations of z by class]
          2C + 2C^2 numbers; -1: fewer than 2 samples
     each block of C columns is scaled to 0 .. 1, by its lowest and highest number over all clients
@@ -61,16 +61,16 @@ from fedkin.methods.random_head import class_count, with_projection
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 
-_GAP = 1.25  # for ``eps="gap"``: factor by which eps must be able to grow
-_LEAST_EPS = float(np.finfo(np.float64).tiny)  # if all clients are equal
+_GAP = 1.25  # for ``eps="gap"``: eps must be able to grow by this factor
+_LEAST_EPS = float(np.finfo(np.float64).tiny)  # eps if all clients are equal
 
 
 @dataclass(frozen=True)
 class FLUXState(State):
     """Arrays that FLUX keeps from round to round."""
 
-    accuracies: Float[np.ndarray, "R"]  # mean after each of the first rounds; NaN: unknown
-    extractor: Float[np.ndarray, "P"]  # joint model at the clustering, ends with the axes
+    accuracies: Float[np.ndarray, "R"]  # mean accuracy after each of the first rounds; or NaN
+    extractor: Float[np.ndarray, "P"]  # joint model at the clustering, which ends with the axes
     ranges: Float[np.ndarray, "2 B"]  # lowest and highest number of each block
     # scaled [mean, deviation] of the clustered clients, d = 2C; NaN for all others
     profiles: Float[np.ndarray, "N d"]
@@ -80,8 +80,10 @@ class FLUXState(State):
 @plain_options
 @dataclass(frozen=True)
 class FLUX:
-    """FedAvg, then one clustering by descriptors of clients' data. Estimates K; newcomers need no
-    labels."""
+    """FedAvg, then one clustering by descriptors of clients' data.
+
+    It estimates the number of clusters; new clients need no labels.
+    """
 
     about: ClassVar[About] = About(
         name="flux",
@@ -96,8 +98,8 @@ class FLUX:
 
     latest: int = 8  # largest number of rounds with one model: 0.8 of the code's 10
     gain: float = 0.06  # clusters once the gain of accuracy is below this
-    eps: Literal["knee", "gap"] = "knee"  # of DBSCAN: as published, or middle of the widest range
-    # DBSCAN's noise clients: clusters of one, or the nearest cluster
+    eps: Literal["knee", "gap"] = "knee"  # rule for DBSCAN's eps: published, or widest range
+    # DBSCAN's noise clients become clusters of one, or join the nearest cluster
     noise: Literal["own", "nearest"] = "own"
 
     def __post_init__(self) -> None:
@@ -120,7 +122,7 @@ class FLUX:
         """One model, with all clients in its cluster.
 
         Raises:
-            MethodError: the last layer is unknown.
+            MethodError: the model's last layer is unknown.
         """
         start = single_model_state(world, stream)
         classes = class_count(world.spec)
@@ -144,7 +146,7 @@ class FLUX:
         if state.clustered or not 0 < stream.round <= self.latest:
             return state
 
-        # The cohort's mean accuracy shows when the model is usable.
+        # The cohort's mean accuracy shows whether the model is usable.
         scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
         counted = scores.examples > 0
         accuracies = state.accuracies.copy()
@@ -156,7 +158,7 @@ class FLUX:
     def place(
         self, world: World, state: FLUXState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FLUXState:
-        """Newcomers join the nearest mean of the descriptors' label-free part: no label is sent."""
+        """New clients join the cluster with the nearest descriptor mean; they send no labels."""
         if not state.clustered:
             return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         world.run(DescribingModel(state.extractor), newcomers)
@@ -199,7 +201,7 @@ class FLUX:
         profiles = np.full_like(state.profiles, np.nan)
         profiles[clients] = points[:, : 2 * classes]
 
-        # DBSCAN; every cluster starts from the joint model
+        # DBSCAN. Every cluster starts from the joint model.
         labels = density.dbscan(points, self._eps(points), min_samples=2)
         labels = density.by_first_appearance(density.assign_noise(points, labels, self.noise))
         state = FLUXState(

@@ -1,7 +1,7 @@
 """The two baselines of peer-to-peer learning: gossip averages with random peers, local training
-does not average.
+averages with none.
 
-Source: PANM, section 2; PENS calls gossip "random".
+Source: PANM, section 2. PENS calls gossip "random".
 
     gossip:  w_i^t = mean of w_j^{t-1/2} over k random peers and i, weighted by training samples
     local:   w_i^t = w_i^{t-1/2}
@@ -24,7 +24,7 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
-    """Peers average with other random peers, drawn in every round."""
+    """Peers average with other random peers, which are drawn in every round."""
 
     about: ClassVar[About] = About(
         name="gossip",
@@ -35,7 +35,7 @@ class Gossip(PeerMethod):
         },
     )
 
-    neighbours: int = 3  # k
+    neighbours: int = 3  # k, the number of peers to average with
 
     def __post_init__(self) -> None:
         check_positive_integer("neighbours", self.neighbours)

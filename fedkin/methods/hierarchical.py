@@ -1,4 +1,4 @@
-"""Hierarchical client clustering: clusters from one short training; then each is a separate
+"""Hierarchical client clustering: clusters come from one short training; then each is a separate
 federation.
 
 L. A. C. de Souza et al.: Aprendizado Federado com Agrupamento Hierarquico de Clientes para Aumento
@@ -9,10 +9,11 @@ After the clustering round every cluster restarts from w_0, since only last laye
 It runs FedAvg among its members, or among a random ``fraction`` of them if the cohort is all
 clients (the authors train half of a cluster). A cluster may have special hyper-parameters, by its
 number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are numbered by their lowest client.
-``narrow`` restricts the last layer of a cluster to the classes that its members report: the bias of
-every other class is set so low that its probability is exactly zero, and so are its gradients. A
-class that a member brings later, a newcomer or one whose data shifted, is added before it trains.
-(The text narrows heads; the committed scripts do not. The vector keeps its length, and the ledger
+``narrow``
+restricts the last layer of a cluster to the classes that its members report: the bias of every
+other class is set so low that its probability is exactly zero, and so are its gradients. A class
+that a member brings later (a new client, or one whose data shifted) is added before it trains. (The
+paper narrows heads; the committed scripts do not. The vector keeps its length, and the ledger
 counts all of it.)
 
 No client is clustered again, and clusters share nothing.
@@ -42,7 +43,7 @@ from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, 
 from fedkin.methods.last_layer_training import count_classes, sample_members
 
 OWN_SETTINGS = {"epochs", "batch_size", "lr", "optimizer", "momentum", "mu", "steps"}
-EXCLUDED_BIAS = -1e4  # in float32 the class has probability zero and a zero gradient
+EXCLUDED_BIAS = -1e4  # in float32 the class then has probability zero and a zero gradient
 
 
 @plain_options
@@ -63,8 +64,8 @@ class Hierarchical(LastLayerClustering):
     )
 
     fraction: float = 1.0  # share of a cluster's members in the cohort that train
-    narrow: bool = False  # heads are restricted to the classes of their cluster
-    # local training that differs from the run's, by cluster
+    narrow: bool = False  # restricts heads to the classes of their cluster
+    # hyper-parameters of local training that differ from the run's, by cluster
     own: Mapping[int, Mapping[str, float | int | str]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -81,14 +82,15 @@ class Hierarchical(LastLayerClustering):
         return replace(super().requirements(), changes=ModelChanges(by_option=narrow))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Raise MethodError for local training of a cluster that contradicts the run's."""
+        """Raise MethodError if a cluster's local training contradicts the run's."""
         for cluster in self.own:
             self._work(work, cluster)
 
     def init(self, world: World, stream: Stream) -> LastLayerState:
         if world.spec.detects:
             raise MethodError(
-                "Hierarchical trains models with a score for every class, not detectors; see Athena"
+                "Hierarchical trains models with a score for every class, not detectors; use "
+                "athena for detectors"
             )
         self.check_run(world.spec, world.total_clients, world.work)
         state = self.cluster_clients(world, stream)
@@ -120,7 +122,7 @@ class Hierarchical(LastLayerClustering):
         return remarks
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
-        """The local training of a cluster that is named in ``own``."""
+        """The local training of a cluster that ``own`` names."""
         changes = self.own[cluster]
         is_number = isinstance(cluster, (int, np.integer)) and cluster >= 0
         is_valid = isinstance(changes, Mapping) and changes.keys() <= OWN_SETTINGS
@@ -130,7 +132,7 @@ class Hierarchical(LastLayerClustering):
                 f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} "
                 f"(epochs or steps), got {cluster!r}: {changes!r}"
             )
-        # Epochs replace steps, in which the run may count.
+        # The run may count steps, and epochs replace them.
         if "epochs" in changes:
             changes = {"steps": None, **changes}
         try:
@@ -154,8 +156,7 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
 def _widen_heads(
     world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The models, where classes of these clients get the bias of w_0 if their head excludes
-    them."""
+    """The models; a class that these clients hold and a head excludes gets the bias of w_0."""
     bias = world.spec.head_bias
     assert bias is not None
     counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)

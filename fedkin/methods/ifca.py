@@ -50,7 +50,7 @@ from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import TrainingReply, train
 
 _SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
-_WHOLE = 2**31 - 1  # larger than any client's data: one batch of all samples
+_WHOLE = 2**31 - 1  # batch size larger than any client's data: one batch of all samples
 
 
 @plain_options
@@ -77,12 +77,12 @@ class IFCA:
         },
     )
 
-    clusters: int = 3  # k
+    clusters: int = 3  # k, the number of clusters
     averaging: Literal["models", "gradients"] = "models"  # content of a reply
-    # "first_client": FlexCFL's error, as coded
+    # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     shared_base: bool = False  # all layers except the last are shared, and trained by all clients
-    # "round": newcomers choose when they are first selected
+    # how new clients are placed; "round": they choose when they are first selected
     newcomers: Literal["round", "loss", "random"] = "round"
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
@@ -154,8 +154,7 @@ class IFCA:
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> State:
-        """Unchanged if newcomers choose in their first round. Otherwise they get a cluster until
-        then."""
+        """Give new clients a cluster, unless they choose one in their first round."""
         return state if self.newcomers == "round" else self._choose(world, state, newcomers, stream)
 
     def _choose(
@@ -192,8 +191,8 @@ class IFCA:
         return after
 
     def _work(self, world: World) -> LocalTraining:
-        """The run's local training. If gradients are averaged: one step of plain SGD on all
-        samples, which is -lr times their gradient, including decay and clipping."""
+        """The run's local training. If gradients are averaged, it is one step of plain SGD on all
+        samples, which gives -lr times their gradient, including decay and clipping."""
         work = world.work
         if self.averaging == "models":
             return work
@@ -222,7 +221,7 @@ class IFCAMig(IFCA):
         leaves="the cluster that it chose; a bit at a shift",
     )
 
-    # shift test of clients
+    # test with which clients detect a shift of their data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
 
 
@@ -230,7 +229,7 @@ def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
     """Mask of all parameters except the last layer's."""
     if spec.head is None:
         raise MethodError(
-            "shared_base needs a model whose last layer is known, got one without; set "
+            "shared_base needs a model with a known last layer, but this model has none; set "
             "shared_base=False"
         )
     base = np.ones(spec.parameters, bool)

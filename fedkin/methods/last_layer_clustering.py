@@ -11,15 +11,15 @@ de Souza's thesis, which names no formula.
 
 Only ``layer`` is sent: the ``bias`` of the last layer, C numbers (as in the authors' code), or the
 whole ``last_layer`` (as in the text). If models are detectors, v_i concatenates the last layers of
-one detector for each class that client i has; zero for the others. Distances are Euclidean, on
-unscaled values.
+one detector for each class: trained for classes that client i has, zero for the others. Distances
+are Euclidean, on unscaled values.
 
 ``dbscan`` links clients at most ``eps`` apart if they have ``min_samples`` clients within eps,
-themselves included. eps depends on model, data and local training: see ``fedkin eps``. ``optics``
-needs no eps, ``kmeans`` needs the number of clusters. The paper does not treat noise: a noise
+including themselves. eps depends on model, data and local training: see ``fedkin eps``. ``optics``
+needs no eps, ``kmeans`` needs the number of clusters. The paper does not treat noise: here a noise
 client becomes a cluster of one (``own``, the default), or joins the ``nearest``.
 
-A newcomer trains from w_0 too and joins the cluster of the nearest client; there is only one
+A new client also trains from w_0, and joins the cluster of the nearest client; there is only one
 clustering. A client farther than ``suspicious`` from all others (in the unit of eps; the paper
 gives no number) is excluded permanently.
 
@@ -79,7 +79,7 @@ class LastLayerState(State):
     """Arrays that both methods keep from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    layers: Float[np.ndarray, "N d"]  # v_i; NaN for a client without it
+    layers: Float[np.ndarray, "N d"]  # v_i; NaN for a client without one
     suspects: Bool[np.ndarray, "N"]
 
     def excluded(self) -> Bool[np.ndarray, "N"]:
@@ -91,15 +91,15 @@ S = TypeVar("S", bound=LastLayerState)
 
 @dataclass(frozen=True)
 class LastLayerClustering:
-    """The clustering of clients; the two methods define the training of the clusters."""
+    """The clustering of clients. The two methods define how clusters are trained."""
 
     algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"  # clustering of the last layers
     eps: float = 0.0279  # eps of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
-    min_samples: int = 2  # for dbscan and optics
+    min_samples: int = 2  # smallest number of clients within eps, for dbscan and optics
     clusters: int | None = None  # number of clusters for kmeans
-    layer: Literal["bias", "last_layer"] = "bias"  # clustered part: its bias, or all of it
-    noise: Literal["own", "nearest"] = "own"  # noise: clusters of one, or the nearest cluster
-    suspicious: float | None = None  # excludes clients this far from all others; None: none
+    layer: Literal["bias", "last_layer"] = "bias"  # clustered part: the bias, or the whole layer
+    noise: Literal["own", "nearest"] = "own"  # noise clients: clusters of one, or nearest cluster
+    suspicious: float | None = None  # excludes clients farther than this from all others; or None
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class LastLayerClustering:
             check_not_negative("suspicious", self.suspicious)
         if (self.clusters is not None) != (self.algorithm == "kmeans"):
             raise MethodError(
-                f"clusters is for algorithm 'kmeans', which needs it; got {self.clusters!r}"
+                f"algorithm 'kmeans' needs clusters, and only it uses them; got {self.clusters!r}"
             )
         check_positive_integer("clusters", 1 if self.clusters is None else self.clusters)
 
@@ -132,7 +132,7 @@ class LastLayerClustering:
         return np.inf if self.suspicious is None else self.suspicious
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
-        """Newcomers join the cluster of the nearest client that has one."""
+        """New clients join the cluster of the nearest client that has one."""
         newcomers = newcomers[~state.suspects[newcomers]]
         if not len(newcomers):
             return state
@@ -146,22 +146,22 @@ class LastLayerClustering:
         )
 
     def cluster_clients(self, world: World, stream: Stream) -> LastLayerState:
-        """The clustering round: all reachable clients train from w_0. The models of the clusters
-        are still w_0."""
+        """The clustering round: all reachable clients train from w_0. The clusters' models are
+        still w_0 after it."""
         start = world.initial(stream.child("model"))
         reachable = world.clients(stream.round)
         clients, updates = self._last_layers(world, start, reachable, stream)
 
-        # Clients that are far from all others are excluded.
+        # Find clients that are far from all others, which are excluded.
         distance = np.zeros(len(updates))
         if self.suspicious is not None:
             distance = density.nearest_neighbour_distance(updates)
         near = distance <= self._distance_limit()
         if not near.any():
             raise MethodError(
-                f"clustering round: {len(clients)} of {len(reachable)} clients replied, and none "
-                f"is near another (suspicious = {self.suspicious}; the nearest two are "
-                f"{distance.min(initial=np.inf):.3g} apart)"
+                f"clustering round: {len(clients)} of {len(reachable)} clients replied, but no two "
+                f"are near each other (suspicious = {self.suspicious}; the nearest two are "
+                f"{distance.min(initial=np.inf):.3g} apart); raise method.suspicious"
             )
 
         labels = np.full(len(clients), UNASSIGNED)
@@ -214,8 +214,9 @@ class LastLayerClustering:
         cluster: Int[np.ndarray, "n"],
         distance: Float[np.ndarray, "n"],
     ) -> S:
-        """The state with clients in their clusters, or excluded. It keeps last layers for
-        comparison with newcomers."""
+        """The state with clients in their clusters, or excluded.
+
+        It keeps the last layers, to compare them with later clients."""
         layers = state.layers.copy()
         layers[clients] = updates
         excluded = distance > self._distance_limit()
@@ -225,7 +226,7 @@ class LastLayerClustering:
         return cluster_steps.assign(world, state, clients, np.where(excluded, UNASSIGNED, cluster))
 
     def remarks(self, state: LastLayerState) -> tuple[str, ...]:
-        """Warnings: excluded clients, and an eps that separates no clients."""
+        """Warnings about excluded clients, and about an eps that separates no clients."""
         remarks = []
         excluded = np.flatnonzero(state.suspects)
         if len(excluded):

@@ -29,15 +29,16 @@ def last_layer_updates(
     """Updates of the last layer after some epochs of training; only these are uploaded.
 
     Args:
-        world, stream: of the round.
+        world, stream: clients and random numbers of the round.
         start: initial model of all clients.
-        clients: training clients.
-        layer: its ``bias``, or the whole ``last_layer``.
+        clients: clients that train.
+        layer: ``bias``, or the whole ``last_layer``.
         epochs: number of epochs.
 
     Returns:
         The clients that reply, and one row for each. If models are detectors, a row concatenates
-        the last layers of one detector for each class that the client has, zero for the others.
+        the last layers of one detector for each class; they are zero for classes that the client
+        does not have.
 
     Raises:
         MethodError: the model's last layer is unknown.
@@ -45,7 +46,7 @@ def last_layer_updates(
     part = world.spec.head_bias if layer == "bias" else world.spec.head
     if part is None:
         raise MethodError(
-            "clients are clustered by a model's last layer, and this model does not end in a "
+            "clients are clustered by a model's last layer, but this model does not end in a "
             "weight [C, d] and a bias [C]: make them its last two leaves"
         )
     work = replace(world.work, epochs=epochs, steps=None)
@@ -80,7 +81,7 @@ def count_classes(
 
     Args:
         world: the clients, which report their classes.
-        clients: counted clients.
+        clients: clients to count.
         cluster: cluster of each of them.
         clusters: number of clusters.
     """
@@ -110,12 +111,11 @@ def sample_members(
 
 
 def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
-    """The detector of each class that a cluster's clients use, from the number of clients that have
-    the class.
+    """The detector of each class that a cluster's clients use.
 
-    Detectors are numbered by cluster and class. Clients use the detector of their cluster, or else
-    that of the cluster where most clients have the class (the first of ties). NO_DETECTOR marks a
-    class that no client has.
+    Detectors are numbered by cluster and class; ``counts`` has the number of clients with each
+    class. Clients use their cluster's detector, or otherwise the detector of the cluster where most
+    clients have the class (the first of ties). NO_DETECTOR marks a class that no client has.
     """
     exists = counts > 0
     number = np.cumsum(exists).reshape(counts.shape) - 1

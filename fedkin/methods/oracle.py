@@ -1,4 +1,4 @@
-"""Oracle: peers know the true clusters from the start, and average with random peers of their
+"""Oracle: peers know the true clusters from the start, and average with random peers of the same
 cluster.
 
 It is an upper bound for peer-to-peer methods, which must find the clusters (PANM, section 2; the
@@ -40,7 +40,7 @@ class Oracle(PeerMethod):
         },
     )
 
-    neighbours: int = 3  # k
+    neighbours: int = 3  # k, the number of peers to average with
 
     def __post_init__(self) -> None:
         check_positive_integer("neighbours", self.neighbours)
@@ -59,12 +59,12 @@ class Oracle(PeerMethod):
 
 
 def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
-    """The state in which every peer trusts its true cluster."""
+    """The state in which every peer trusts the peers of its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError(
-            "the oracle needs clients whose true clusters are known, such as planted ones; got "
-            "others"
+            "the oracle needs clients whose true clusters are known, but these are unknown; use "
+            "data such as planted ones"
         )
     trust: Bool[np.ndarray, "N N"] = true_clusters[:, None] == true_clusters
     np.fill_diagonal(trust, False)

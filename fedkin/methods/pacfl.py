@@ -12,10 +12,10 @@ Subspaces. AAAI 2023, arXiv 2209.10526.
     clusters: the nearest two merge while they are at most beta = ``threshold`` apart; FedAvg in
     each cluster
 
-U_i is sent once, and needs no training. Newcomers send theirs, which add rows to A, and all clients
-are clustered again with the same beta. New clusters keep the number of the former cluster with
-which they share most clients. A cluster of newcomers only gets a new number and starts from the
-initial model. A cluster that splits off another one starts from that one's model.
+U_i is sent once, and needs no training. New clients send theirs, which add rows to A, and all
+clients are clustered again with the same beta. New clusters keep the number of the former cluster
+with which they share most clients. A cluster of only new clients gets a new number and starts from
+the initial model. A cluster that splits off another one starts from that cluster's model.
 
 Differs from the authors' code: (1) The code takes the smallest *entry* of U_i^T U_j for the
 principal angle, which is larger: ``as_coded``. Principal angles need orthonormal columns; those of
@@ -31,8 +31,8 @@ data with another scaling. (MNIST, pixels 0 .. 1, four rotations, p = 3: princip
 2.6 degrees within a rotation and 8 to 13 across; ``as_coded`` needs a beta of about 20.
 benchmarks/field/pacfl.py prints both.) If C p is not far below d, spans intersect and principal
 angles are 0: use p = 1. ``fk.subspace_angles`` shows the angles of whole clients before a run. The
-vectors resemble mean samples of each label and are sent unprotected, d p numbers of each label. The
-state keeps them, N d C p numbers, and A. Newcomers are placed only by labelled samples.
+vectors resemble mean samples of each label and are sent unprotected, d p numbers for each label.
+The state keeps them, N d C p numbers, and A. New clients need labelled samples to be placed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from fedkin.tasks.pacfl import LabelSubspaces
 
 @dataclass(frozen=True)
 class PACFLState(State):
-    """Arrays that PACFL keeps from round to round; q = C p."""
+    """Arrays that PACFL keeps from round to round, with q = C p."""
 
     start: Float[np.ndarray, "P"]  # the initial model
     bases: Float[np.ndarray, "N d q"]  # directions of each client; NaN if unknown
@@ -85,10 +85,10 @@ class PACFL:
         leaves="singular vectors by label",
     )
 
-    p: int = 3  # vectors per label
-    threshold: float = 3.5  # beta, in degrees
+    p: int = 3  # number of vectors per label
+    threshold: float = 3.5  # beta, the largest angle at which clusters merge, in degrees
     angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"  # A_ij, as above
-    # linkage of clusters that merge
+    # linkage by which clusters merge
     linkage: Literal["weighted", "average", "complete", "single"] = "weighted"
 
     def __post_init__(self) -> None:
@@ -104,10 +104,10 @@ class PACFL:
         )
 
     def init(self, world: World, stream: Stream) -> PACFLState:
-        """Clusters of all reachable clients.
+        """Clusters of all reachable clients, before training.
 
         Raises:
-            MethodError: no client sent directions.
+            MethodError: no client has sent directions.
         """
         clients = world.clients(stream.round)
         total = world.total_clients
@@ -123,8 +123,8 @@ class PACFL:
         state = self._cluster(world, state, clients, bases)
         if not len(state.models):
             raise MethodError(
-                f"0 of {len(clients)} clients sent a direction of its samples, and none can be "
-                "clustered"
+                f"0 of {len(clients)} clients sent a direction of its samples, so none can be "
+                "clustered; the clients need training samples"
             )
         return state
 
@@ -137,11 +137,11 @@ class PACFL:
     def place(
         self, world: World, state: PACFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> PACFLState:
-        """All known clients clustered again, including the newcomers."""
+        """Cluster all known clients again, including the new ones."""
         return self._cluster(world, state, newcomers, self._bases(world, newcomers))
 
     def _bases(self, world: World, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d q"]:
-        """U_i for the comparison: the vectors unchanged, or an orthonormal basis of their span."""
+        """U_i for the comparison: the vectors themselves, or an orthonormal basis of their span."""
         columns = side_by_side(world.run(LabelSubspaces(self.p), clients).basis)
         principal = self.angle in ("smallest", "sum")
         return (orthonormal(columns) if principal else columns).astype(np.float32)
@@ -153,14 +153,14 @@ class PACFL:
         clients: Int[np.ndarray, "n"],
         bases: Float[np.ndarray, "n d q"],
     ) -> PACFLState:
-        """The state with the angles of these clients, and new clusters of all clients with known
-        angles."""
+        """The state with the angles of these clients, and new clusters of all clients whose angles
+        are known."""
         replied = bases.any(axis=(1, 2))
         clients = clients[replied]
         all_bases = state.bases.copy()
         all_bases[clients] = bases[replied]
 
-        # A gets the rows and columns of these clients.
+        # A gets a row and a column for each of these clients.
         known = np.flatnonzero(np.isfinite(all_bases[:, 0, 0]))
         rows = angles_between(all_bases[clients], all_bases[known], self.angle)
         angles = state.angles.copy()
@@ -179,8 +179,10 @@ class PACFL:
 def _with_new_models(
     state: PACFLState, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The cluster models, one for each new number: the former model of most of its clients, or the
-    initial one."""
+    """The cluster models after a new clustering.
+
+    Each cluster takes the former model of most of its clients, or the initial model.
+    """
     models = [state.models]
     for k in range(len(state.models), int(cluster.max(initial=-1)) + 1):
         former = state.assignment[clients[cluster == k]]

@@ -1,4 +1,4 @@
-"""PANM: without a server, every peer finds the peers whose models are similar to its model, and
+"""PANM: without a server, every peer finds the peers whose models are similar to its own, and
 averages with them.
 
 Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Framework with Adaptive
@@ -26,12 +26,12 @@ the bag N_i, and does not define which peers stage two averages: here, as in the
 peers of the bag. ``clustering.gaussian_mixture`` treats degenerate mixtures. A bag of all peers has
 no peer outside for comparison, and stays unchanged, so k should be small.
 
-Left open, and defined here: t counts the rounds of each peer, so a peer that comes late has its
-stage one then. Candidates that do not reply are not chosen. A neighbour that does not reply stays a
-neighbour; one that has left does not. A peer without neighbours in stage two chooses as in stage
-one in that round. The authors published no code; T1, k, l, tau and alpha have the values of the
-re-implementations we know of. With alpha = 0.25 it found clusters that it lost with their 0.5 (60
-images a peer, T1 = 20: docs/results.md).
+Left open in the paper, and defined here: t counts the rounds of each peer, so a peer that comes
+late has its stage one then. Candidates that do not reply are not chosen. A neighbour that does not
+reply stays a neighbour; one that has left does not. A peer without neighbours in stage two chooses
+as in stage one in that round. The authors published no code; T1, k, l, tau and alpha have the
+values of the re-implementations we know of. With alpha = 0.25 it found clusters that it lost with
+their 0.5 (60 images a peer, T1 = 20: docs/results.md).
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Matching(PeerMethod):
-    """Base of PANM and PANMLoss: peers choose neighbours in stage one, and match the bag in stage
-    two."""
+    """Base of PANM and PANMLoss: peers choose neighbours in stage one, and match their bags in
+    stage two."""
 
-    neighbours: int = 3  # k, size of the list of neighbours
-    candidates: int = 6  # l, size of the list of candidates
-    stage_one: int = 100  # T1, rounds of stage one
-    period: int = 10  # tau, rounds from one matching of the bag to the next
+    neighbours: int = 3  # k, the number of neighbours
+    candidates: int = 6  # l, the number of candidates
+    stage_one: int = 100  # T1, the number of rounds of stage one
+    period: int = 10  # tau, the number of rounds from one matching of the bag to the next
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "candidates", "stage_one", "period"):
@@ -83,7 +83,7 @@ class Matching(PeerMethod):
         reachable: Bool[np.ndarray, "n N"],
         noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """C_i and N_i in stage one; C_i and S_i when the bag is matched; otherwise none."""
+        """C_i and N_i in stage one; C_i and S_i when the bag is matched; otherwise no peers."""
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
         neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)
@@ -128,7 +128,7 @@ class Matching(PeerMethod):
 @plain_options
 @dataclass(frozen=True)
 class PANM(Matching):
-    """Peers select neighbours with similar updates; no server (PANMGrad)."""
+    """Peers select neighbours with similar updates, without a server (PANMGrad)."""
 
     about: ClassVar[About] = About(
         name="panm",
@@ -156,7 +156,7 @@ class PANM(Matching):
 @plain_options
 @dataclass(frozen=True)
 class PANMLoss(Matching):
-    """PANM that compares losses of other peers' models on the peer's data."""
+    """PANM that compares the losses of other peers' models on the peer's data."""
 
     about: ClassVar[About] = replace(
         PANM.about,

@@ -1,4 +1,4 @@
-"""PENS: peers evaluate the models of other peers on their data, and trust those whose models were
+"""PENS: peers evaluate other peers' models on their own data, and trust the peers whose models were
 often among the best.
 
 N. Onoszko, G. Karlsson, O. Mogren, E. Listo Zec: Decentralized Federated Learning of Deep Neural
@@ -11,7 +11,7 @@ selection).
                 which is the number expected by chance
     stage two:  i averages with n_s random peers of N_i (all, if there are fewer)
 
-Means are weighted by training samples, and include the peer's model.
+Means are weighted by training samples, and include the peer's own model.
 
 In stage one the neighbours are the peers of the round, in stage two the peers with enough votes.
 If stage one is short, a single vote is enough, so that neighbours are random.
@@ -19,7 +19,7 @@ If stage one is short, a single vote is enough, so that neighbours are random.
 Differs from the authors' later code: there peers act one after another and read models of the same
 round; here all act at once. There a round is averaging and then training, after one training of all
 peers, and models are tested after the training. Here a round is training and then averaging, and
-models are tested after that. A peer that comes late has its stage one then, and one without
+models are tested after that. A peer that comes late has its stage one then, and a peer without
 neighbours trains alone.
 """
 
@@ -42,7 +42,7 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class PENS(PeerMethod):
-    """Peers select, once, those whose models have a low loss on their data."""
+    """Peers select once, after stage one, the peers whose models have a low loss on their data."""
 
     about: ClassVar[About] = About(
         name="pens",
@@ -58,9 +58,9 @@ class PENS(PeerMethod):
         },
     )
 
-    sampled: int = 10  # n_s, peers queried in a round
-    top: int = 2  # n_t, best peers of a round
-    stage_one: int = 200  # rounds of stage one
+    sampled: int = 10  # n_s, the number of peers queried in a round
+    top: int = 2  # n_t, the number of best peers in a round
+    stage_one: int = 200  # number of rounds of stage one
 
     similarity_of: ClassVar[str] = "loss"
 

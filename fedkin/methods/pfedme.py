@@ -1,5 +1,5 @@
 """pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients use the
-minimisers.
+inner minimisers as personal models.
 
 C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS
 2020, arXiv 2006.08848 (Algorithm 1).
@@ -17,7 +17,7 @@ theta_i.) The steps towards theta_i follow a gradient that grows by lambda or mo
 
 Clients are tested with theta_i of the last batch, as in public code (PFLlib, FedEM's): a noisy
 model if batches are small. Differs: the mean is weighted by numbers of samples, as in FedAvg (the
-text: the plain mean); theta_i starts at w_i. A client that never trained, such as a newcomer, is
+paper: the plain mean); theta_i starts at w_i. A client that never trained, such as a new client, is
 tested with w. The recorded training loss is f_i(w_i).
 """
 
@@ -56,15 +56,15 @@ class PFedMeState(State):
 @plain_options
 @dataclass(frozen=True)
 class PFedMe:
-    """One global model on Moreau envelopes of the losses; clients use the minimisers."""
+    """One global model on Moreau envelopes of the losses; clients use the inner minimisers."""
 
     about: ClassVar[About] = About(
         name="pfedme",
         paper="Dinh et al., NeurIPS 2020",
     )
 
-    strength: float = 15.0  # lambda
-    own_steps: int = 5  # SGD steps on each batch, which give theta
+    strength: float = 15.0  # lambda, the strength of the proximal term
+    own_steps: int = 5  # number of SGD steps to theta on each batch
     own_lr: float = 0.01  # learning rate of these steps
     beta: float = 1.0  # server step size; 1: the mean of the clients' models
 
@@ -75,7 +75,7 @@ class PFedMe:
         if self.own_lr * self.strength >= 2:
             raise MethodError(
                 f"own_lr {self.own_lr:g} with strength {self.strength:g}: the inner steps diverge "
-                f"where the product is 2 or more; set own_lr below {2 / self.strength:.2g}, or a "
+                f"if the product is 2 or more; set own_lr below {2 / self.strength:.2g}, or a "
                 "lower strength"
             )
 
@@ -90,7 +90,7 @@ class PFedMe:
         self._check_rate(work)
 
     def init(self, world: World, stream: Stream) -> PFedMeState:
-        """One model. Raises MethodError: a learning rate with which training diverges."""
+        """One model. Raises MethodError for a learning rate with which training diverges."""
         self._check_rate(world.work)
         start = single_model_state(world, stream)
         return PFedMeState(models=start.models, assignment=start.assignment)
@@ -121,6 +121,6 @@ class PFedMe:
         if work.optimizer == "sgd" and rate * self.strength >= 2:
             raise MethodError(
                 f"PFedMe with strength {self.strength:g} diverges at a learning rate of {rate:g}, "
-                "as their product is 2 or more; keep local.lr and its schedules below "
+                "since their product is 2 or more; keep local.lr and its schedules below "
                 f"{2 / self.strength:.2g} (the authors: 0.005), or set a lower strength"
             )

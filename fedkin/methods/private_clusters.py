@@ -21,10 +21,10 @@ little merge two clusters into one.
 Each client then chooses among the K released directions, by its data. This costs no privacy, since
 the choice is not released. All sums are over all clients, before the first round; after that FedAvg
 runs in each cluster. Without privacy there is no noise, and clients are weighted by their numbers
-of examples.
+of samples.
 
-A direction has the noise of one number for each of K dimensions, not for each of P parameters; this
-is why updates are projected. Clusters of fewer clients than the noise (4 z sqrt(K)) are not found.
+A direction has noise in K dimensions, not in P parameters; this is why updates are projected.
+Clusters with fewer clients than the noise (4 z sqrt(K)) are not found.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class PrivateClusters:
         },
     )
 
-    clusters: int = 3  # K
-    sketch: int = 64  # s, size of a sketched update
-    candidates: int = 4  # initial directions of K-means per cluster
-    refinements: int = 1  # further K-means steps, one noisy sum each
+    clusters: int = 3  # K, the number of clusters
+    sketch: int = 64  # s, the size of a sketched update
+    candidates: int = 4  # number of initial directions of K-means per cluster
+    refinements: int = 1  # number of further K-means steps, each with one noisy sum
 
     def __post_init__(self) -> None:
         for name in ("clusters", "sketch", "candidates", "refinements"):
@@ -128,7 +128,7 @@ class PrivateClusters:
         newcomers: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> PrivateClustersState:
-        """Each newcomer chooses the nearest of the released directions."""
+        """Each new client chooses the nearest of the released directions."""
         task = NearestSketch(
             start=state.start,
             work=world.work,
@@ -147,16 +147,16 @@ class PrivateClusters:
         seed: int,
         stream: Stream,
     ) -> Float64[np.ndarray, "K s"]:
-        """Directions of clusters: eigenvectors, K-means on few sums, and its further steps."""
+        """Directions of clusters: eigenvectors, K-means on few sums, and further K-means steps."""
         # M, and W
         pretrain = stream.child("pretrain")
         task = SketchMoments(start=start, work=world.work, size=self.sketch, seed=seed)
         moments = world.run(task, clients, pretrain).moments[0]
-        # All are zero only without noise.
+        # With noise the moments are never all zero.
         if not moments.any():
             raise MethodError(
-                f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients gave an "
-                "update"
+                f"cold start of {self.clusters} clusters: 0 of {len(clients)} clients sent an "
+                "update; the clients need training samples"
             )
         whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)
 
@@ -190,10 +190,10 @@ class PrivateClusters:
 
 
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
-    """W: the first eigenvectors, scaled up for smaller eigenvalues; zeros where there is none."""
+    """W: the first eigenvectors, divided by the roots of their eigenvalues; zeros without one."""
     values, vectors = leading_eigenpairs(moments, clusters)
-    # An eigenvector is defined up to its sign, and the candidates are drawn in this basis. The
-    # largest entry of each is made positive, so that rounding of the moments has no effect.
+    # An eigenvector is defined up to its sign, and the candidates are drawn in this basis. So the
+    # largest entry of each is made positive, and rounding of the moments cannot flip it.
     largest = np.abs(vectors).argmax(axis=0)
     signs = np.where(vectors[largest, np.arange(clusters)] < 0, -1.0, 1.0)
     lengths = np.sqrt(values.max() / np.where(values > 0, values, 1))

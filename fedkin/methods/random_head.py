@@ -1,4 +1,4 @@
-"""A model whose last layer is a random projection: its outputs describe the input of that layer
+"""A model whose last layer is a random projection, so that its outputs describe that layer's input
 (FLUX, FEROMA).
 
 Shapes: P parameters, C classes, H inputs of the last layer.
@@ -15,11 +15,11 @@ from fedkin.measures.descriptors import random_axes
 
 
 def class_count(spec: ModelSpec) -> int:
-    """C, from the bias of the last layer. Raises MethodError if that layer is unknown."""
+    """Number of classes C, from the last layer's bias. Raises MethodError if it is unknown."""
     if spec.head is None or spec.head_bias is None:
         raise MethodError(
-            "descriptors are of what comes before a model's last layer, and this model does not "
-            "end in a weight [C, H] and a bias [C]: take one that does, such as model.name=mlp"
+            "descriptors are taken before a model's last layer, but this model does not end in a "
+            "weight [C, H] and a bias [C]: use one that does, such as model.name=mlp"
         )
     return spec.head_bias.stop - spec.head_bias.start
 
@@ -27,7 +27,8 @@ def class_count(spec: ModelSpec) -> int:
 def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.ndarray, "P"]:
     """The model with C random orthonormal axes as its last weight [C, H], and no bias.
 
-    A weight stored as [H, C] becomes another random projection, the same for all clients.
+    If the model stores the weight as [H, C], it becomes another random projection, the same for all
+    clients.
     """
     classes = class_count(spec)
     projected = model.copy()

@@ -11,23 +11,23 @@ when
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2
     (norms over all parameters; the mean is a simple one)
 
-and then it is split in two. The paper splits where the largest similarity across the cut is
-smallest, the code (and here) by complete linkage. ``eps1`` and ``eps2`` are norms of updates, so
-they depend on model, learning rate and local epochs: measure the norms in a run before you choose
-them.
+and then it is split in two. The paper cuts so that the largest similarity across the cut is
+smallest; the code, and this file, split by complete linkage. ``eps1`` and ``eps2`` are norms of
+updates, so they depend on model, learning rate and local epochs: measure the norms in a run before
+you choose them.
 
-As in the authors' code, there is no split in the first rounds (``first_split``), nor of small
-clusters (``min_size``), and means are unweighted. The split comes first; then every cluster,
+As in the authors' code, there is no split in the first rounds (``first_split``), small clusters are
+not split (``min_size``), and means are unweighted. The split comes first; then every cluster,
 including new ones, gets the mean update of its clients. The paper splits only if gamma_max <
-sqrt((1 - a) / 2), a the largest similarity across the cut: that is a < 1 - 2 gamma_max^2.
-gamma_max, in [0, 1], bounds the distance from a client's gradient to the gradient of its true
-cluster, relative to the length of the latter. The code does not check it (``gamma_max=None``).
+sqrt((1 - a) / 2), with a the largest similarity across the cut; this means a < 1 - 2 gamma_max^2.
+gamma_max, in [0, 1], bounds the distance from a client's gradient to its true cluster's gradient,
+relative to the length of the latter. The code does not check it (``gamma_max=None``).
 
 Differs from both, in which all clients take part in every round: a client that is absent or silent
-while its cluster is split has shown no update. It becomes UNASSIGNED and is placed when it is next
+while its cluster is split has shown no update. It becomes UNASSIGNED, and is placed when it is next
 selected (``newcomers``). A zero update has no direction: its client stays in the part that keeps
-the cluster's number, the one with the lowest client id. Updates are compared with each other, so a
-round holds n x P numbers.
+the cluster's number, which is the part with the lowest client id. Updates are compared with each
+other, so a round holds n x P numbers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class SattlerState(State):
 @plain_options
 @dataclass(frozen=True)
 class SattlerCFL:
-    """Splits a cluster in two when its clients' updates disagree; finds the number of clusters."""
+    """Splits a cluster in two when its clients' updates disagree. It finds the number of
+    clusters."""
 
     about: ClassVar[About] = About(
         name="sattler",
@@ -82,10 +83,10 @@ class SattlerCFL:
 
     eps1: float = 0.4  # split only if the norm of the mean update is below this
     eps2: float = 1.6  # and if the largest norm of an update is above this
-    first_split: int = 20  # no split up to and including this round
-    min_size: int = 2  # clusters with this many replies, or fewer, are not split
-    gamma_max: float | None = None  # None: no such condition, as in the code
-    weighting: Literal["simple", "examples"] = "simple"  # of replies in a mean
+    first_split: int = 20  # no split up to this round, which is included
+    min_size: int = 2  # clusters with at most this many replies are not split
+    gamma_max: float | None = None  # bound on gradients within a cluster; None: not checked
+    weighting: Literal["simple", "examples"] = "simple"  # weights of replies in a mean
     newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
@@ -153,7 +154,7 @@ class SattlerCFL:
     def place(
         self, world: World, state: SattlerState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> SattlerState:
-        """A client that was absent when its cluster was split gets one of the present clusters."""
+        """A client that was absent when its cluster was split joins one of the present clusters."""
         return cluster_steps.place_by_policy(
             world,
             state,
@@ -170,28 +171,30 @@ class SattlerCFL:
         clients: Int[np.ndarray, "n"],
         updates: Float[np.ndarray, "n P"],
     ) -> SattlerState:
-        """Split every cluster that is due, once. A new cluster takes the next number and starts
-        from the old one's model."""
+        """Split every cluster that is due, once.
+
+        A new cluster takes the next number, and starts from the old cluster's model.
+        """
         for k in range(len(state.models)):
             rows = np.flatnonzero(state.assignment[clients] == k)
             leaving = self._leaving(updates[rows])
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
-                # Absent and silent clients of the cluster stay unassigned.
+                # Clients of the cluster that are absent or silent stay unassigned.
                 assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)
                 state = replace(state, models=models, assignment=assignment)
                 state = cluster_steps.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
-        """Which clients of a cluster leave it for a new one; none if it is not to be split."""
+        """Which clients of a cluster leave it for a new one; none if it is not split."""
         leaving = np.zeros(len(updates), bool)
         nonzero = np.flatnonzero(updates.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
         similarity = cosine(updates[nonzero], updates[nonzero])
-        # Part 0 is the part of the first row.
+        # The part of the first row keeps the cluster's number.
         away = agglomerative(-similarity, clusters=2, linkage="complete") == 1
         bound = np.inf if self.gamma_max is None else 1 - 2 * self.gamma_max**2
         largest_across = similarity[np.ix_(away, ~away)].max()
@@ -199,8 +202,10 @@ class SattlerCFL:
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:
-        """Whether the clients are stationary together but not each: uses the norm of the mean, not
-        the mean of norms."""
+        """Whether the clients are stationary together but not each of them.
+
+        It uses the norm of the mean update, not the mean of norms.
+        """
         if len(updates) <= self.min_size:
             return False
         mean = np.linalg.norm(np.mean(updates, axis=0, dtype=np.float64))

@@ -4,18 +4,18 @@ S. P. Karimireddy, S. Kale, M. Mohri, S. Reddi, S. Stich, A. T. Suresh: SCAFFOLD
 Controlled Averaging for Federated Learning. ICML 2020, arXiv 1910.06378.
 
     client i:  y <- y - lr (g_i(y) - c_i + c),  K_i steps from x
-               c_i+ = g_i(x), of all its samples                   option I
+               c_i+ = g_i(x), over all its samples                 option I
                c_i+ = c_i - c + (x - y) / (K_i lr)                 option II
     server:    x <- x + eta mean_S (y_i - x)
                c <- c + |S| / N mean_S (c_i+ - c_i)
     S: the clients that replied, N: all clients
 
-c_i and c start at 0; means are unweighted. c_i stays on its client. Differs: K_i is the client's
-number of steps (epochs times batches), where the paper has one K for all. With a schedule of local
-steps K_i lr is the sum of their rates. Many published implementations contain errors: K without the
-epochs, c divided by |S| instead of N, or a server that adds c_i instead of its change. A client
-that never trained has c_i = 0. If a real client's reply is lost on the way, its c_i has changed and
-c has not.
+c_i and c start at 0; means are unweighted. c_i stays on its client. Differs from the paper: K_i is
+the client's number of steps (epochs times batches), while the paper has one K for all. With a
+schedule of local steps K_i lr is the sum of their rates. Many published implementations contain
+errors: K without the epochs, c divided by |S| instead of N, or a server that adds c_i instead of
+its change. A client that never trained has c_i = 0. If a real client's reply is lost on the way,
+its c_i has changed but c has not.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class SCAFFOLD:
         leaves="the change of its control variate, in a sum",
     )
 
-    option: Literal["I", "II"] = "II"  # c_i from one more gradient, or from the steps
-    server_lr: float = 1.0  # eta
+    option: Literal["I", "II"] = "II"  # rule for c_i: from one more gradient, or from the steps
+    server_lr: float = 1.0  # eta, the server learning rate
 
     def __post_init__(self) -> None:
         check_choice("option", self.option, ("I", "II"))
@@ -72,10 +72,10 @@ class SCAFFOLD:
         )
 
     def init(self, world: World, stream: Stream) -> ScaffoldState:
-        """One model; the server's control variate is zero.
+        """One model; the server's control variate starts at zero.
 
         Raises:
-            MethodError: option II, with local steps that do not give the mean gradient.
+            MethodError: option II is set, but local steps do not give the mean gradient.
         """
         self._check_steps(world.work)
         start = single_model_state(world, stream)
@@ -123,6 +123,6 @@ class SCAFFOLD:
         if causes:
             raise MethodError(
                 "SCAFFOLD with option 'II' reads a client's mean gradient from its plain SGD "
-                f"steps, and local {causes[0]} changes them; leave that out, or set "
+                f"steps, but local {causes[0]} changes them; leave that out, or set "
                 "method.option='I'"
             )

@@ -1,6 +1,6 @@
-"""Models in JAX, and adapters for others. ``MODELS`` maps names in configurations to models.
+"""Models in JAX, and adapters for other models. ``MODELS`` maps names in configurations to models.
 
-The second block of imports is the list of named models: a new model adds a line there.
+The second block of imports is the list of named models. A new model adds a line there.
 """
 
 from __future__ import annotations

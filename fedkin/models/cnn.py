@@ -21,7 +21,7 @@ from fedkin.models.perceptron import features, kernel_penalty
 
 
 class ImageShape(NamedTuple):
-    """Shape of the images that a network takes."""
+    """The shape of the images that a network takes."""
 
     height: int
     width: int
@@ -37,40 +37,42 @@ def cnn(
     dropout: bool = True,
     l2: float = 0.0,
 ) -> Model:
-    """A convolutional network (28 x 28 x 1, 10 classes: 50,186, 325,578 and 3,274,634 parameters;
-    FedSim's two: 6,482,634 and 6,497,162).
+    """A convolutional network, as in the paper that ``variant`` names.
 
-    fedsim is the network of FedSim's Table 5. FedSim's code, which produced its curves, has larger
-    windows and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's authors
-    train within hierarchical clusters. They declare a sigmoid as last layer and a cross entropy
-    over classes. Keras then applies the softmax to the inputs of the sigmoid, and so does this
-    network. (Sigmoids divided by their sum saturate: clients of two classes stay at a loss of ln
-    2.)
+    Parameters for 28 x 28 x 1 images and 10 classes: 50,186 (mnist), 325,578 (femnist) and
+    3,274,634 (fashion_mnist); FedSim's two: 6,482,634 and 6,497,162.
+
+    fedsim is the network in Table 5 of FedSim's paper. FedSim's code, which produced its curves,
+    has larger windows and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's
+    authors train within hierarchical clusters. They declare a sigmoid as the last layer, and a
+    cross entropy over classes. Keras then applies the softmax to the inputs of the sigmoid, and so
+    does this network. (Sigmoids divided by their sum saturate: clients with two classes stay at a
+    loss of ln 2.)
 
     Args:
         data: images; flat square samples are grey images.
-        variant: the network.
-        dropout: whether mnist (0.5) and femnist (0.4) have dropout, as in the authors' code.
-            FedSim's has no effect.
-        l2: weight of the squared dense kernels of femnist in the loss (0.001 in the authors' code);
+        variant: name of the network.
+        dropout: whether mnist (0.5) and femnist (0.4) have dropout, as in the authors' code. It has
+            no effect on FedSim's networks.
+        l2: weight of femnist's squared dense kernels in the loss (0.001 in the authors' code);
             refused for other variants.
 
     Raises:
-        ModelError: an unknown variant, l2 of another variant, or samples that are not images of at
-            least 16 x 16 (athena: 28 x 28).
+        ModelError: the variant is unknown, l2 is given for another variant, or the samples are not
+            images of at least 16 x 16 (athena: 28 x 28).
     """
     if variant not in _NETWORKS:
         raise ModelError(f"cnn: variant must be one of {', '.join(_NETWORKS)}, got {variant!r}")
     if l2 and variant != "femnist":
         raise ModelError(
-            f"cnn: l2 acts on the femnist variant only, got l2={l2} with variant={variant!r}"
+            f"cnn: l2 applies to the femnist variant only, got l2={l2} with variant={variant!r}"
         )
     image = at_least(28 if variant == "athena" else 16, image_of(data), data.name)
     return _cnn(image=image, classes=data.classes, variant=variant, drop=dropout, l2=l2)
 
 
 class MnistCNN(eqx.Module):
-    """conv 3x3x32, pool, conv 3x3x64, pool, dropout, dense."""
+    """The network of variant mnist: conv 3x3x32, pool, conv 3x3x64, pool, dropout, dense."""
 
     convs: list[Conv]
     head: Dense
@@ -93,7 +95,8 @@ class MnistCNN(eqx.Module):
 
 
 class DenseCNN(eqx.Module):
-    """conv, pool, conv, pool, a wide dense layer, dense."""
+    """The network of fashion_mnist and FedSim: conv, pool, conv, pool, a wide dense layer,
+    dense."""
 
     convs: list[Conv]
     hidden: Dense
@@ -125,8 +128,11 @@ class DenseCNN(eqx.Module):
 
 
 class FemnistCNN(eqx.Module):
-    """Twice (conv 3x3, conv 3x3, conv 5x5 stride 2, dropout) with 32 and 64 channels, dense 128,
-    dropout, dense."""
+    """The network of variant femnist.
+
+    Its layers are: twice (conv 3x3, conv 3x3, conv 5x5 stride 2, dropout) with 32 and 64 channels,
+    dense 128, dropout, dense.
+    """
 
     convs: list[Conv]
     hidden: Dense
@@ -164,8 +170,11 @@ class FemnistCNN(eqx.Module):
 
 
 class AthenaCNN(eqx.Module):
-    """conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv 3x3x128, pool,
-    dense 512, dense."""
+    """The network of variant athena.
+
+    Its layers are: conv 3x3x32, pool, conv 3x3x64 valid, pool, conv 3x3x128 valid, pool, conv
+    3x3x128, pool, dense 512, dense.
+    """
 
     convs: list[Conv]
     hidden: Dense
@@ -179,7 +188,7 @@ class AthenaCNN(eqx.Module):
         self.convs = []
         for outputs, same in ((32, True), (64, False), (128, False), (128, True)):
             self.convs.append(Conv(channels, outputs, 3, next(keys), same=same))
-            # A convolution without padding reduces each side by two pixels; then pooling.
+            # A convolution without padding makes each side two pixels shorter, before pooling.
             lost = 0 if same else 2
             height = (height - lost) // 2
             width = (width - lost) // 2
@@ -240,27 +249,27 @@ def image_of(data: Samples) -> ImageShape:
 
 
 def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
-    """The shape of images that are large enough for the poolings of a network.
+    """Check that images are large enough for the poolings of a network, and return their shape.
 
     Args:
         side: smallest height and width.
         image: shape of the images.
-        name: of the data, for the message.
+        name: name of the data, for the message.
 
     Raises:
-        ModelError: smaller images.
+        ModelError: the images are smaller.
     """
     if min(image[:2]) < side:
         raise ModelError(
             f"{name}: this network needs images of at least {side} x {side}, got {image[0]} x "
-            f"{image[1]}; take mclr or mlp for such small ones, or larger "
+            f"{image[1]}; use mclr or mlp for such small images, or larger "
             f"images{_larger_images(name, side)}"
         )
     return image
 
 
 def _larger_images(name: str, side: int) -> str:
-    """The end of a message: data with larger images."""
+    """The end of a message, which names data with larger images."""
     if name == "digits":
         larger = ": the data set mnist has 28 x 28"
         return f"{larger}, and 32 x 32 with its option size=32" if side > 28 else larger

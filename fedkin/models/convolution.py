@@ -1,4 +1,4 @@
-"""Convolutions, alone and with max pooling and rectified linear units, fast on a CPU.
+"""Convolutions for CPUs, alone or with max pooling and rectified linear units.
 
 Images are ``[B, H, W, channels]``, kernels ``[height, width, in, out]``.
 """
@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
-# Bytes of patches at a time.
+# Bytes of patches that are processed at a time.
 _CACHE = 2**19
-# Images with a smaller side are convolved by patches.
+# Images with a side shorter than this are convolved by patches.
 _SMALL = 4
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
@@ -23,12 +23,12 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 def convolve(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], stride: int, same: bool
 ) -> Float[Array, "B h w o"]:
-    """The convolution, by the faster of ``_by_xla`` and ``_by_patches``.
+    """The convolution of images with a kernel, by the faster of two implementations.
 
     Args:
-        x, kernel: images and square kernel.
-        stride: of both axes.
-        same: pad as TensorFlow's SAME; else VALID.
+        x, kernel: images, and a square kernel.
+        stride: stride on both axes.
+        same: whether to pad as TensorFlow's SAME; otherwise as VALID.
     """
     size = len(kernel)
     if jax.default_backend() != "cpu":
@@ -51,8 +51,8 @@ def _by_xla(
 ) -> Float[Array, "B h w o"]:
     """XLA's convolution, which is fast on a CPU with the axes in this order.
 
-    Both gradients are written as convolutions of this form. XLA's gradients permute the axes, and
-    were 15 times slower.
+    Both gradients are written as convolutions of this form. XLA's own gradients permute the axes,
+    and were 15 times slower.
     """
     return _plain(x, kernel, padding)
 
@@ -72,17 +72,17 @@ _by_xla.defvjp(_by_xla_forward, _by_xla_backward)
 def _by_image(
     g: Float[Array, "B h w o"], kernel: Float[Array, "k k i o"], padding: int
 ) -> Float[Array, "B H W i"]:
-    """Gradient by the images: a convolution of g with the flipped kernel."""
+    """Gradient with respect to the images: a convolution of g with the flipped kernel."""
     return _plain(g, kernel[::-1, ::-1].transpose(0, 1, 3, 2), len(kernel) - 1 - padding)
 
 
 def _by_kernel(
     x: Float[Array, "B H W i"], g: Float[Array, "B h w o"], padding: int
 ) -> Float[Array, "k k i o"]:
-    """Gradient by the kernel.
+    """Gradient with respect to the kernel.
 
     It is a convolution with the input channels as the batch, the images as the channels, and the
-    output gradients as the window.
+    output gradients as the kernel.
     """
     by_channel = _plain(x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3), padding)
     return by_channel.transpose(1, 2, 0, 3)
@@ -96,7 +96,7 @@ def _plain(
 
 @lru_cache(maxsize=64)
 def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
-    """XLA's convolution with this padding, and a rule for several models.
+    """XLA's convolution with this padding, and a rule for several models at once.
 
     Several models on the same images are one convolution with more channels. Models on different
     images run one after another, because XLA's grouped convolution is slow on a CPU.
@@ -120,14 +120,14 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
 def pooled(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], bias: Float[Array, "o"], same: bool
 ) -> Float[Array, "B h w o"]:
-    """relu(max_pool(convolution + bias)).
+    """relu(max_pool(convolution + bias)) of a batch of images.
 
     Several models on the same images are computed as one model with more channels, in both passes.
     Models on different images are computed one after another, so that each fits the cache.
 
     Args:
         x, kernel, bias: images, square kernel, and bias of each output channel.
-        same: pad as TensorFlow's SAME; else VALID.
+        same: whether to pad as TensorFlow's SAME; otherwise as VALID.
     """
     size = len(kernel)
     if jax.default_backend() != "cpu" or min(x.shape[1:3]) < _SMALL or (same and size % 2 == 0):
@@ -136,7 +136,7 @@ def pooled(
 
 
 def _finish(z: Float[Array, "B H W o"], bias: Float[Array, "o"]) -> Float[Array, "B h w o"]:
-    """Pool before bias and rectifier: the same result with a quarter of the work."""
+    """Pool before adding the bias and rectifying: the same result with a quarter of the work."""
     return jax.nn.relu(max_pool(z) + bias)
 
 
@@ -164,7 +164,7 @@ _pooled.defvjp(_pooled_forward, _pooled_backward)
 def _pooled_of(
     padding: int,
 ) -> tuple[Callable[..., Array], Callable[..., tuple[Array, Array, Array]]]:
-    """Forward and backward pass.
+    """Forward and backward pass of ``pooled`` with this padding.
 
     The backward pass repeats the convolution. If both passes are in one program, the compiler
     eliminates the duplicate.
@@ -197,7 +197,7 @@ def _pooled_of(
 
 
 def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
-    """A function of one model, with a rule for several models.
+    """A function of one model, with a rule for several models at once.
 
     Args:
         of_one_model: the function.
@@ -227,7 +227,7 @@ def _joined(arrays: Float[Array, "G p q r c"]) -> Float[Array, "p q r Gc"]:
 
 
 def _apart(array: Float[Array, "p q r Gc"], count: int) -> Float[Array, "G p q r c"]:
-    """The inverse of ``_joined``."""
+    """The channels of each of ``count`` models: the inverse of ``_joined``."""
     return jnp.moveaxis(array.reshape(*array.shape[:3], count, -1), 3, 0)
 
 
@@ -235,7 +235,7 @@ def _apart(array: Float[Array, "p q r Gc"], count: int) -> Float[Array, "G p q r
 def _by_patches(
     x: Float[Array, "B H W i"], kernel: Float[Array, "d o"], size: int, stride: int, same: bool
 ) -> Float[Array, "B h w o"]:
-    """Patches times kernel, a few images at a time.
+    """The convolution as patches times kernel, for a few images at a time.
 
     The patches of a whole batch do not fit into a core's cache. The backward pass recomputes them,
     which is faster than reading them from memory.
@@ -298,7 +298,7 @@ def _few_images(x: Float[Array, "B H W i"], depth: int) -> Float[Array, "parts b
 def _patches(
     x: Float[Array, "B H W i"], size: int, stride: int, same: bool
 ) -> Float[Array, "B h w d"]:
-    """Every window of the images as a row, ordered (height, width, channel).
+    """Every window of the images as a row, ordered by height, width and channel.
 
     ``same`` pads as TensorFlow does.
     """
@@ -314,7 +314,7 @@ def windows(x: Float[Array, "B H W i"], size: int, stride: int) -> list[Float[Ar
     Args:
         x: images.
         size: side of the window.
-        stride: of the window on both axes.
+        stride: stride of the window on both axes.
     """
     height, width = ((side - size) // stride + 1 for side in x.shape[1:3])
     slices = []
@@ -339,7 +339,7 @@ def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
 
 @jax.custom_vjp
 def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
-    """Maximum of each 2 x 2 window. An odd last row or column is dropped.
+    """The maximum of each 2 x 2 window. An odd last row or column is dropped.
 
     Equal entries share the gradient, pair by pair.
     """
@@ -366,7 +366,7 @@ def _max_pool_backward(x: Array, g: Array) -> tuple[Array]:
 
 
 def _share(value: Array, other: Array) -> Array:
-    """Share of the gradient of the larger of two values: 1, 0, or 0.5 where both are equal."""
+    """Share of the gradient that goes to one of two values: 1 if larger, 0.5 if equal, else 0."""
     return jnp.where(value > other, 1.0, jnp.where(value < other, 0.0, 0.5))
 
 

@@ -13,14 +13,15 @@ from fedkin.core.plain import plain_arguments
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import Perceptron, features, hidden_widths
 
-# The score of an empty place: never the highest, and zero after a softmax.
+# Score of an empty place: never the highest, and zero after a softmax.
 ABSENT = -1e9
 
 
 @plain_arguments
 def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
-    """Cox model: the risk of each patient of a risk set; linear, or a perceptron as in DeepSurv
-    (Katzman et al. 2018).
+    """Cox model: the risk of each patient in a risk set.
+
+    The risk is linear, or a perceptron as in DeepSurv (Katzman et al. 2018).
 
     The softmax over a sample's patients is a factor of the partial likelihood. So the cross entropy
     is the Cox loss, and accuracy on pairs is the C-index. With Efron's weights for deaths at the
@@ -29,25 +30,25 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
 
     Args:
         data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1]. The last feature is a
-            patient's weight: 1, or less by Efron, or 0 for a place without a patient.
-        hidden: widths of hidden layers.
+            patient's weight: 1, or less with Efron's weights, or 0 for a place without a patient.
+        hidden: widths of hidden layers; none for a linear risk.
 
     Raises:
-        ModelError: data that are not risk sets.
+        ModelError: the data are not risk sets.
     """
     features(data)
     if data.x.ndim != 3 or data.x.shape[1] != data.classes or data.x.shape[2] < 2:
         raise ModelError(
             f"{data.name}: cox needs risk sets [M, m, d + 1] with m classes, such as tcga_brca, "
-            f"got samples {list(data.x.shape[1:])} of {data.classes} classes; for other data use "
-            "mclr or mlp"
+            f"but got samples {list(data.x.shape[1:])} of {data.classes} classes; for other data "
+            "use mclr or mlp"
         )
     widths = hidden_widths("cox", hidden)
     return _cox((data.x.shape[2] - 1, *widths, 1))
 
 
 class RiskSet(eqx.Module):
-    """The risk of each patient of a sample, plus the logarithm of the patient's weight."""
+    """The risk of each patient in a sample, plus the logarithm of the patient's weight."""
 
     risk: Perceptron
 

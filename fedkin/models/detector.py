@@ -16,17 +16,19 @@ _CHANNELS = (16, 32, 64, 64, 64)
 
 
 def detector(data: Samples) -> Model:
-    """Five convolutions with pooling, a dense layer of 512, one logit (32 x 32 x 3: 131,233
+    """A convolutional network with one score, which detects one class.
+
+    It has five convolutions with pooling, and a dense layer of 512 (32 x 32 x 3: 131,233
     parameters).
 
     The score is positive if the network detects its class; a sigmoid turns it into a probability.
     One detector is trained for each class (de Souza et al., ATHENA-FL, CoUrb 2023).
 
     Args:
-        data: images of at least 32 x 32, because five poolings of smaller images leave nothing.
+        data: images of at least 32 x 32, since five poolings leave nothing of smaller images.
 
     Raises:
-        ModelError: other samples.
+        ModelError: the samples are not such images.
     """
     return _detector(at_least(32, image_of(data), data.name))
 

@@ -1,7 +1,7 @@
-"""Layers on a batch, fast on a CPU, with weights laid out as PyTorch's: ``[out, in]`` and ``[out,
-in, height, width]``.
+"""Layers on a batch for CPUs, with weights in PyTorch's layout: ``[out, in]`` and ``[out, in,
+height, width]``.
 
-Images are ``[B, H, W, channels]``. Kernels start Glorot uniform, biases at zero.
+Images are ``[B, H, W, channels]``. Kernels start Glorot uniform, biases start at zero.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from jaxtyping import Array, Float
 from fedkin.models.convolution import convolve, pooled, same_padding, windows
 from fedkin.models.convolution import max_pool as max_pool
 
-# The weight gradient is written out sample by sample up to this batch size, and from this number
-# of outputs on.
+# The weight gradient is written out sample by sample up to this batch size, for layers with at
+# least this number of outputs.
 _UNROLLED_BATCH = 32
 _UNROLLED_WIDTH = 64
-# The input of a layer with this number of weights is copied.
+# A layer with at least this number of weights copies its input.
 _LARGE = 2**18
 
 
@@ -31,7 +31,7 @@ def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o
     For a small batch and a wide layer, the gradient g^T x is a sum of a few outer products. If the
     sum is written out, the gradient is never stored: the step reads w once and writes it once. The
     compiler also fuses the operations before x, such as pooling, and repeats them for every output.
-    For a large layer x is copied first, which prevents that.
+    A large layer therefore copies x first.
     """
     return x @ w.T
 
@@ -55,7 +55,7 @@ def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Arra
 
 
 def _copied(x: Array) -> Array:
-    """A copy, row by row, that the compiler does not fuse with what follows."""
+    """A copy of an array, row by row, that the compiler does not fuse with the next operations."""
 
     def row_of(row: Array) -> Array:
         return jax.lax.dynamic_index_in_dim(x, row, keepdims=False)
@@ -67,14 +67,14 @@ product.defvjp(_product_forward, _product_backward)
 
 
 def glorot(key: Array, shape: tuple[int, ...]) -> Array:
-    """Uniform in +-sqrt(6 / (fan_in + fan_out)); shape ``(out, in, ...)``."""
+    """Glorot uniform weights, in +-sqrt(6 / (fan_in + fan_out)), of shape ``(out, in, ...)``."""
     window = math.prod(shape[2:])
     limit = (6 / ((shape[0] + shape[1]) * window)) ** 0.5
     return jax.random.uniform(key=key, shape=shape, dtype=jnp.float32, minval=-limit, maxval=limit)
 
 
 class Dense(eqx.Module):
-    """y = x w^T + b."""
+    """A dense layer, y = x w^T + b."""
 
     weight: Float[Array, "o i"]
     bias: Float[Array, "o"]
@@ -115,16 +115,16 @@ class Conv(eqx.Module):
         return y if self.bias is None else y + self.bias
 
     def pooled(self, x: Float[Array, "B H W i"]) -> Float[Array, "B h w o"]:
-        """Convolution, maximum of each 2 x 2 pixels, rectified linear units."""
+        """Convolution, maximum of each 2 x 2 pixels, and rectified linear units."""
         assert self.bias is not None and self.stride == 1
         return pooled(x, self.weight.transpose(2, 3, 1, 0), self.bias, self.same)
 
 
 class Depthwise(eqx.Module):
-    """A 3x3 window for each channel, without bias.
+    """A depthwise convolution: a 3x3 window for each channel, without bias.
 
     ``same`` pads as TensorFlow does. Otherwise only the last row and column are padded, as in
-    Keras' MobileNet; for a stride of 2 and sides of even length both are equal.
+    Keras' MobileNet. For a stride of 2 and sides of even length both are equal.
     """
 
     weight: Float[Array, "c 1 3 3"]
@@ -154,14 +154,14 @@ def dropout(x: Array, rate: float, key: Array | None) -> Array:
     Args:
         x: activations.
         rate: probability of zero, rounded to a multiple of 1 / 65,536.
-        key: randomness; None returns x.
+        key: random key; None returns x unchanged.
     """
     if key is None or rate == 0:
         return x
     # This form of the generator takes half the time. It cannot be sharded over devices, but x is on
-    # one device.
+    # a single device.
     with jax.threefry_partitionable(False):
         words = jax.random.bits(key, (-(-x.size // 2),), jnp.uint32)
-    # Two draws of 16 bits from each word of 32 bits.
+    # Each 32-bit word gives two draws of 16 bits.
     draws = jnp.concatenate([words & 0xFFFF, words >> 16])[: x.size].reshape(x.shape)
     return jnp.where(draws < round((1 - rate) * 2**16), x / (1 - rate), 0)

@@ -1,4 +1,5 @@
-"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no weights), ATHENA-FL's baselines.
+"""MobileNet and MobileNetV2 of keras.applications (alpha 1, no pretrained weights), ATHENA-FL's
+baselines.
 
 Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
 """

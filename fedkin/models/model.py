@@ -37,17 +37,18 @@ class Text(Samples, Protocol):
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
-        """V words."""
+        """The V words that the indices stand for."""
         ...
 
     @property
     def vectors(self) -> np.ndarray | None:
-        """Vectors of the words [V D], which are not trained; None: an embedding is trained."""
+        """Fixed vectors of the words [V D]; None if an embedding is trained instead."""
         ...
 
 
 def check_samples(data: object) -> None:
-    """Raise ModelError for anything but federated data, such as a DataFrame.
+    """Raise ModelError if a model function gets something else than federated data, such as a
+    table.
 
     Args:
         data: the first argument of a model function.
@@ -67,23 +68,24 @@ def _itself(tree: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A model: parameter shapes and functions. Compared by identity, so that each model compiles
-    once.
+    """A model: the shapes of its parameters and its functions.
+
+    Models are compared by identity, so that each model is compiled once.
 
     Attributes:
-        name: for messages and descriptions.
+        name: name of the model in messages and descriptions.
         spec: shapes of the parameters.
-        init: key -> parameters.
-        apply: parameters, x [B ...], key (None: inference) -> scores [B C].
-        unflatten: [P] -> parameters.
-        penalty: parameters -> a term of the training loss.
-        random: training draws random numbers (dropout).
-        fit: the training pass of a model with running statistics (batch normalisation):
-            parameters, x [B ...], mask [B], key -> scores [B C], parameters with updated
+        init: from a random key to parameters.
+        apply: from parameters, x [B ...] and a key (None: inference) to scores [B C].
+        unflatten: from a flat vector [P] to parameters.
+        penalty: from parameters to a term of the training loss.
+        random: whether training draws random numbers (dropout).
+        fit: the training pass of a model with running statistics (batch normalisation): from
+            parameters, x [B ...], mask [B] and key to scores [B C] and parameters with updated
             statistics.
-        statistics: whether each leaf of the parameters is a running statistic. Statistics are
-            part of the flat vector and averaged with it; gradient steps do not change them.
-        whole: parameters -> the user's module, for inference.
+        statistics: whether each leaf of the parameters is a running statistic. Statistics are part
+            of the flat vector and averaged with it; gradient steps do not change them.
+        whole: from parameters to the user's module, for inference.
     """
 
     name: str
@@ -107,12 +109,12 @@ class Model:
         return {name: value for name, value in self.__dict__.items() if name != "unflatten"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # ``unflatten`` is not pickled but rebuilt in other processes.
+        # ``unflatten`` cannot be pickled, so it is made again in the other process.
         self.__dict__.update(state)
         self.__dict__["unflatten"] = _unflattener(self.init(jax.random.key(0)))
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
-        """A fresh flat model from two uint32 words of randomness."""
+        """A new flat model, drawn from two uint32 random words."""
         return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
 
     def with_statistics(self, tree: Tree, statistics: Tree) -> Tree:
@@ -139,19 +141,19 @@ def as_model(
     """A model from an Equinox module, from a function that makes one, or from a pair of functions.
 
     Args:
-        source: an Equinox module, with the weights from which every run starts; or ``key ->
-            module``, for weights drawn from the run's seed. The module is called on a sample (on a
-            batch, with ``batched``) and returns scores [C]. If its call takes ``key``, it gets one
-            in training and None otherwise. Or a pair ``init(key) -> parameters``,
+        source: an Equinox module: every run starts from its weights. Or ``key -> module``, for
+            weights drawn from the run's seed. The module is called on a sample (on a batch, with
+            ``batched``) and returns scores [C]. If its call takes ``key``, it gets one in training
+            and None otherwise. Or a pair ``init(key) -> parameters``,
             ``apply(parameters, x [B ...], key or None) -> scores [B C]``.
-        name: of the model, for messages and descriptions.
-        batched: the module takes a batch instead of one sample.
-        penalty: parameters -> a term of the training loss, such as an L2 term.
-        detects: the model is a detector, which separates one class from all others: one score per
-            sample, [B 1], positive for its class. ATHENA-FL trains detectors.
+        name: name of the model in messages and descriptions.
+        batched: whether the module takes a batch instead of one sample.
+        penalty: from parameters to a term of the training loss, such as an L2 term.
+        detects: whether the model is a detector, which separates one class from all others: one
+            score per sample, [B 1], positive for its class. ATHENA-FL trains detectors.
 
     Raises:
-        ModelError: no floating-point parameters, or another source.
+        ModelError: there are no floating-point parameters, or the source is something else.
     """
     prepare_jax()
     _refuse_pytorch(source)
@@ -165,7 +167,8 @@ def as_model(
         init, apply, random, whole = _of_module(source(jax.random.key(0)), source, batched)
     else:
         raise ModelError(
-            f"a model is an Equinox module or an (init, apply) pair, got {type(source).__name__}"
+            "a model must be an Equinox module or an (init, apply) pair, got "
+            f"{type(source).__name__}"
         )
     example = init(jax.random.key(0))
     leaves = jax.tree_util.tree_leaves_with_path(example)
@@ -193,8 +196,8 @@ def _refuse_pytorch(source: Any) -> None:
     kind = source if isinstance(source, type) else type(source)
     if torch is not None and issubclass(kind, torch.nn.Module):
         raise ModelError(
-            f"{kind.__name__} is a PyTorch module: fk.torch_model(..., engine='jax') compiles it "
-            "by JAX, fk.torch_model(...) trains it by PyTorch"
+            f"{kind.__name__} is a PyTorch module: use fk.torch_model(..., engine='jax') to "
+            "compile it with JAX, or fk.torch_model(...) to train it with PyTorch"
         )
 
 
@@ -207,12 +210,12 @@ def _unflattener(example: Tree) -> Callable[[Array], Tree]:
 def _of_module(
     example: Any, make: Callable[[Array], eqx.Module], batched: bool
 ) -> tuple[Callable, Callable, bool, Callable]:
-    """``init``, ``apply``, whether training takes keys, and ``whole``."""
+    """``init``, ``apply``, whether training takes keys, and ``whole``, for a module."""
     if not isinstance(example, eqx.Module):
         raise ModelError(
             f"a model function must return an Equinox module, got {type(example).__name__}"
         )
-    # All parts except parameters, in both modes.
+    # Everything except the parameters, in training and in inference mode.
     _, training = eqx.partition(example, eqx.is_inexact_array)
     _, inference = eqx.partition(eqx.nn.inference_mode(example), eqx.is_inexact_array)
     random = "key" in inspect.signature(type(example).__call__).parameters
@@ -272,13 +275,13 @@ def prepare_jax() -> None:
 
 
 def _threads() -> int:
-    """Number of XLA threads set by the user (NPROC); 0 if not set."""
+    """Number of XLA threads that the user has set (NPROC); 0 if not set."""
     threads = os.environ.get("NPROC", "")
     return int(threads) if threads.isdecimal() else 0
 
 
 def _cores() -> int:
-    """Number of processors that this process may use."""
+    """Number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

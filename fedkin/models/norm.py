@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Added to variances, as in Keras.
+# Number added to variances, as in Keras.
 EPSILON = 1e-3
-# Channels of a group.
+# Number of channels in a group.
 CHANNELS = 8
 
 
 class BatchNorm(eqx.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) over images and pixels.
 
-    Inference uses the running statistics. Training updates them: ``momentum`` times the old ones,
-    plus ``1 - momentum`` times those of the batch. The batch variance is divided by n - 1, as in
-    TensorFlow's fused kernel and in PyTorch.
+    Inference uses the running statistics. Training updates them: the new ones are ``momentum``
+    times the old ones plus ``1 - momentum`` times the batch's. The batch variance is divided by n -
+    1, as in TensorFlow's fused kernel and in PyTorch.
     """
 
     scale: Float[Array, "c"]
@@ -67,7 +67,7 @@ class BatchNorm(eqx.Module):
 
 
 class GroupNorm(eqx.Module):
-    """Group normalisation (Wu and He 2018), groups of 8 channels.
+    """Group normalisation (Wu and He 2018) with groups of 8 channels.
 
     Each image is normalised separately, without running statistics.
     """

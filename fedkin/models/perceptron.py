@@ -1,5 +1,4 @@
-"""Logistic regression and the multi-layer perceptron, with the parameter counts that the papers
-print.
+"""Logistic regression and the multi-layer perceptron, with the parameter counts of the papers.
 
 Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
 """
@@ -28,7 +27,7 @@ def mclr(data: Samples, l2: float = 0.0) -> Model:
 
     Args:
         data: numeric features.
-        l2: weight of the sum of squared kernel entries in the training loss. FlexCFL has 0.001;
+        l2: weight of the sum of squared kernel entries in the training loss. FlexCFL uses 0.001;
             FedGroup's and FedSim's code declares it without effect.
     """
     return _perceptron((features(data), data.classes), l2)
@@ -43,16 +42,16 @@ def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> 
 
     Args:
         data: numeric features.
-        hidden: width of the hidden layer; or a tuple, list or array with the width of each.
-        l2: as for ``mclr``.
+        hidden: width of the hidden layer, or a tuple, list or array with the width of each layer.
+        l2: weight of the squared kernels in the loss, as in ``mclr``.
 
     Raises:
-        ModelError: other data, no width, or an invalid width.
+        ModelError: the data do not fit, or a width is missing or invalid.
     """
     widths = hidden_widths("mlp", hidden)
     if not widths:
         raise ModelError(
-            "mlp: hidden names no width; give one or more, such as 128 or (128, 64), or take mclr"
+            "mlp: hidden names no width; give one or more, such as 128 or (128, 64), or use mclr"
         )
     return _perceptron((features(data), *widths, data.classes), l2)
 
@@ -61,11 +60,11 @@ def hidden_widths(model: str, hidden: Any) -> tuple[int, ...]:
     """Widths of hidden layers as a tuple.
 
     Args:
-        model: its name, for messages.
-        hidden: a width, or a tuple of them.
+        model: name of the model, for messages.
+        hidden: a width, or a tuple of widths.
 
     Raises:
-        ModelError: a width that is not a whole number of at least 1.
+        ModelError: a width is not a whole number of at least 1.
     """
     widths = hidden if isinstance(hidden, tuple) else (hidden,)
     for width in widths:
@@ -105,7 +104,7 @@ def features(data: Samples) -> int:
 
 
 def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
-    """l2 times the sum of squares of the dense kernels, as Keras adds it to the loss."""
+    """A function that gives l2 times the sum of squares of the dense kernels, as in Keras' loss."""
     if not (np.isfinite(l2) and l2 >= 0):
         raise ModelError(f"l2 must be zero or a positive number, got {l2}")
 

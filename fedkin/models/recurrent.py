@@ -1,7 +1,7 @@
 """Recurrent networks on text: samples are word indices [B L], and padding is treated as words.
 
-Words are mapped to vectors. Without vectors in the data, a trained embedding is used. Vectors in
-the data are a constant of the compiled program and not among the P parameters. Each program holds a
+Words are mapped to vectors. If the data have no vectors, an embedding is trained. Vectors in the
+data are a constant of the compiled program, and not among the P parameters. Each program holds a
 copy, so a vocabulary should have only the words that occur.
 
 Equal shapes and options, and the same array object of vectors, give the same ``Model`` object, so a
@@ -23,22 +23,24 @@ from fedkin.core.plain import plain_arguments
 from fedkin.models.layers import Dense, glorot
 from fedkin.models.model import Model, Text, as_model, check_samples
 
-# Width of an embedding (McMahan et al. 2017).
+# Default width of an embedding (McMahan et al. 2017).
 _EMBEDDING = 8
 
 
 @plain_arguments
 def rnn(data: Text, hidden: int = 128, embedding: int | None = None) -> Model:
-    """A recurrent layer of tanh units, and scores from its last state: FedSim's network for
-    Goodreads (Table 5).
+    """A recurrent layer of tanh units, and scores from its last state.
+
+    It is FedSim's network for Goodreads (Table 5).
 
     Args:
         data: text.
-        hidden: units of the layer.
+        hidden: number of units in the layer.
         embedding: width of the trained embedding; None for 8. Only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` for data with vectors, or a width below 1.
+        ModelError: the data are not text, ``embedding`` is given for data with vectors, or a width
+            is below 1.
     """
     return _of(name="rnn", data=data, widths=(hidden,), dense=0, embedding=embedding)
 
@@ -55,13 +57,14 @@ def lstm(
 
     Args:
         data: text.
-        hidden: units of each layer.
-        layers: LSTM layers.
+        hidden: number of units in each layer.
+        layers: number of LSTM layers.
         dense: width of the linear layer before the head; 0 for none.
         embedding: width of the trained embedding; None for 8. Only for data without vectors.
 
     Raises:
-        ModelError: data that are not text, ``embedding`` for data with vectors, or a width below 1.
+        ModelError: the data are not text, ``embedding`` is given for data with vectors, or a width
+            is below 1.
     """
     if layers < 1 or dense < 0:
         raise ModelError(
@@ -71,9 +74,9 @@ def lstm(
 
 
 class Vectors:
-    """Fixed word vectors, equal only if the array is the same object.
+    """Fixed word vectors, equal only if their array is the same object.
 
-    JAX does not treat this as an array, so as_model does not count it among the parameters.
+    JAX does not treat this as an array, so ``as_model`` does not count it among the parameters.
     """
 
     def __init__(self, array: Float[np.ndarray, "V D"]) -> None:
@@ -90,7 +93,10 @@ class Vectors:
 
 
 class RNNLayer(eqx.Module):
-    """h' = tanh(W x + U h + b) from h = 0, with the weight [W, U] (TensorFlow's BasicRNNCell)."""
+    """A recurrent layer h' = tanh(W x + U h + b), from h = 0 (TensorFlow's BasicRNNCell).
+
+    Its weight is [W, U].
+    """
 
     weight: Float[Array, "h i_plus_h"]
     bias: Float[Array, "h"]
@@ -110,7 +116,7 @@ class RNNLayer(eqx.Module):
 
 
 class LSTMLayer(eqx.Module):
-    """Long short-term memory without peepholes (TensorFlow's BasicLSTMCell).
+    """A long short-term memory layer without peepholes (TensorFlow's BasicLSTMCell).
 
     The weight [4h, i + h] has the rows of input gate, candidate, forget gate and output gate, in
     this order. 1 is added to the forget gate, so it is open at first (Gers et al. 2000).
@@ -149,7 +155,7 @@ def _gates(
 
 
 class RecurrentNetwork(eqx.Module):
-    """Vectors of words, recurrent layers, a linear layer (or none) on the last output, the head."""
+    """Word vectors, recurrent layers, a linear layer (or none) on the last output, and the head."""
 
     words: Float[Array, "V D"] | Vectors
     layers: list[RNNLayer] | list[LSTMLayer]
@@ -185,7 +191,7 @@ class RecurrentNetwork(eqx.Module):
         scores = self.head(last)
         if scores.shape[1] > 1:
             return scores
-        # The softmax cross entropy of (0, z) is the sigmoid cross entropy of the one output z.
+        # The softmax cross entropy of (0, z) equals the sigmoid cross entropy of the only output z.
         return jnp.pad(scores, ((0, 0), (1, 0)))
 
 
@@ -207,7 +213,7 @@ def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: i
 
 
 def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:
-    """The vectors of the data, or the shape of an embedding."""
+    """The vectors of the data, or the shape of the embedding to train."""
     check_samples(data)
     x = data.x
     vocabulary = data.vocabulary
@@ -223,7 +229,7 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
         return len(vocabulary), embedding or _EMBEDDING
     if embedding is not None:
         raise ModelError(
-            f"{name}: {data.name} has vectors of its words; leave embedding out, got {embedding}"
+            f"{name}: {data.name} has vectors for its words; leave embedding out, got {embedding}"
         )
     return Vectors(data.vectors)
 

@@ -1,7 +1,7 @@
 """Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
 privacy and secret sums.
 
-``SECTIONS`` lists all of them. To add an option, add a file with its class, and an entry here.
+``SECTIONS`` lists all options. To add one, add a file with its class, and an entry in this list.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 
 class OptionSection(NamedTuple):
-    """A section of a configuration that holds an option.
+    """A section of a configuration that holds one option.
 
     Attributes:
         words: the option's name in messages.
-        kinds: its choices: the name in a configuration, and the place of the class
+        kinds: choices of the section: the name in a configuration, and the place of its class
             (``module:Class``).
-        titles: text that tables add to the name of a method, by name; empty: nothing.
+        titles: text that tables add to a method's name, for each choice; choices without an entry
+            add nothing.
         only_simulated: whether the option applies only to simulated clients.
         files: names of the files that the option writes into the run's folder.
     """
@@ -31,7 +32,7 @@ class OptionSection(NamedTuple):
     files: tuple[str, ...] = ()
 
     def classes(self) -> dict[str, type]:
-        """The classes by name, imported here."""
+        """Import the classes of all choices, and return them by name."""
         found = {}
         for name, place in self.kinds.items():
             module, _, kind = place.partition(":")

@@ -1,7 +1,7 @@
-"""Options: settings for any method, and their effect in a run.
+"""Options: settings that can be added to any method, and their effect in a run.
 
     Option          the settings, as given by the user: ``fk.FedAdam(lr=0.1)``
-    ActiveOption    the same option in one run, with its mechanism, journal and so on
+    ActiveOption    the same option in one run, with its state, such as a mechanism and a journal
     Around          its effect on one call of the method: the world that the method sees, and the
                     change of the state that the method returns
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What an option knows about a run before it begins.
+    """Facts about a run that an option knows before the run begins.
 
     Attributes:
         method: the method, without options.
-        plan: the run's plan (``config.plan.Plan``).
+        plan: rounds, cohort, seed and other settings of the run (``config.plan.Plan``).
         spec: the model's size and layers.
-        clients: N.
+        clients: number of clients N.
         options: all options of the run, by section.
         trackers: the run's trackers.
         measures: the user's measures in the run.
@@ -66,11 +66,11 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What an option knows about a run at its end.
+    """Facts about a run that an option knows at its end.
 
     Attributes:
         round: the last round.
-        state: the state after it.
+        state: the state after the last round.
         client_accuracy: accuracy of each evaluated client, in the order of ``clients``.
         clients: the table of evaluated clients.
         true_clusters: true clusters of all clients, if known.
@@ -84,7 +84,7 @@ class RunEnd:
 
 
 class Call(NamedTuple):
-    """One call of a method."""
+    """One call of a method: the initial step, a round, or the placement of new clients."""
 
     step: Literal["init", "round", "place"]
     stream: Stream
@@ -97,23 +97,26 @@ class Call(NamedTuple):
 
 
 def unchanged(state: State) -> State:
-    """The state as the method returned it."""
+    """The state as the method returned it, for an option that does not change it."""
     return state
 
 
 class Around(NamedTuple):
-    """An option's work around one call. Both parts come from one scope, since an option may
-    remember in the second what it saw in the first."""
+    """An option's work before and after one call of the method.
+
+    Both functions come from one scope, so the second can use what the first has recorded.
+    """
 
     # The world that the method sees in this call.
     world: World
-    # From the state that the method returns to the resulting state.
+    # Maps the state that the method returns to the resulting state.
     finish: Callable[[State], State] = unchanged
 
 
 class Option:
-    """Settings for any method. Every field of a subclass has a default, or is checked on
-    construction.
+    """Base class of options: settings for any method.
+
+    Every field of a subclass has a default, or is checked on construction.
 
     Attributes:
         section: the option's section in a configuration. A run has at most one option per section.
@@ -129,7 +132,8 @@ class Option:
         return ""
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Raise ConfigError for an impossible run, before anything is written.
+        """Raise ConfigError if the runs are impossible with this option, before anything is
+        written.
 
         Args:
             runs: facts for each method, the main one first.
@@ -148,7 +152,7 @@ class Option:
 
         Args:
             data: the user's data.
-            shift: the user's shift.
+            shift: the user's shift of the data.
 
         Raises:
             ConfigError: simulated clients cannot follow these settings.
@@ -163,32 +167,33 @@ class Option:
     def evaluation(
         cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
     ) -> Task | None:
-        """The task by which clients are evaluated, if a part of their models stays on them; None:
-        the method's.
+        """The task that evaluates clients if a part of their models stays on them.
+
+        None: the method's own evaluation.
 
         Args:
-            state: with the option's arrays in its ``extras``.
+            state: a state with the option's arrays in its ``extras``.
             spec: the model's spec.
-            clients: evaluated clients.
+            clients: clients to evaluate.
         """
         return None
 
 
 class ActiveOption:
-    """An option in one run. The base class does nothing; a subclass overrides what its option
-    changes.
+    """An option in one run. The base class does nothing; a subclass overrides the parts that its
+    option changes.
 
     Args:
         section: the option's section.
     """
 
-    hides_replies = False  # whether clients' replies must not affect when the run ends
+    hides_replies = False  # whether clients' replies must not decide when the run ends
 
     def __init__(self, section: str) -> None:
         self.section = section
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The option's work around a call of the method.
+        """The option's work before and after a call of the method.
 
         Args:
             world: the world outside the option.
@@ -200,20 +205,20 @@ class ActiveOption:
     def select_cohort(
         self, reachable: Int[np.ndarray, "c"], round: int
     ) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, ascending, drawn from the eligible clients; None: the plan
+        """The cohort of a round, ascending, drawn from the eligible clients; None if the plan
         decides."""
         return None
 
     def exhausted(self) -> str:
-        """Why no further round is allowed; empty if one is."""
+        """Why no further round is allowed; empty if another round is allowed."""
         return ""
 
     def record(self, state: State) -> Record:
-        """The entries of the option in the record of a round."""
+        """The option's entries in the record of a round."""
         return {}
 
     def closing(self, end: RunEnd) -> Record:
-        """The option's entries in the summary of a run. It also writes its files here."""
+        """The option's entries in the summary of a run. It also writes the option's files."""
         return {}
 
     def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:
@@ -221,5 +226,5 @@ class ActiveOption:
         return {} if state is None else state.extras.get(self.section, {})
 
     def with_arrays(self, state: State, arrays: Mapping[str, np.ndarray]) -> State:
-        """A state with these arrays of the option, replacing earlier ones."""
+        """The state after these arrays of the option have replaced earlier ones."""
         return replace(state, extras={**state.extras, self.section: dict(arrays)})

@@ -1,5 +1,5 @@
-"""The journal of a private run. Each release is recorded before it happens, so that no restart
-loses it."""
+"""The journal of a private run. It records each release before it happens, so that no restart loses
+a release."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fedkin.core.storage import append_line, complete_lines, drop_torn_line, for
 
 JOURNAL = "privacy.jsonl"
 SECRET_SUMS = "secret.jsonl"
-RELEASE = "release"  # folder, inside the run's folder, of releasable files
+RELEASE = "release"  # folder for releasable files, inside the run's folder
 
 
 @dataclass
 class Journal:
-    """The releases of a run, in a file if the run has a folder. An incomplete last line of a killed
-    process is removed: its sums were not released.
+    """The releases of a run, kept in a file if the run has a folder.
 
-    If a round is repeated because a process was killed before its checkpoint, both count: the first
-    had other noise.
+    If a process is killed while it writes, the incomplete last line is removed: its sums were not
+    released. If a process is killed before its checkpoint, the round is repeated with other noise,
+    and both releases count.
 
     Raises:
         CheckpointError: a complete line cannot be read, so its release and the epsilon are unknown.
@@ -39,7 +39,7 @@ class Journal:
             ]
 
     def add(self, **entry: Any) -> None:
-        """Record an entry, and sync it to the disk. Raises StorageError."""
+        """Add an entry, and sync it to the disk. Raises StorageError if that fails."""
         self.entries.append(entry)
         if self.path is not None:
             append_line(self.path, json.dumps(entry))
@@ -47,17 +47,17 @@ class Journal:
 
     @property
     def rounds(self) -> int:
-        """Number of noisy sums released by rounds."""
+        """Number of noisy sums that rounds have released."""
         return sum("clip" in entry for entry in self.entries)
 
     @property
     def start_sums(self) -> int:
-        """Number of noisy sums of all clients released before the first round."""
+        """Number of noisy sums of all clients that were released before the first round."""
         return sum("start" in entry for entry in self.entries)
 
     @property
     def score_sums(self) -> int:
-        """Number of noisy sums released of all clients' scores."""
+        """Number of noisy sums of all clients' scores that were released."""
         return sum("mean_accuracy" in entry for entry in self.entries)
 
     def mean_accuracy(self, round: int) -> float | None:
@@ -71,15 +71,15 @@ class Journal:
 
     @property
     def uncharged(self) -> list[str]:
-        """The tasks whose replies no noise covered, in the order of first use."""
+        """The tasks with replies that no noise covered, in the order of first use."""
         tasks = [entry["uncharged"] for entry in self.entries if "uncharged" in entry]
         return list(dict.fromkeys(tasks))
 
     def next_clip(self, before: int) -> float | None:
-        """The clip of a round, as set by the last round before it; None if there was none.
+        """The clipping norm of a round, as set by the last round before it; None without one.
 
         Args:
-            before: the round.
+            before: the round, which is not included.
         """
         clips = [
             entry["next_clip"]
@@ -90,7 +90,7 @@ class Journal:
 
 
 def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The entry of a line. Raises CheckpointError for a line that is damaged."""
+    """The entry of a line of the journal. Raises CheckpointError if the line is damaged."""
     try:
         entry = json.loads(line)
         if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):
@@ -100,8 +100,8 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
             raise ValueError("it has no noise_multiplier")
     except ValueError as error:
         raise CheckpointError(
-            f"{path}, line {number}: is damaged ({error}), and with it what the run has released: "
-            "put the file back from a copy, or begin a new run in another folder, beside which "
-            "the releases of this one count, too"
+            f"{path}, line {number}: is damaged ({error}), so it is unknown what the run has "
+            "released: restore the file from a copy, or begin a new run in another folder; the "
+            "releases of this run still count, in addition to the new run's"
         ) from error
     return entry

@@ -6,9 +6,9 @@ Federated Optimization. ICLR 2021, arXiv 2003.00295 (Algorithm 2). FedAvgM: T.-M
 Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification.
 2019, arXiv 1909.06335.
 
-The pseudo-gradient D of a cluster is its model after the method's round minus the model before. It
+The pseudo-gradient D of a cluster is its model after the method's round minus its model before. It
 includes everything that the method does: weights of the mean, and the effect of sharing between
-clusters (``eta_g``). Then, with x the model before,
+clusters (``eta_g``). With x the model before the round, the new model is
 
     FedAvgM     m = beta m + D
                 x + lr m
@@ -18,18 +18,18 @@ clusters (``eta_g``). Then, with x the model before,
     FedYogi     as FedAdam, but v = v - (1 - beta2) D^2 sign(v - D^2)
     FedAdagrad  as FedAdam, but v = v + D^2
 
-m starts at 0 and v at tau^2; there is no bias correction, as in the paper (Flower's FedAdam has
-one, and v from 0).
+m starts at 0 and v at tau^2. As in the paper, there is no bias correction (Flower's FedAdam has
+one, and starts v at 0).
 
-A cluster whose model did not change (no reply arrived) keeps its model and its moments. A client
-that migrates changes its cluster but no moments. If the number of clusters changes (a split, a late
-clustering, a merge), a new cluster takes the moments of its parent, and the parent's former model
-as x. The parent is the cluster that most of its clients were in before the round. A cluster without
-a parent keeps the model that the method made, and starts with new moments. FedSim clusters a cohort
-only to weight its one model, so there is one pair of moments. Running statistics (batch
-normalisation) have no gradient: they are averaged as without an optimiser.
+A cluster whose model did not change (no reply arrived) keeps its model and its moments. Moments
+belong to clusters, so a client that migrates takes none along. If the number of clusters changes (a
+split, a late clustering, a merge), a new cluster takes the moments of its parent, and the parent's
+former model as x. The parent is the cluster that most of its clients were in before the round. A
+cluster without a parent keeps the model that the method made, and starts with new moments. FedSim
+clusters a cohort only to weight its one model, so it has one pair of moments. Running statistics
+(batch normalisation) have no gradient: they are averaged as without an optimiser.
 
-Server optimisers do not apply to peer-to-peer methods, to detectors, and to options that change
+Server optimisers do not apply to peer-to-peer methods, to detectors, or to options that change
 models in addition to averaging (``Requirements.changes``).
 """
 
@@ -53,7 +53,7 @@ Vectors = Float[np.ndarray, "k P"]  # k clusters
 
 
 class Step(NamedTuple):
-    """A step of an optimiser: the change of the models, and the new moments."""
+    """One step of an optimiser: the change of the models, and the new moments."""
 
     change: Vectors
     momentum: Vectors
@@ -61,13 +61,14 @@ class Step(NamedTuple):
 
 
 class ServerOptimizer(Option):
-    """A rule that converts pseudo-gradients of clusters to steps of their models."""
+    """Base class of server optimisers, which convert pseudo-gradients of clusters to model
+    steps."""
 
     section = "server_optimizer"
 
     @property
     def start(self) -> float:
-        """Initial value of the second moment."""
+        """Initial value of the second moment v."""
         raise NotImplementedError
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
@@ -90,7 +91,7 @@ class ServerOptimizer(Option):
 @plain_options
 @dataclass(frozen=True)
 class FedAvgM(ServerOptimizer):
-    """Server momentum."""
+    """Server momentum (FedAvgM)."""
 
     lr: float = 1.0  # server learning rate
     beta: float = 0.9  # server momentum
@@ -114,8 +115,8 @@ class FedAdam(ServerOptimizer):
     """Adam on the server."""
 
     lr: float = 0.1  # eta, the server learning rate
-    beta1: float = 0.9  # decay rate of the mean of updates
-    beta2: float = 0.99  # decay rate of the mean of their squares
+    beta1: float = 0.9  # decay rate of the first moment, the mean of updates
+    beta2: float = 0.99  # decay rate of the second moment, the mean of their squares
     tau: float = 1e-3  # degree of adaptivity
 
     def __post_init__(self) -> None:
@@ -152,7 +153,7 @@ class FedAdagrad(ServerOptimizer):
     """Adagrad on the server: the second moment is the sum of all squares."""
 
     lr: float = 0.1  # eta, the server learning rate
-    beta1: float = 0.0  # decay rate of the mean of updates
+    beta1: float = 0.0  # decay rate of the first moment, the mean of updates
     tau: float = 1e-3  # degree of adaptivity
 
     def __post_init__(self) -> None:
@@ -171,10 +172,10 @@ class FedAdagrad(ServerOptimizer):
 
 
 class ActiveOptimizer(ActiveOption):
-    """A server optimiser in a run: its moments [K P] are in the state.
+    """A server optimiser in a run. The state holds its moments [K P].
 
     Args:
-        optimizer: the rule.
+        optimizer: the server optimiser.
     """
 
     def __init__(self, optimizer: ServerOptimizer) -> None:
@@ -185,7 +186,7 @@ class ActiveOptimizer(ActiveOption):
         def finish(after: State) -> State:
             if before is None:
                 return self.with_arrays(after, self._first_moments(after.models.shape))
-            # A model that changes because newcomers are placed is not stepped.
+            # Placing new clients may change a model, but that is no step of the optimiser.
             return self._stepped(world, before, after, steps=call.step == "round")
 
         return Around(world, finish)
@@ -197,13 +198,15 @@ class ActiveOptimizer(ActiveOption):
         }
 
     def _stepped(self, world: World, before: State, after: State, steps: bool) -> State:
-        """The method's next state with the optimiser's models, if it ``steps``, and with the next
-        moments."""
+        """The state that the method returned, with the next moments.
+
+        If ``steps``, the optimiser's models replace the method's.
+        """
         models = after.models
         moments = self._first_moments(models.shape)
         momentum = moments["momentum"]
         square = moments["square"]
-        # A cluster without a parent has zero change: its former model is set to the present one.
+        # A cluster without a parent has no former model, so its change is set to zero.
         former = models.astype(np.float64)
 
         parent = parents(before.assignment, after.assignment, len(before.models), len(models))
@@ -213,7 +216,7 @@ class ActiveOptimizer(ActiveOption):
         square[has_parent] = earlier["square"][parent[has_parent]]
         former[has_parent] = before.models[parent[has_parent]]
 
-        # Running statistics are not stepped: their change is zero, and so no moment moves them.
+        # Running statistics have no gradient. With a change of zero, no moment changes them.
         for part in world.spec.untrained:
             former[:, part] = models[:, part]
 
@@ -232,29 +235,29 @@ class ActiveOptimizer(ActiveOption):
 
 
 def _check_decay(name: str, value: object) -> None:
-    """Check that a value is a number in [0, 1)."""
+    """Check that a value is a number in [0, 1). Raises MethodError if not."""
     check_not_negative(name, value)
     if not value < 1:  # type: ignore[operator]
         raise MethodError(f"{name} must be a number in [0, 1), got {value!r}")
 
 
 def refusal(method: Method) -> str:
-    """Why a server optimiser does not apply to a method; empty if it does."""
+    """Why a server optimiser does not apply to a method; empty if it applies."""
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.peers:
         return (
-            f"{name} has no server: its peers average among themselves; leave the server "
+            f"{name} has no server, since its peers average among themselves; leave the server "
             "optimizer out"
         )
     if needs.model.detectors:
         return (
-            f"{name} trains detectors of single classes, and a server optimizer is for models of "
+            f"{name} trains detectors of single classes, but a server optimizer needs models of "
             "clusters; leave it out"
         )
-    takes = "which a server optimizer would take for updates; leave it out"
+    takes = "and a server optimizer would take these changes for updates; leave it out"
     if option := needs.changes.by_option:
-        return f"{name} with {option} changes models besides averaging them, {takes}, or {option}"
+        return f"{name} with {option} does more to models than average them, {takes}, or {option}"
     if needs.changes.always:
         return f"{name} {needs.changes.always}, {takes}"
     return ""
@@ -263,13 +266,13 @@ def refusal(method: Method) -> str:
 def parents(
     before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"], old: int, new: int
 ) -> Int[np.ndarray, "new"]:
-    """The former cluster that each of ``new`` clusters comes from, or UNASSIGNED.
+    """The former cluster that each of ``new`` clusters comes from; UNASSIGNED if there is none.
 
     Args:
-        before: cluster of each client before.
-        after: cluster of each client after.
-        old: former number of clusters. Unless one disappears, the first ``old`` ones stay.
-        new: present number of clusters.
+        before: cluster of each client before the round.
+        after: cluster of each client after the round.
+        old: number of clusters before. Unless a cluster disappears, the first ``old`` ones stay.
+        new: number of clusters after.
     """
     parent = np.arange(new)
     without_certain_parent = range(old, new) if new >= old else range(new)

@@ -1,7 +1,6 @@
-"""Classification of tasks by their replies: a sum of one vector per client, a choice, or something
-else.
+"""Classifies tasks by their replies: a sum of one vector per client, a choice, or something else.
 
-It also has the message for a method that does not request means.
+It also holds the message for a method that requests single updates where an option needs means.
 """
 
 from __future__ import annotations
@@ -13,19 +12,24 @@ from fedkin.core.task import Task
 
 
 def wants_sums(task: Task) -> bool:
-    """Whether a task sends one vector by model, which noise covers, and otherwise only numbers that
-    are not needed."""
+    """Whether a task replies with sums of one vector per client, which noise covers.
+
+    It may also send numbers that are not needed.
+    """
     return task.charged == "sum" and _is_one_vector(task)
 
 
 def is_start(task: Task) -> bool:
-    """Whether a task sends only one vector of norm at most 1 by model, as in a cold start."""
+    """Whether a task replies with sums of one vector of norm at most 1 per client (cold start)."""
     return task.charged == "unit_sum" and _is_one_vector(task)
 
 
 def is_choice(task: Task) -> bool:
-    """Whether a client only chooses among released values, by its data. The server does not release
-    the choice, and what it computes from the choice is charged as a noisy sum."""
+    """Whether a client only chooses among released values, using its data.
+
+    The server does not release the choice. Values that the server computes from the choice are
+    charged as a noisy sum.
+    """
     arrays = task.up.arrays.values()
     return task.charged == "choice" and all(
         array.over == "row" and not array.counted for array in arrays
@@ -40,32 +44,31 @@ def _is_one_vector(task: Task) -> bool:
 
 
 def averages_itself(method: Method, so_that: str) -> str:
-    """The message for a method that averages single updates itself.
+    """The message for a method that averages single updates itself, so an option has no effect.
 
     Args:
         method: the method.
-        so_that: why the option then has no effect.
+        so_that: consequence for the option, after "so that".
     """
     because = requirements_of(method).reads.because
     why = f", because of its option {because}" if because else ""
     return (
-        f"{type(method).__name__} averages single updates by itself{why}, so that {so_that}; a "
-        "method that asks for means has one (fedavg, fedgroup, flexcfl, ifca with "
-        "weighting='examples')"
+        f"{type(method).__name__} averages single updates by itself{why}, so that {so_that}; use a "
+        "method that asks for means (fedavg, fedgroup, flexcfl, ifca with weighting='examples')"
     )
 
 
 def check_asks_for_means(
     section: str, method: Method, so_that: str, round: int, *, single: int, averages: int
 ) -> None:
-    """Raise MethodError for a method that requested single updates in a round, and no means.
+    """Raise MethodError if a method requested single updates in a round, and no means.
 
     Args:
         section: section of the option that needs means.
         method: the method.
-        so_that: why the option then has no effect.
-        round: the round. In the round of a first clustering, single updates are read to find
-            clusters.
+        so_that: consequence for the option, after "so that".
+        round: the round. In the round of a first clustering, methods may read single updates to
+            find clusters.
         single: number of calls that requested single updates.
         averages: number of calls that requested means.
     """

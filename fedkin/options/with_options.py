@@ -1,4 +1,4 @@
-"""A method together with the options of its run: the only wrapper of a method."""
+"""A method together with the options of its run."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from fedkin.core.world import World
 from fedkin.options import SECTIONS
 from fedkin.options.base import ActiveOption, Call, Option, RunEnd, RunFacts
 
-OTHERS = "*"  # the place of options that ORDER does not name
+OTHERS = "*"  # place in ORDER of options that it does not name
 
-# From the method outwards to the clients: the method sees the world through the first option,
-# which is also the first to change the state that the method returns.
+# The options from the method outwards to the clients. The method sees the world through the first
+# option, which is also the first to change the state that the method returns.
 ORDER = (
-    # Clients train their personal parts, independent of later changes of the shared updates.
+    # Clients train their personal parts before other options change the shared updates.
     "personal",
-    # Uses each model's change in a round, after all averaging, as a gradient.
+    # Takes each model's change in a round, after all averaging, as a gradient.
     "server_optimizer",
-    # Answers requests for means from the method and from the options above.
+    # Answers the requests for means by the method and by the options above.
     "robust",
     # Adds late replies to a mean.
     "late",
     # Changes replies on arrival, before any option above reads them.
     "attack",
-    # A user's options see the same as the method, and nothing that privacy or secret sums hide.
+    # A user's options see the same replies as the method, but not what privacy or secret sums hide.
     OTHERS,
-    # Releases noisy sums only.
+    # Releases only noisy sums.
     "privacy",
-    # Releases only sums, computed by exchanges with the clients.
+    # Releases only sums, which it computes by exchanges with the clients.
     "secret",
 )
 
@@ -48,8 +48,8 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
     """The options of a run by section, in ``ORDER``.
 
     Raises:
-        ConfigError: a value that is not an option, a class, an option without a section, or two
-            options of one section.
+        ConfigError: a value is not an option or is a class, an option has no section, or two
+            options share a section.
     """
     found: dict[str, Option] = {}
     for option in options:
@@ -57,11 +57,12 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
             raise ConfigError(f"options: expected options such as fk.FedAdam(), got {option!r}")
         if not option.section:
             raise ConfigError(
-                f"options: {type(option).__name__} names no section; give its class one, section "
-                "= ..."
+                f"options: {type(option).__name__} has no section; set section = ... in its class"
             )
         if option.section in found:
-            raise ConfigError(f"options: {option.section} is given twice; a run has one at most")
+            raise ConfigError(
+                f"options: {option.section} is given twice; give at most one option per section"
+            )
         found[option.section] = option
     return dict(sorted(found.items(), key=lambda entry: _place(entry[0])))
 
@@ -76,7 +77,7 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
     Args:
         options: the run's options.
         data: the user's data.
-        shift: the user's shift.
+        shift: the user's shift of the data.
     """
     for option in options.values():
         data, shift = option.simulated(data, shift)
@@ -84,10 +85,10 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 
 
 def refusal(run: RunFacts) -> tuple[str, str] | None:
-    """The section of the first option that cannot be used in a run, and why; None if all can.
+    """Section and reason of the first option that cannot be used in a run; None if all can.
 
-    Options next to the clients are checked first: they refuse other options. The options next to
-    the method refuse models.
+    Options next to the clients are checked first, since they exclude other options. Options next to
+    the method exclude models.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
@@ -103,18 +104,18 @@ class ActiveOptions:
 
     @classmethod
     def of(cls, run: RunFacts) -> ActiveOptions:
-        """The options, bound to a run. Raises what ``Option.bind`` raises."""
+        """Start all options of a run. Raises what ``Option.bind`` raises."""
         return cls(tuple(_bound(option, run) for option in run.options.values()))
 
     @property
     def hides_replies(self) -> bool:
-        """Whether clients' replies must not affect when the run ends."""
+        """Whether clients' replies must not decide when the run ends."""
         return any(option.hides_replies for option in self.options)
 
     def select_cohort(
         self, reachable: Int[np.ndarray, "c"], round: int
     ) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, from the option that draws it; None: the plan decides."""
+        """The cohort of a round, from the option that draws it; None if the plan decides."""
         for option in self.options:
             cohort = option.select_cohort(reachable, round)
             if cohort is not None:
@@ -122,7 +123,7 @@ class ActiveOptions:
         return None
 
     def exhausted(self) -> str:
-        """Why no further round is allowed; empty if one is."""
+        """Why no further round is allowed; empty if another round is allowed."""
         reasons = (option.exhausted() for option in self.options)
         return next((reason for reason in reasons if reason), "")
 
@@ -134,7 +135,7 @@ class ActiveOptions:
         return entries
 
     def closing(self, end: RunEnd) -> Record:
-        """The entries of all options in the summary."""
+        """The entries of all options in the run's summary."""
         entries: Record = {}
         for option in self.options:
             entries |= option.closing(end)
@@ -142,7 +143,7 @@ class ActiveOptions:
 
 
 def _bound(option: Option, run: RunFacts) -> ActiveOption:
-    """An option in a run. Raises ConfigError for errors of a user's option."""
+    """Start an option in a run. Raises ConfigError if a user's option fails."""
     try:
         return option.bind(run)
     except FedkinError:
@@ -168,35 +169,35 @@ class WithOptions:
     options: ActiveOptions = NO_OPTIONS
 
     def init(self, world: World, stream: Stream) -> State:
-        """The method's first state."""
+        """The method's initial state, after the options' changes."""
         return self._called(world, None, Call("init", stream))
 
     def round(
         self, world: World, state: State, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        """A round of the method."""
+        """The state after a round of the method with its options."""
         return self._called(world, state, Call("round", stream, cohort))
 
     def place(
         self, world: World, state: State, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> State:
-        """The method's clusters for newcomers."""
+        """The state after the method has assigned clusters to new clients."""
         return self._called(world, state, Call("place", stream, newcomers))
 
     def remarks(self, state: State) -> tuple[str, ...]:
-        """The method's warnings about its first state."""
+        """The method's warnings about its initial state."""
         return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
 
     def _called(self, world: World, before: State | None, call: Call) -> State:
-        # From the clients inwards, each option decides what the next one sees. The method sees the
-        # world of the last one.
+        # From the clients to the method, each option decides what the next one sees. The method
+        # sees the world of the last option.
         finishes = []
         for option in reversed(self.options.options):
             around = option.around(world, before, call)
             world = around.world
             finishes.append(around.finish)
         state = self._step(world, before, call)
-        # A method may make a new state, which lacks the options' arrays.
+        # A method may return a new state object, which lacks the options' arrays.
         state = replace(state, extras={} if before is None else before.extras)
         for finish in reversed(finishes):
             state = finish(state)
@@ -218,15 +219,16 @@ def requirements_with(method: Method, options: Iterable[Option]) -> Requirements
 
 
 def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-    """The task by which clients are evaluated, for models that are partly on the client; None: the
-    usual one.
+    """The task that evaluates clients whose models are partly on the client.
+
+    None: the usual evaluation.
 
     An option whose arrays are in the state has priority over the method.
 
     Args:
-        state: a run's state.
+        state: the run's state.
         spec: the model's spec.
-        clients: clients with clusters.
+        clients: clients to evaluate, which all have a cluster.
     """
     for section in state.extras:
         for kind in _kinds_of(section):
@@ -237,15 +239,15 @@ def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
 
 
 def _kinds_of(section: str) -> list[type[Option]]:
-    """The classes of a section's options, the newest first."""
+    """The classes of a section's options, the latest defined first."""
     if section in SECTIONS:
-        # A process that reads a finished run may not have imported them.
+        # A process that only reads a finished run may not have imported them yet.
         SECTIONS[section].classes()
     return [kind for kind in reversed(list(_defined(Option))) if kind.section == section]
 
 
 def _defined(base: type[Option]) -> Iterator[type[Option]]:
-    """All options that are defined in this process."""
+    """All option classes that are defined in this process."""
     for kind in base.__subclasses__():
         yield kind
         yield from _defined(kind)
@@ -256,7 +258,7 @@ def check_options(runs: Sequence[RunFacts], places: Sequence[str]) -> None:
 
     Args:
         runs: facts for each method, the main one first.
-        places: each method's place in the configuration.
+        places: place of each method in the configuration.
     """
     for run, place in zip(runs, places, strict=True):
         if refused := refusal(run):

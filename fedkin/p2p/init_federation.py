@@ -1,4 +1,5 @@
-"""A trial federation: a folder per peer with its configuration, and certificates with ``tls``."""
+"""Makes a trial federation of peers: a folder with a configuration for each, and with ``tls``
+certificates."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ CA_KEY = "ca-key.pem"
 CERTIFICATE = "certificate.pem"
 KEY = "key.pem"
 
-# Handwritten digits; two clusters of peers with different label permutations.
+# The trial: handwritten digits, in two clusters of peers with different permutations of the labels.
 TRIAL: dict[str, Any] = {
     "data": {
         "name": "planted",
@@ -47,30 +48,32 @@ def init_federation(
     port: int = 7450,
     settings: Sequence[str] = (),
 ) -> list[Path]:
-    """Write ``folder/peer-0/peer.toml`` and so on. Existing peers keep their files, except the
-    access rules, which are updated with the new peers.
+    """Write ``folder/peer-0/peer.toml`` and so on for all peers.
+
+    Existing peers keep their files, except the access rules, which get the new peers.
 
     Args:
-        folder: of the peers' folders.
-        peers: maximum number of peers.
-        tls: write an authority too, and for each peer a key, a certificate and access rules.
-        federation: its name.
-        host: the address where peers listen.
-        port: of the first peer; the others get consecutive ports.
+        folder: folder for the peers' folders.
+        peers: largest number of peers.
+        tls: whether to write an authority too, and a key, a certificate and access rules for each
+            peer.
+        federation: name of the federation.
+        host: address at which the peers listen.
+        port: port of the first peer; the others get consecutive ports.
         settings: ``section.key=value`` for all peers.
 
     Returns:
         The peers' configuration files.
 
     Raises:
-        ConfigError: impossible numbers or settings, or existing peers that differ in the use of
-            certificates.
+        ConfigError: numbers or settings are impossible, or existing peers use certificates and the
+            new ones do not (or the other way round).
         StorageError: a file cannot be written.
         MissingExtra: ``cryptography`` is not installed.
     """
     if peers < 1 or not 1 <= port <= 65_536 - peers:
         raise ConfigError(
-            f"expected at least one peer and ports up to 65535, got {peers} peers from port "
+            f"expected at least one peer, and ports up to 65535, got {peers} peers from port "
             f"{port} on"
         )
     names = [f"peer-{k}" for k in range(peers)]
@@ -111,7 +114,7 @@ def _raw_config(
     port: int,
     settings: Sequence[str],
 ) -> dict[str, Any]:
-    """The configuration of peer k, which discovers the others through the first two."""
+    """The configuration of peer k, which finds the others through the first two peers."""
     protocol = "tls" if tls else "tcp"
     addresses = [f"{protocol}/{host}:{port + i}" for i in range(len(names))]
     raw: dict[str, Any] = {
@@ -131,7 +134,7 @@ def _raw_config(
     for text in settings:
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
-        # Drop the trial's options if another choice was made.
+        # The trial's options belong to its own choice, and are dropped for another one.
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
             raw[section] = {}
         raw[section][key] = value
@@ -139,7 +142,7 @@ def _raw_config(
 
 
 def _write_certificates(folder: Path, federation: str, names: list[str]) -> None:
-    """Write keys and certificates for peers that have none, and access rules for all."""
+    """Write keys and certificates for peers that have none, and access rules for all peers."""
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
     else:
@@ -167,8 +170,11 @@ def _read_rules(path: Path) -> dict[str, Any]:
 
 
 def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
-    """Zenoh's access control by certificate name: every peer may query every other, declare and
-    reply only under its own keys, and nothing else."""
+    """Zenoh's rules for access by certificate name.
+
+    Every peer may query every other peer, and may declare and reply only under its own keys. All
+    else is forbidden.
+    """
     root = f"fedkin/{federation}"
     requesting = ["query", "liveliness_query", "declare_liveliness_subscriber"]
     replying = ["reply", "declare_queryable", "liveliness_token"]

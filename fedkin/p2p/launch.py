@@ -1,4 +1,4 @@
-"""A real peer built from its configuration."""
+"""Builds a real peer from its configuration."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from fedkin.simulation.engine import SimulatedWorld
 def build_peer(
     config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None
 ) -> Peer:
-    """Build a peer: its data, its model, its folder, and an open network, in this order.
+    """Build a peer: its data, its model, its folder, and then an open network connection.
 
     Args:
-        config: of the peer.
+        config: configuration of the peer.
         on_round: called with the record of every round.
 
     Raises:
-        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: as the
-            parts do.
+        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: a part
+            cannot be made.
     """
     with error_context("data"):
         data = registry.make_site_data(config.data)
@@ -58,6 +58,6 @@ def build_peer(
             on_round=on_round,
         )
     except BaseException:
-        # An open session would keep the process alive.
+        # An open session would keep the process running.
         transport.close()
         raise

@@ -1,13 +1,13 @@
-"""Messages between peers: a short prelude, optional certificate and signature, and an archive.
+"""Messages between peers: a short prelude, an optional certificate and signature, and an archive.
 
     prelude      "FKN2" and the lengths of the certificate and of the signature (2 bytes each, high
                  byte first)
-    certificate  of the sender, DER; empty where peers do not sign
-    signature    over "FKN2" and the archive; empty where peers do not sign
+    certificate  the sender's certificate in DER format; empty if peers do not sign
+    signature    over "FKN2" and the archive; empty if peers do not sign
     archive      ``fedkin.core.codec``: a header (federation, sender, round, examples) and float32
                  arrays
 
-Nothing in a message is trusted: sizes and the signature are checked before the archive is decoded.
+No part of a message is trusted: sizes and the signature are checked before the archive is decoded.
 An invalid message raises an ``PeerMessageError`` with a one-word reason, so that failures can be
 counted. Symbols: P parameters.
 """
@@ -27,12 +27,12 @@ from fedkin.core import codec
 from fedkin.core.errors import FedkinError
 from fedkin.security.signatures import MessageSigner, SignatureError
 
-HEADER_LIMIT = 8192  # bytes of an archive's header, and of a request
-_OVERHEAD_LIMIT = 65_536  # bytes of a message without its numbers
+HEADER_LIMIT = 8192  # largest size in bytes of an archive's header, and of a request
+_OVERHEAD_LIMIT = 65_536  # largest size in bytes of a message without its numbers
 _MAGIC = b"FKN2"  # the last character is the version
 _PRELUDE = struct.Struct(">4sHH")
 _HEADER_LENGTH = struct.Struct("<Q")
-_MAX_ROUND = 2**53  # other JSON readers have no exact integers above this
+_MAX_ROUND = 2**53  # other JSON readers cannot represent larger integers exactly
 _MAX_EXAMPLES = 2**31 - 1
 _REQUEST = re.compile(r"(status|model|model\+update)(?:@([1-9][0-9]{0,14}))?")
 
@@ -42,7 +42,12 @@ MODEL_AND_UPDATE: tuple[str, ...] = ("model", "update")
 
 
 class PeerMessageError(FedkinError):
-    """A message that is not used; ``reason`` is the one-word key for counting."""
+    """A message cannot be used.
+
+    Attributes:
+        reason: one word, under which such messages are counted.
+        detail: sizes or names, which stand in brackets in the log.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -52,44 +57,46 @@ class PeerMessageError(FedkinError):
 
 @dataclass(frozen=True)
 class Message:
-    """A peer's model after one of its rounds; without arrays, an announcement of the finished
-    round."""
+    """A peer's model after one of its rounds.
+
+    A message without arrays announces a finished round.
+    """
 
     sender: str
     round: int
-    examples: int  # training examples behind the model
+    examples: int  # number of training samples of the model's peer
     arrays: Mapping[str, Float32[np.ndarray, "P"]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a peer, used to check its reply."""
+    """A request to a peer, with which its reply is checked."""
 
     federation: str
     name: str
-    arrays: tuple[str, ...]  # their names, in order
-    parameters: int  # P
-    min_round: int = 0  # the newest round that the peer has sent; older replies are stale
-    round: int | None = None  # exact round; None: any round from ``min_round``
+    arrays: tuple[str, ...]  # names of the requested arrays, in order
+    parameters: int  # number of parameters P
+    min_round: int = 0  # the latest round that the peer has sent; older replies are stale
+    round: int | None = None  # the requested round; None for any round from ``min_round`` on
 
 
 class RequestText(NamedTuple):
-    """The content of a request: names of arrays and an optional round."""
+    """The content of a request: names of arrays, and an optional round."""
 
     arrays: tuple[str, ...]
     round: int | None
 
 
 def request_text(arrays: tuple[str, ...], round: int | None = None) -> str:
-    """A request as it is sent: ``status``, ``model``, ``model+update@7`` (of round 7)."""
+    """The text of a request: ``status``, ``model``, or ``model+update@7`` for round 7."""
     return ("+".join(arrays) or "status") + ("" if round is None else f"@{round}")
 
 
 def parse_request(text: str) -> RequestText:
-    """The arrays and the round that a request names.
+    """The arrays and the round that the text of a request names.
 
     Raises:
-        PeerMessageError: the text is no request.
+        PeerMessageError: the text is not a request.
     """
     match = _REQUEST.fullmatch(text)
     if match is None:
@@ -99,7 +106,7 @@ def parse_request(text: str) -> RequestText:
 
 
 def size_limit(parameters: int) -> int:
-    """Maximum bytes of a message: two vectors of P float32 numbers plus overhead."""
+    """Largest size of a message in bytes: two vectors of P float32 numbers, and overhead."""
     return 8 * parameters + _OVERHEAD_LIMIT
 
 
@@ -107,9 +114,9 @@ def encode(message: Message, federation: str, signer: MessageSigner | None = Non
     """A message as bytes.
 
     Args:
-        message: what is sent; its arrays are sent as float32.
-        federation: the sender's.
-        signer: signs the message; None sends it without certificate and signature.
+        message: the message; its arrays are sent as float32.
+        federation: name of the sender's federation.
+        signer: signs the message; None to send it without certificate and signature.
     """
     header = {
         "federation": federation,
@@ -136,12 +143,12 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
     Args:
         data: the whole message.
         request: the request, including the peer.
-        signer: checks certificate and signature; None ignores both.
+        signer: checks certificate and signature; None to ignore both.
 
     Raises:
-        PeerMessageError: with one of the reasons length, version, header, signature,
-            certificate, archive, fields, federation, sender, arrays, dtype, shape, finite, stale,
-            round.
+        PeerMessageError: the reply is invalid, with one of the reasons length, version, header,
+            signature, certificate, archive, fields, federation, sender, arrays, dtype, shape,
+            finite, stale, round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:
@@ -172,7 +179,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes, limit: int) -> _Parts:
-    """Split a message as its prelude defines, and check the sizes."""
+    """Split a message into the parts that its prelude defines, and check their sizes."""
     if len(data) > limit:
         raise PeerMessageError("length", f"{len(data)} bytes, at most {limit}")
     if len(data) < _PRELUDE.size:
@@ -180,12 +187,12 @@ def _parts(data: bytes, limit: int) -> _Parts:
     magic, certificate, signature = _PRELUDE.unpack_from(data)
     if magic != _MAGIC:
         if magic[:3] == _MAGIC[:3]:
-            raise PeerMessageError("version", f"{magic!r}, and {_MAGIC!r} is read here")
+            raise PeerMessageError("version", f"{magic!r}, but {_MAGIC!r} is expected")
         raise PeerMessageError("header", "no message")
     middle = _PRELUDE.size + certificate
     start = middle + signature
     if len(data) < start + _HEADER_LENGTH.size:
-        raise PeerMessageError("length", f"{len(data)} bytes, more than {start} announced")
+        raise PeerMessageError("length", f"{len(data)} bytes, but more than {start} announced")
     (header,) = _HEADER_LENGTH.unpack_from(data, start)
     if header > HEADER_LIMIT or certificate > HEADER_LIMIT:
         raise PeerMessageError(
@@ -195,13 +202,13 @@ def _parts(data: bytes, limit: int) -> _Parts:
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Check a header's entries, their types, the peer and the round. Raises PeerMessageError."""
+    """Check the entries of a header, the peer and the round. Raises PeerMessageError."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise PeerMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
     limits = {"round": (0, _MAX_ROUND), "examples": (1, _MAX_EXAMPLES)}
     if not texts or not all(_is_within(header[key], *limits[key]) for key in limits):
-        raise PeerMessageError("fields", "of another type, or out of range")
+        raise PeerMessageError("fields", "some have another type, or are out of range")
     if header["federation"] != request.federation:
         raise PeerMessageError("federation", f"{header['federation'][:64]!r}")
     if header["sender"] != request.name:
@@ -219,7 +226,7 @@ def _is_within(value: object, low: int, high: int) -> bool:
 def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
     """Check that the arrays are exactly the requested ones.
 
-    They must be finite float32 vectors of P numbers. Raises PeerMessageError.
+    They must be finite float32 vectors of P numbers. Raises PeerMessageError otherwise.
     """
     if arrays.keys() != set(request.arrays):
         raise PeerMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")

@@ -1,4 +1,4 @@
-"""Detects peers that others reach and this peer does not, so that it must reconnect."""
+"""Detects peers that other peers reach and this peer does not, so that it must reconnect."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from fedkin.core.identifiers import is_name
 
-# Seconds during which others may still name a departed peer or not yet see a new one.
+# Seconds during which others may still name a peer that has left, or not yet see a new one.
 PATIENCE = 6.0
-LONGEST_WAIT = 600.0  # seconds
-TEXT_LIMIT = 32_768  # bytes of names; a message has room for twice that, without its numbers
-_MOST = 1000  # maximum stored names, because anyone may send any name
-# A peer is forgotten after this number of checks without being named. A time limit is not enough,
-# because rounds may take from a moment to many minutes.
+LONGEST_WAIT = 600.0  # longest wait in seconds
+TEXT_LIMIT = 32_768  # largest size in bytes of a list of names; a message has room for two of them
+_MOST = 1000  # largest number of stored names, because any sender may invent names
+# A peer is forgotten after this number of checks in which it was not named. A time limit would not
+# do, because rounds may take from a moment to many minutes.
 _CHECKS = 3
 
 
@@ -24,22 +24,22 @@ _CHECKS = 3
 class _Mentions:
     first: float
     last: float
-    silent: int = 0  # checks since it was last named
+    silent: int = 0  # number of checks since the peer was last named
 
 
 class MissingPeers:
-    """Tracks peers that others name and that are not online here.
+    """Tracks peers that other peers name and that are not online here.
 
-    A peer is *missing* if it is named for longer than a wait, initially ``PATIENCE`` seconds.
+    A peer is *missing* if it is named for longer than a wait, at first ``PATIENCE`` seconds.
     Whenever peers are missing, the wait doubles, up to ``LONGEST_WAIT``. It is reset when no peer
     has been named for twice the wait. So slow connections, or a firewall between two peers, rarely
-    disturb other peers. A malicious sender of invented names disturbs them at most about twice a
+    make this peer reconnect. A malicious sender of invented names can do so at most about twice a
     minute: 6 s of naming and 24 s of silence.
 
     Args:
         name: name of this peer, which is never missing.
         patience: the first wait.
-        clock: seconds now.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -64,12 +64,13 @@ class MissingPeers:
                     self._mentions[name] = _Mentions(now, now)
 
     def remove(self, name: str) -> None:
-        """Remove a peer that is online now. Thread-safe."""
+        """Forget a peer that is online now. Thread-safe."""
         with self._lock:
             self._mentions.pop(name, None)
 
     def check(self) -> list[str]:
-        """The missing peers. If there are any, all waits restart, because the peer reconnects."""
+        """The missing peers. If there are any, all waits start again, because the peer
+        reconnects."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
@@ -92,8 +93,10 @@ class MissingPeers:
 
 
 def names_to_bytes(names: Iterable[str]) -> bytes:
-    """Names, one per line, in random order, so that a different subset is sent each time if not all
-    fit."""
+    """Names as text, one per line, up to the limit.
+
+    The order is random, so that a different subset is sent each time if not all fit.
+    """
     order = list(names)
     random.shuffle(order)
     content = "\n".join(order).encode()
@@ -103,7 +106,7 @@ def names_to_bytes(names: Iterable[str]) -> bytes:
 
 
 def names_of_bytes(content: bytes) -> list[str]:
-    """The lines of a content; none if it exceeds the limit.
+    """The names in a text, one per line; none if the text exceeds the limit.
 
     They may not be valid names, because any peer may have sent them.
     """

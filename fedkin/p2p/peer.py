@@ -1,9 +1,11 @@
-"""A peer: trains on its data, finds peers with similar data and averages with them, asynchronously.
+"""A peer: trains on its data, finds peers with similar data, and averages with them without a
+server.
 
-A round is that of the method (``fedkin.methods.decentralized``), with one row instead of all rows
-and replies from the network. Replies are checked and counted; wrong, late and missing ones are left
+Peers are asynchronous: each does its rounds without waiting for the others. In a round a peer does
+what the method (``fedkin.methods.decentralized``) does, for one row instead of all rows, and gets
+its replies from the network. Replies are checked and counted; wrong, late and missing ones are left
 out. The random streams are the simulator's, so peers in lockstep reproduce a simulation. Symbols: N
-peers in its table, P parameters.
+peers in the peer's table, P parameters.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ from fedkin.tasks.train import train
 
 @dataclass(frozen=True)
 class PeerMemory:
-    """The state that a peer saves to resume after a restart."""
+    """The state that a peer saves, to resume after a restart."""
 
     model: Float[np.ndarray, "P"]
-    age: int = 0  # rounds done
+    age: int = 0  # number of rounds done
     trust: tuple[str, ...] = ()
     votes: Mapping[str, int] = field(default_factory=dict)
-    names: tuple[str, ...] = ()  # of all peers ever met, by number
+    names: tuple[str, ...] = ()  # names of all peers ever met, by number
 
 
 @runtime_checkable
@@ -48,11 +50,11 @@ class PeerStorage(Protocol):
     """Storage of a peer's memory and records. Both methods raise StorageError if writing fails."""
 
     def save(self, memory: PeerMemory) -> None:
-        """Save the memory, replacing the previous one."""
+        """Save the memory, which replaces the previous one."""
         ...
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add the record of a round."""
+        """Append the record of a round."""
         ...
 
 
@@ -61,19 +63,19 @@ class Peer:
 
     Args:
         settings: name, federation, client, seed and rounds.
-        method: selects the peers that it queries, trusts and averages with.
-        world: its data and trainer; only client ``settings.client`` is used.
+        method: selects the peers to query, to trust and to average with.
+        world: data and trainer; only the client ``settings.client`` is used.
         transport: reaches the other peers. ``run`` closes it.
-        storage: where its memory and records go.
+        storage: storage of the peer's memory and records.
         memory: memory of an earlier process; None for a new peer.
-        lockstep: the peers that run in lockstep; None: asynchronous.
-        timeout: seconds for a reply.
-        signer: signs and checks messages, if peers have certificates.
+        lockstep: the peers that run in lockstep; None for asynchronous rounds.
+        timeout: seconds to wait for a reply.
+        signer: signs and checks messages; None if peers have no certificates.
         on_round: called with the record of every round.
-        clock: seconds now.
+        clock: returns the time in seconds.
 
     Raises:
-        ConfigError: the data do not have this client; or, in lockstep, its number is not the peer's
+        ConfigError: the data do not have this client, or in lockstep its number is not the peer's
             position in the list.
         ModelError: the model is a detector.
     """
@@ -115,14 +117,15 @@ class Peer:
         self._row = np.array([settings.client])
 
     def stop(self) -> None:
-        """End after the current round. Thread-safe."""
+        """Ask the peer to end after the current round. Thread-safe."""
         self.client.stopped.set()
 
     def run(self) -> None:
-        """Do rounds until ``settings.rounds`` are done or ``stop`` is called; then leave.
+        """Do rounds until ``settings.rounds`` are done or ``stop`` is called. Then leave the
+        network.
 
         Raises:
-            ConfigError: another peer has this one's name.
+            ConfigError: another peer has the same name.
         """
         stopped = self.client.stopped
         rounds = self.settings.rounds
@@ -135,7 +138,7 @@ class Peer:
             self.client.close()
 
     def round(self) -> dict[str, Any]:
-        """Do one round and return its record. Raises as ``run`` does."""
+        """Do one round, and return its record. Raises the errors of ``run``."""
         start_time = time.perf_counter()
         t = self.memory.age + 1
         stream = Stream(self.settings.seed, t, "method").child("round")
@@ -159,7 +162,10 @@ class Peer:
     # --- a round, step by step
 
     def _train(self, stream: Stream) -> Message | None:
-        """w_i^{t-1/2} and g_i; None if training ended in NaN or infinity, which is not sent."""
+        """Train locally: the message holds the model w_i^{t-1/2} and its update g_i.
+
+        None if training ended in NaN or infinity, which is not sent.
+        """
         work = replace(self.world.work, partial=True)
         model = self.memory.model
         first = np.zeros(1, np.int64)
@@ -173,7 +179,7 @@ class Peer:
         )
         if not reply.arrived[0]:
             self._count_failure(
-                "training", "local training ended in NaN or infinity; the model stays as it was"
+                "training", "local training ended in NaN or infinity, so the model is not changed"
             )
             return None
         update = reply.update[0]
@@ -181,7 +187,7 @@ class Peer:
         return Message(self.settings.name, stream.round, int(reply.examples[0]), arrays)
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
-        """Query, match and average. Returns the names of the peers it averaged with."""
+        """Query other peers, and average with similar ones. Returns the names of these peers."""
         reachable = self.client.reachable()
         table = self.table
         method = self.method
@@ -201,7 +207,7 @@ class Peer:
         partners = [name for name in table.names_of(selected) if name in replies]
 
         votes = zip(table.names, neighbourhood.votes[0], strict=True)
-        # A peer that reaches no other keeps its trust in all peers.
+        # A peer that reaches no other peer cannot judge trust, so its trust stays.
         trust = self.memory.trust
         if reachable.any():
             trust = tuple(table.names_of(neighbourhood.trust))
@@ -215,20 +221,20 @@ class Peer:
         return partners
 
     def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
-        """Trust in and votes for the reachable peers, in the current round."""
+        """Trust in the reachable peers, and votes for them, in the current round."""
         trust = self.table.mask(self.memory.trust) & reachable
         votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
         return Neighbourhood(trust, votes, np.array([self.memory.age + 1]))
 
     def _similarity(self, own: Message, replies: Mapping[str, Message]) -> Float[np.ndarray, "1 N"]:
-        """s_ij of the peers that replied; 0 elsewhere."""
+        """Similarity s_ij to the peers that replied; 0 for all others."""
         similarity = np.zeros((1, len(self.table)))
         messages = self._in_order(replies.values())
         if not messages or self.method.similarity_of == "nothing":
             return similarity
         models = _stack(messages, "model")
         if self.method.similarity_of == "gradient":
-            # If updates are not used, none were sent.
+            # A method that does not use updates has not requested any.
             change = "update" if self.method.needs_updates else "model"
             own_vectors = (_stack([own], "model"), _stack([own], change))
             vectors = (models, _stack(messages, change))
@@ -243,16 +249,16 @@ class Peer:
         return similarity
 
     def _weighted_mean(self, messages: Iterable[Message]) -> Float[np.ndarray, "P"]:
-        """The mean of the models, weighted by training examples."""
+        """The mean of the models, weighted by numbers of training samples."""
         ordered = self._in_order(messages)
         weights = np.array([[float(message.examples) for message in ordered]])
         return decentralized.average_models(_stack(ordered, "model"), weights)[0]
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
-        """Messages in the order of the table, like the simulator's rows."""
+        """Messages in the order of the table, as in the simulator."""
         return sorted(messages, key=lambda message: self.table.names.index(message.sender))
 
-    # --- what is written
+    # --- records and memory
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
@@ -275,26 +281,26 @@ class Peer:
         self._try_writing(partial(self._storage.save, self.memory))
 
     def _try_writing(self, write: Callable[[], None]) -> None:
-        """Write; a full disk is counted as a failure and does not stop the peer."""
+        """Write to disk. A full disk is counted as a failure, and the peer continues."""
         try:
             write()
         except StorageError as error:
-            self._count_failure("disk", f"{error}; going on without")
+            self._count_failure("disk", f"{error}; the peer continues without saving")
 
     def _count_failure(self, reason: str, line: str) -> None:
-        """Count a failure of this peer itself; logged once."""
+        """Count a failure of this peer itself, and log it once."""
         self.client.counts.failures[reason] += 1
         self.table.record_own_failure(reason, line)
 
 
 def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings | None) -> None:
-    """Check that settings match the data, the model and the other peers.
+    """Check that a peer's settings match its data, its model and the other peers.
 
     Args:
-        settings: the peer's; its client must be one of the data set's (ConfigError).
-        world: its data and model; detectors are refused (ModelError).
-        lockstep: the peer's place in this list must be the number of its client (ConfigError);
-            None: no lockstep.
+        settings: the peer's settings. ConfigError unless its client is in the data set.
+        world: data and model. ModelError if the model is a detector.
+        lockstep: the peers that run in lockstep; None without lockstep. ConfigError unless the
+            peer's position in this list is the number of its client.
     """
     if settings.client >= world.total_clients:
         raise ConfigError(
@@ -303,20 +309,20 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
         )
     if world.spec.detects:
         raise ModelError(
-            "peers train models with a score for every class, and this model is a detector"
+            "peers train models with a score for every class, but this model is a detector"
         )
     if lockstep is None:
         return
     if settings.name not in lockstep.peers:
         names = ", ".join(lockstep.peers)
         raise ConfigError(
-            f"lockstep.peers: this peer's name, {settings.name!r}, is none of {names}"
+            f"lockstep.peers: this peer's name, {settings.name!r}, is not in the list {names}"
         )
     place = lockstep.peers.index(settings.name)
     if place != settings.client:
         raise ConfigError(
-            f"lockstep.peers: {settings.name!r} is number {place} (from 0) and peer.client is "
-            f"{settings.client}; they must be the same, so that the run is the simulator's"
+            f"lockstep.peers: {settings.name!r} is number {place} (from 0), but peer.client is "
+            f"{settings.client}; make them equal, so that the run equals the simulation"
         )
 
 

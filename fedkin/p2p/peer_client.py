@@ -1,4 +1,4 @@
-"""A peer's requests to other peers: replies are checked and counted; in lockstep the peer waits."""
+"""A peer's requests to other peers. Replies are checked and counted; in lockstep the peer waits."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from fedkin.p2p.transport import PeerTransport
 from fedkin.security.signatures import MessageSigner
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.05  # seconds between requests while waiting
-_FIRST_CONTACT = 1.0  # seconds to search for other peers before logging that there are none
+_POLL = 0.05  # seconds between requests while the peer waits
+_FIRST_CONTACT = 1.0  # seconds to search for other peers before a log line says that there are none
 
 
 @dataclass
 class ExchangeCounts:
-    """Requests, replies and failures since the last record."""
+    """Numbers of requests, replies and failures since the last record."""
 
     requested: list[str] = field(default_factory=list)
     replied: list[str] = field(default_factory=list)
@@ -44,17 +44,17 @@ class ExchangeCounts:
 
 
 class PeerClient:
-    """The other peers, as this peer sees them.
+    """Sends requests to the other peers, and serves this peer's messages to them.
 
     Args:
-        settings: of the peer that queries.
+        settings: settings of this peer.
         table: the known peers.
-        transport: how they are reached.
-        parameters: P.
-        timeout: seconds for a reply.
-        lockstep: the peers that run in lockstep; None: asynchronous.
-        signer: signs and checks messages, if peers have certificates.
-        clock: seconds now; all waiting ends when ``stopped`` is set.
+        transport: reaches the peers.
+        parameters: number of parameters P.
+        timeout: seconds to wait for a reply.
+        lockstep: the peers that run in lockstep; None for asynchronous rounds.
+        signer: signs and checks messages; None if peers have no certificates.
+        clock: returns the time in seconds. All waiting ends when ``stopped`` is set.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PeerClient:
         self._online = False
 
     def serve(self, message: Message) -> None:
-        """Serve this message to others from now on; the first call brings this peer online.
+        """Serve this message to others from now on. The first call brings this peer online.
 
         Raises ConfigError if another peer has the same name.
         """
@@ -94,19 +94,19 @@ class PeerClient:
         self.table.update_sessions(self._transport.peers())
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """Mask of the peers that can be queried; in lockstep only peers of the list."""
+        """Mask of the peers that can be queried; in lockstep only peers in the list."""
         reachable = self.table.reachable()
         if self._lockstep is None:
             return reachable
         return reachable & self.table.mask(self._lockstep.peers)
 
     def request(self, names: list[str], arrays: tuple[str, ...], round: int) -> dict[str, Message]:
-        """Request arrays from peers; wrong, late and missing replies are counted and left out.
+        """Request arrays from peers. Wrong, late and missing replies are counted and left out.
 
         Args:
-            names: of the peers.
+            names: names of the peers.
             arrays: names of the arrays, such as ``messages.MODEL``.
-            round: of this peer; in lockstep the replies must be of the same round.
+            round: round of this peer; in lockstep the replies must be of the same round.
 
         Returns:
             The checked replies by name.
@@ -134,13 +134,14 @@ class PeerClient:
         return replies
 
     def finish_round(self, round: int) -> None:
-        """Announce a finished round; in lockstep, wait until all reachable peers announce it."""
+        """Announce a finished round. In lockstep, wait until all reachable peers announce it
+        too."""
         self._cache.set_status(Message(self.settings.name, round, 1))
         if self._lockstep and self._online:
             self._wait_until(lambda: not self._is_any_behind(round))
 
     def pop_bytes_sent(self) -> int:
-        """Bytes sent to others since the last call."""
+        """Bytes sent to other peers since the last call of this function."""
         return self._cache.pop_bytes_sent()
 
     def close(self) -> None:
@@ -150,7 +151,7 @@ class PeerClient:
     # --- replies
 
     def _exchange(self, names: list[str], text: str) -> dict[str, tuple[bytes, ...]]:
-        """All replies; in lockstep the request is repeated until every peer has replied."""
+        """The replies of all peers. In lockstep the request is repeated until all have replied."""
         if not names:
             return {}
         if self._lockstep is None:
@@ -160,14 +161,16 @@ class PeerClient:
         return replies
 
     def _complete(self, replies: dict[str, tuple[bytes, ...]], text: str) -> bool:
-        """Query the missing peers again. Returns whether all have replied."""
+        """Query the peers without a reply again. Returns whether all have replied now."""
         missing = [name for name, data in replies.items() if not data]
         replies |= self._transport.request(missing, text, self._timeout)
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """The single reply to a request. Raises PeerMessageError if it is missing, ambiguous or
-        invalid."""
+        """Decode the only reply to a request.
+
+        Raises PeerMessageError if it is missing or invalid, or if there are two replies.
+        """
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
             raise PeerMessageError("contradiction" if replies else "silent")
@@ -176,8 +179,10 @@ class PeerClient:
     # --- waiting
 
     def _await_first_peers(self) -> None:
-        """Wait briefly for other peers; if none comes, log it once and train alone until one
-        does."""
+        """Wait briefly for other peers.
+
+        If none comes, this is logged once, and the peer trains alone until one comes.
+        """
         if self._lockstep:
             others = set(self._lockstep.peers) - {self.settings.name}
             self._wait_until(lambda: others <= self._transport.peers().keys())
@@ -187,19 +192,19 @@ class PeerClient:
             pass
         if not self._transport.peers():
             _log.warning(
-                "peer %s: no other peer can be reached; training alone, and trying on",
+                "peer %s: no other peer can be reached; it trains alone, and keeps trying",
                 self.settings.name,
             )
 
     def _is_any_behind(self, round: int) -> bool:
-        """Whether some reachable peer of the list has not finished this round."""
+        """Whether a reachable peer in the list has not finished this round."""
         assert self._lockstep is not None
         names = [name for name in self._transport.peers() if name in self._lockstep.peers]
         replies = self._transport.request(names, request_text(STATUS), self._timeout)
         return any(self._finished_round(name, replies[name]) < round for name in names)
 
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
-        """The round in a peer's status; -1 if the reply cannot be used."""
+        """The finished round in a peer's status; -1 if the reply cannot be used."""
         request = Request(self.settings.federation, name, STATUS, self._parameters)
         try:
             return self._decode(replies, request).round
@@ -207,7 +212,7 @@ class PeerClient:
             return -1
 
     def _wait_until(self, done: Callable[[], bool]) -> None:
-        """Wait for a condition until the lockstep deadline or until the peer is stopped."""
+        """Wait for a condition, until the lockstep deadline or until the peer is stopped."""
         assert self._lockstep is not None
         end = self._clock() + self._lockstep.deadline
         while not done() and self._clock() < end and not self.stopped.wait(_POLL):

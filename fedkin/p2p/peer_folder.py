@@ -1,4 +1,4 @@
-"""A peer's folder: model and state (``peer.safetensors``), and a line per round
+"""A peer's folder: its model and state (``peer.safetensors``), and a line for each round
 (``metrics.jsonl``)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAYOUT = "1"
 
 
 class PeerFolder:
-    """A peer's folder (a ``PeerStorage``). Raises StorageError if it cannot be created."""
+    """A peer's folder, as a ``PeerStorage``. Raises StorageError if it cannot be created."""
 
     def __init__(self, path: Path, settings: PeerSettings) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
-        # Records of saved rounds must survive a power failure.
+        # The records must be on disk before the memory of their round, to survive a power failure.
         if (self.path / METRICS).exists():
             force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
@@ -57,11 +57,11 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """The saved memory, or None; records of later rounds are removed.
+        """The saved memory, or None without one. Records of later rounds are removed.
 
         Raises:
-            CheckpointError: the memory is damaged, or another peer's.
-            StorageError: as writing does.
+            CheckpointError: the memory is damaged, or belongs to another peer.
+            StorageError: a file cannot be written.
         """
         memory = self._read(parameters) if (self.path / STATE).exists() else None
         age = memory.age if memory else 0
@@ -78,8 +78,8 @@ class PeerFolder:
             for key, value in self._identity.items():
                 if header[key] != value:
                     raise CheckpointError(
-                        f"{path} is another peer's: its {key} is {header[key]!r}, and here it is "
-                        f"{value!r}; choose another peer.folder"
+                        f"{path} belongs to another peer: its {key} is {header[key]!r}, but this "
+                        f"peer's is {value!r}; choose another peer.folder"
                     )
             votes = {str(name): int(count) for name, count in header["votes"].items()}
             model = arrays["model"]
@@ -92,13 +92,14 @@ class PeerFolder:
             )
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
-                f"{path} cannot be read ({error}); remove it, and the peer starts anew"
+                f"{path} cannot be read ({error}); remove it, and the peer starts from the "
+                "beginning"
             ) from error
         if model.shape != (parameters,) or not np.isfinite(model).all():
             raise CheckpointError(
                 f"{path}: expected a finite model of {parameters} parameters, got shape "
-                f"{model.shape}; choose another peer.folder, or remove it, and the peer starts "
-                "anew"
+                f"{model.shape}; choose another peer.folder, or remove the file, and the peer "
+                "starts from the beginning"
             )
         return memory
 

@@ -1,4 +1,5 @@
-"""The peers known to a peer: their numbers, reachability, and the outcomes of requests."""
+"""The peers that a peer knows: their numbers, whether they are reachable, and how requests
+ended."""
 
 from __future__ import annotations
 
@@ -11,31 +12,32 @@ from jaxtyping import Bool
 
 _log = logging.getLogger("fedkin")
 
-# Descriptions of reasons, logged when a peer first gives one.
+# Text for each reason, logged when a peer first gives it.
 _REASONS = {
     "silent": "gave no reply in time",
     "contradiction": "gave two different replies to one request",
     "length": "sent a message that is too long or was cut",
     "version": "sent a message of another version of fedkin",
-    "header": "sent a header that is too long, or no message",
+    "header": "sent a header that is too long, or something that is not a message",
     "archive": "sent an archive that cannot be decoded",
     "fields": "sent a header with missing or wrong entries",
     "federation": "replied for another federation",
-    "sender": "was replied for by another peer",
-    "signature": "sent a message without its own signature",
-    "certificate": "sent a certificate that is not its own",
-    "arrays": "sent other arrays than were requested",
-    "dtype": "sent other numbers than float32",
+    "sender": "had another peer reply in its name",
+    "signature": "sent a message without a valid signature",
+    "certificate": "sent a certificate that does not belong to it",
+    "arrays": "sent other arrays than requested",
+    "dtype": "sent numbers that are not float32",
     "shape": "sent a model of another shape",
     "finite": "sent NaN or infinity",
     "stale": "sent an older round than before",
-    "round": "sent another round than was requested",
+    "round": "sent another round than requested",
 }
 
 
 class PeerTable:
-    """Names and their numbers (columns of a method's arrays): first the given ones, then by
-    appearance.
+    """Names of peers and their numbers, which are the columns of a method's arrays.
+
+    The given names come first, then others in the order of their appearance.
 
     ``counts[name]`` holds a peer's exchanges (``"exchanges"``) and its failures by reason.
     """
@@ -68,43 +70,43 @@ class PeerTable:
         self._reachable = {name for name in sessions if name != self.name}
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """Mask of the peers that can be queried; a peer does not query itself."""
+        """Mask of the peers that can be queried. A peer does not query itself."""
         return self.mask(self._reachable)
 
     def names_of(self, mask: Bool[np.ndarray, "1 N"]) -> list[str]:
-        """The names under a mask, by number."""
+        """The names that a mask selects, in the order of their numbers."""
         return [self.names[j] for j in np.flatnonzero(mask[0])]
 
     def mask(self, names: Iterable[str]) -> Bool[np.ndarray, "1 N"]:
-        """The mask over names."""
+        """A mask that selects these names."""
         selection = set(names)
         return np.array([[name in selection for name in self.names]])
 
     def last_round(self, name: str) -> int:
-        """The newest round that a peer has sent; 0 if none."""
+        """The latest round that a peer has sent; 0 if it has sent none."""
         return self._last_rounds.get(name, 0)
 
     def record_reply(self, name: str, round: int) -> None:
-        """Count a reply that is used."""
+        """Count a reply that was used."""
         self._last_rounds[name] = max(round, self.last_round(name))
         self.counts.setdefault(name, Counter())["exchanges"] += 1
 
     def record_failure(self, name: str, reason: str, detail: str = "") -> None:
-        """Count an unused or missing reply; logged once per peer and reason.
+        """Count a reply that is missing or cannot be used. It is logged once per peer and reason.
 
         Args:
-            name: the peer's.
-            reason: one word, the key of the count.
+            name: name of the peer.
+            reason: one word, under which the failure is counted.
             detail: text in brackets in the log.
         """
         self.counts.setdefault(name, Counter())[reason] += 1
         words = _REASONS.get(reason, reason)
         if detail:
             words = f"{words} ({detail})"
-        self._log_once(name, reason, f"peer {name} {words}; left out")
+        self._log_once(name, reason, f"peer {name} {words}; the reply is left out")
 
     def record_own_failure(self, reason: str, line: str) -> None:
-        """Count a failure of this peer itself; logged once per reason."""
+        """Count a failure of this peer itself. It is logged once per reason."""
         self.counts.setdefault(self.name, Counter())[reason] += 1
         self._log_once(self.name, reason, f"peer {self.name}: {line}")
 

@@ -1,5 +1,5 @@
-"""A peer's newest models as encoded replies. Requests arrive on a different thread than the
-rounds."""
+"""A peer's latest models as encoded replies. Requests arrive on another thread than the rounds run
+on."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from fedkin.p2p.messages import STATUS, Message, PeerMessageError, RequestText, parse_request
 
-_ROUNDS = 2  # number of kept rounds: in lockstep a peer may still be at the previous one
+_ROUNDS = 2  # number of stored rounds: in lockstep a peer may still be at the previous one
 
 
 class ResponseCache:
-    """The messages of a peer's newest rounds. Replies are encoded on first request and cached.
+    """The messages of a peer's latest rounds. A reply is encoded on its first request, and stored.
 
     Args:
-        encode: turns a message into bytes.
+        encode: converts a message to bytes.
     """
 
     def __init__(self, encode: Callable[[Message], bytes]) -> None:
@@ -27,14 +27,14 @@ class ResponseCache:
         self._bytes_sent = 0
 
     def add(self, message: Message) -> None:
-        """Serve this round from now on; its arrays must not change afterwards."""
+        """Serve the message of this round from now on. Its arrays must not change afterwards."""
         with self._lock:
             self._messages[message.round] = message
             self._messages = {t: self._messages[t] for t in sorted(self._messages)[-_ROUNDS:]}
             self._replies = {}
 
     def set_status(self, message: Message) -> None:
-        """Set the reply to status requests: the finished round."""
+        """Set the reply to status requests, which names the finished round."""
         with self._lock:
             self._status = message
             self._replies.pop("status", None)
@@ -55,7 +55,7 @@ class ResponseCache:
             return self._replies[text]
 
     def pop_bytes_sent(self) -> int:
-        """Bytes of all replies since the last call."""
+        """Bytes of all replies since the last call of this function."""
         with self._lock:
             count = self._bytes_sent
             self._bytes_sent = 0

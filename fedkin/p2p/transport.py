@@ -1,5 +1,5 @@
-"""Interface of the peers' network. ``zenoh_transport`` implements it; tests use an in-memory
-one."""
+"""Interface of the network between peers. ``zenoh_transport`` implements it; tests use one in
+memory."""
 
 from __future__ import annotations
 
@@ -11,40 +11,39 @@ RequestHandler = Callable[[str], bytes | None]
 
 @runtime_checkable
 class PeerTransport(Protocol):
-    """One peer's end of a network."""
+    """One peer's connection to the network."""
 
     def peers(self) -> dict[str, str]:
-        """The other peers that are online: the session of each by its name. A session ends with its
-        process.
+        """The session of each other peer that is online, by name. A session ends with its process.
 
         Raises:
-            ConfigError: another peer had this one's name first.
+            ConfigError: another peer had this peer's name first.
         """
         ...
 
     def request(
         self, names: Sequence[str], text: str, timeout: float
     ) -> dict[str, tuple[bytes, ...]]:
-        """Send one request to several peers at once, and return the different replies of each.
+        """Send one request to several peers at once, and return the different replies of each peer.
 
         Args:
-            names: of the peers.
+            names: names of the peers.
             text: the request (``messages.request_text``).
-            timeout: seconds after which a missing reply is abandoned.
+            timeout: seconds to wait for replies.
 
         Returns:
-            The replies by name: usually one, none if missing, at most two.
+            The replies by name: usually one; none if it is missing; two if they differ.
         """
         ...
 
     def serve(self, handler: RequestHandler) -> None:
-        """Go online. Raises as ``peers`` does.
+        """Go online. Raises the errors of ``peers``.
 
         Args:
-            handler: replies to requests; called on another thread.
+            handler: answers requests; it is called on another thread.
         """
         ...
 
     def close(self) -> None:
-        """Leave the network; repeated calls do nothing."""
+        """Leave the network. A repeated call has no effect."""
         ...

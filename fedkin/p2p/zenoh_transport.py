@@ -1,12 +1,12 @@
 """The transport of real peers: Eclipse Zenoh.
 
     fedkin/FEDERATION/model/NAME            replies to requests (``messages.request_text``)
-    fedkin/FEDERATION/alive/NAME/SESSION    is online as long as the process is, and connected
+    fedkin/FEDERATION/alive/NAME/SESSION    is online while the process runs and is connected
 
-Peers listen, connect to one or two known addresses, and discover all others from there (Zenoh's
-gossip). No address is special, and none has to stay. A reply carries the names of the peers that
-its sender sees online. Zenoh's ``get`` returns at once if it knows no peer that could reply, even
-while a route is being established. Therefore a request without a reply is sent once more.
+Peers listen, connect to one or two known addresses, and find all others from there (Zenoh's
+gossip). No address is special, and any of them may leave. A reply carries the names of the peers
+that its sender sees online. Zenoh's ``get`` returns at once if it knows no peer that could reply,
+even while a route is being established. Therefore a request without a reply is sent once more.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ if TYPE_CHECKING:
     import zenoh
 
 _log = logging.getLogger("fedkin")
-_PAUSE = 0.1  # seconds: before a request is resent, and between leaving and closing
-_REFRESH = 2.0  # seconds between two queries for peers online
-_RETURN = 5.0  # seconds within which peers return after reconnecting
+_PAUSE = 0.1  # seconds before a request is sent again, and between leaving and closing
+_REFRESH = 2.0  # seconds between two queries for the peers that are online
+_RETURN = 5.0  # seconds within which peers return after a new connection
 
 
 class ZenohTransport:
     """A Zenoh session as a ``Transport``.
 
     Args:
-        federation: the peer's.
-        name: the peer's.
-        settings: where to listen and connect, and how.
-        parameters: P; messages much longer than two vectors of that size are refused.
+        federation: name of the peer's federation.
+        name: name of the peer.
+        settings: where and how to listen and connect.
+        parameters: number of parameters P. A message much longer than two vectors of this size is
+            refused.
 
     Raises:
         MissingExtra: Zenoh is not installed.
-        ConfigError: the session cannot be opened (a port that is taken, a file that is missing, an
-            option that Zenoh does not know).
+        ConfigError: the session cannot be opened (its port is in use, a file is missing, or Zenoh
+            does not know an option).
     """
 
     def __init__(
@@ -57,18 +58,19 @@ class ZenohTransport:
         self._zenoh = _load_zenoh()
         self._root = f"fedkin/{federation}"
         self._name = name
-        # Later sessions are larger: of two peers with one name, the larger one leaves.
+        # Later sessions have larger ids: of two peers with one name, the one with the larger id
+        # leaves.
         self.session = f"{time.time_ns():016x}{secrets.token_hex(4)}"
         self._settings = settings
         self._parameters = parameters
         self._liveliness_keys = f"{self._root}/alive/*/*"
         self._lock = threading.Lock()
         self._handler: RequestHandler | None = None
-        self._error = ""  # of the last attempt to reopen a session
+        self._error = ""  # error of the last attempt to open the session again
         self._online: set[tuple[str, str]] = set()
         config = zenoh_config(settings, parameters)
         lease = json.loads(config.get_json("transport/link/tx/lease")) / 1000
-        # Peers drop a hanging peer at different times.
+        # Different waits, since peers drop a hanging peer at different times.
         self._missing = MissingPeers(name, max(PATIENCE, 0.6 * lease))
         self._open(config)
 
@@ -92,20 +94,20 @@ class ZenohTransport:
             if len(missing) > 5:
                 names += f" and {len(missing) - 5} more"
             _log.warning(
-                "%s: online for others, not for this peer; the connections are made anew", names
+                "%s: online for other peers but not for this peer; it connects again", names
             )
             self.close()
         if self._session.is_closed() and not self._open_again():
             return {}
         self._refresh()
         with self._lock:
-            # For each name the earliest session is kept: it comes last.
+            # The earliest session of each name stays: in this order it overwrites later ones.
             online = sorted(self._online, reverse=True)
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
-                f"peer.name: another peer is called {self._name!r} and was there first; choose "
-                "another name (a process that was just killed is forgotten at once, one that "
-                "hangs after some 10 seconds)"
+                f"peer.name: another peer had the name {self._name!r} first; choose another name "
+                "(a process that was killed is forgotten at once, a process that hangs after some "
+                "10 seconds)"
             )
         return {name: session for name, session in online if name != self._name}
 
@@ -156,10 +158,10 @@ class ZenohTransport:
             self._session.close()
 
     def _send(self, names: Iterable[str], text: str, end: float) -> dict[str, tuple[bytes, ...]]:
-        """Send requests and return the replies.
+        """Send requests, and return the replies.
 
-        All requests are sent before the first reply is awaited; a reply of 400 kB waits in Zenoh
-        meanwhile.
+        All requests are sent before the peer waits for the first reply. A reply of 400 kB is stored
+        in Zenoh meanwhile.
         """
         timeout = max(end - time.monotonic(), 0.001)
         pending = {}
@@ -169,14 +171,14 @@ class ZenohTransport:
                 payload=text.encode(),
                 attachment=self._name.encode(),
                 timeout=timeout,
-                # Query all matches, to detect two peers with the same name.
+                # Query all matches, so that two peers with the same name are detected.
                 target=self._zenoh.QueryTarget.ALL,
                 consolidation=self._zenoh.ConsolidationMode.NONE,
             )
         return {name: self._distinct(replies) for name, replies in pending.items()}
 
     def _distinct(self, replies: Any) -> tuple[bytes, ...]:
-        """The distinct replies to one request; two suffice to detect a conflict."""
+        """The different replies to one request; two suffice to detect a conflict."""
         contents: dict[bytes, None] = {}
         for reply in replies:
             if reply.ok is not None:
@@ -188,10 +190,10 @@ class ZenohTransport:
         return tuple(contents)
 
     def _refresh(self) -> None:
-        """Periodically query which peers are online, without waiting.
+        """Query from time to time which peers are online, without waiting for the answer.
 
-        After a reconnect, the message that a peer left may arrive after the message that it is
-        back.
+        After a new connection, the message that a peer has left may arrive after the message that
+        it is back.
         """
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
@@ -199,23 +201,23 @@ class ZenohTransport:
         self._session.liveliness().get(self._liveliness_keys, self._on_reply, timeout=_REFRESH)
 
     def _note(self, names: list[str]) -> None:
-        """Record names sent by another peer. Thread-safe."""
+        """Record names that another peer has sent. Thread-safe."""
         self._missing.add(set(names) - self._names_online())
 
     def _open_again(self) -> bool:
-        """Open a new Zenoh session, if possible. Returns whether there is one.
+        """Open a new Zenoh session, if possible. Returns whether a session is open.
 
         If a peer hangs for about the length of a lease, one side may open a new connection while
         the other keeps the old one and never repeats its declarations. Or both drop the old
         connection and neither opens a new one. Peers treat a new session as unknown, so they
-        reconnect and re-declare.
+        connect and declare again.
         """
         former = self._names_online()
         handler = self._handler
         try:
             self._open(zenoh_config(self._settings, self._parameters))
         except ConfigError as error:
-            # A temporarily missing port or file does not end a peer.
+            # A port or file that is missing for a moment does not end a peer.
             if str(error) != self._error:
                 _log.warning("%s; trying again every round", error)
             self._error = str(error)
@@ -229,7 +231,7 @@ class ZenohTransport:
         return True
 
     def _on_reply(self, reply: zenoh.Reply) -> None:
-        """Handle a peer's online message. Called on a Zenoh thread."""
+        """Handle the message that a peer is online. Called on a Zenoh thread."""
         if reply.ok is not None:
             self._on_change(reply.ok)
 
@@ -267,7 +269,7 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
         "scouting/gossip/enabled": True,
     }
     for key, value in defaults.items():
-        # The user's file may set another value, as behind a firewall.
+        # The user's file has priority: it may set another value, for example behind a firewall.
         if json.loads(config.get_json(key)) is None:
             config.insert_json5(key, json.dumps(value))
     required: dict[str, Any] = {
@@ -275,7 +277,7 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
         "transport/link/rx/max_message_size": size_limit(parameters),
         "transport/shared_memory/enabled": False,  # it would bypass the size limit and TLS
     }
-    # Zenoh's clients do not listen.
+    # A Zenoh client does not listen.
     if json.loads(config.get_json("mode")) != "client":
         any_port = "tls/0.0.0.0:0" if settings.tls else "tcp/127.0.0.1:0"
         required["listen/endpoints"] = settings.listen or [any_port]
@@ -287,9 +289,9 @@ def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
 
 
 def _tls(settings: NetworkSettings) -> dict[str, Any]:
-    """Mutual TLS settings.
+    """Zenoh's settings for mutual TLS.
 
-    Peers are identified by name at any address, so certificates need not contain the address.
+    Peers are identified by name at any address, so certificates need not contain addresses.
     """
     tls = settings.tls
     assert tls is not None
@@ -297,7 +299,7 @@ def _tls(settings: NetworkSettings) -> dict[str, Any]:
         path = Path(getattr(tls, key))
         if not path.is_file():
             raise ConfigError(
-                f"network.tls.{key}: {path}: there is no such file; fedkin peer init makes them"
+                f"network.tls.{key}: {path}: there is no such file; fedkin peer init makes it"
             )
     options = {
         "listen_certificate": str(tls.certificate),
@@ -314,7 +316,7 @@ def _tls(settings: NetworkSettings) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """Zenoh's message without its source locations."""
+    """Zenoh's error message without the places in its source code."""
     return str(error).split(" at /")[0].strip()
 
 

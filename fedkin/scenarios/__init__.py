@@ -1,2 +1,2 @@
-"""Scenarios of a simulated federation: participation and failures, data shifts, and planted
+"""Scenarios of a simulated federation: participation and failures, data shifts, and planted (known)
 clusters."""

@@ -1,7 +1,7 @@
 """Concept drift during a run: labels of clients are permuted, or their images rotated.
 
 There are ``kinds`` variants of the data; variant 0 is the data as given. Every client starts with a
-variant (equally many clients with each, at random) and may change to another one, by a pattern:
+variant (equally many clients with each, at random), and may change to another one by a pattern:
 
 * ``sudden``: in round ``at``;
 * ``gradual``: in a round drawn uniformly for each client from ``at`` to ``at + length - 1``;
@@ -32,22 +32,24 @@ from fedkin.scenarios.variants import label_permutations, rotate_images
 @plain_options
 @dataclass(frozen=True)
 class Drift:
-    """The variant of each client in each round. Relabel and Rotate define the variants.
+    """Base class of drifts: the variant of each client's data in each round.
+
+    Relabel and Rotate define the variants.
 
     Samples are copied once for each client that owns them, because a sample with two owners may get
     two variants. That doubles the memory of the data.
 
     All draws are from ``Stream(seed, 0, "scenario").child("drift")``, with the run's seed: the
-    first variants, the clients that change, and when.
+    first variants, the clients that change, and when they change.
 
     Attributes:
         kinds: number of variants, at least 2.
         pattern: when a client changes: ``sudden``, ``gradual`` or ``recurring``.
-        fraction: the probability that a client changes at all. Each client is drawn independently:
-            of 20 clients and 0.5, about ten change.
-        at: the round of the (first) change.
-        length: rounds over which ``gradual`` changes are spread, and from one change of
-            ``recurring`` to the next; ``sudden`` does not use it.
+        fraction: probability that a client changes at all. Each client is drawn independently: with
+            20 clients and 0.5, about ten change.
+        at: round of the (first) change.
+        length: number of rounds over which ``gradual`` changes are spread, and between two changes
+            of ``recurring``; ``sudden`` does not use it.
     """
 
     kinds: int = 4
@@ -64,7 +66,7 @@ class Drift:
             validation.at_least(1, name, getattr(self, name))
 
     def variants(self, clients: int, round: int, stream: Stream) -> Int[np.ndarray, "N"]:
-        """The variant of each client in a round. The stream may be the one of any round."""
+        """The variant of each client in a round. The stream may be the stream of any round."""
         rng = stream.at(0).child("drift").rng()
         origin = rng.permutation(np.arange(clients) % self.kinds)
         target = (origin + rng.integers(1, self.kinds, clients)) % self.kinds
@@ -87,7 +89,7 @@ class Drift:
     ) -> tuple[FederatedData, Bool[np.ndarray, "N"]]:
         variant = self.variants(original.clients, round, stream)
         if not round:
-            # The first variant of a client is not a shift.
+            # A client's first variant is not a shift.
             shifted = np.zeros(len(variant), bool)
             changing = variant != 0
             current = _with_own_rows(original)
@@ -110,7 +112,7 @@ class Drift:
         variant: Int[np.ndarray, "N"],
         stream: Stream,
     ) -> FederatedData:
-        """The data with new variants of these clients. In ``data`` no row has two owners."""
+        """The data after these clients have got new variants. No row of ``data`` has two owners."""
         parts = _parts(original)
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
@@ -136,14 +138,14 @@ class Drift:
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """The samples of these rows in these variants: "x" or "y", and the new values."""
+        """The samples of some rows in their variants: "x" or "y", and the new values."""
         raise NotImplementedError
 
 
 @plain_options
 @dataclass(frozen=True)
 class Relabel(Drift):
-    """Each variant has labels permuted at random (concept shift); variant 0 keeps the true labels.
+    """Each variant permutes the labels at random (concept shift); variant 0 keeps the true labels.
 
     The options are the same as for ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and
     ``length``. The permutations are drawn from ``Stream(seed, 0, "scenario").child("labels")``.
@@ -163,11 +165,11 @@ class Relabel(Drift):
 @plain_options
 @dataclass(frozen=True)
 class Rotate(Drift):
-    """Variant v has images rotated by v x 360 / kinds degrees (90 v for 3 kinds, as in planted
+    """Variant v rotates images by v x 360 / kinds degrees (90 v for 3 kinds, as in planted
     clusters).
 
     Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises
-    DataError for others. The options are the same as for ``Drift``: ``kinds``, ``pattern``,
+    DataError for other samples. The options are the same as for ``Drift``: ``kinds``, ``pattern``,
     ``fraction``, ``at`` and ``length``.
     """
 
@@ -186,7 +188,7 @@ class Rotate(Drift):
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:
-    """The data with a copy of every sample for every client that owns it, ordered as ``_parts``."""
+    """The data with a copy of every sample for each client that owns it, ordered as ``_parts``."""
     parts = _parts(data)
     source = np.concatenate([part.rows for part in parts.values()])
     copied: dict[str, Ragged] = {}
@@ -205,7 +207,7 @@ def _with_own_rows(data: FederatedData) -> FederatedData:
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The rows of each split: training, test, and validation where there is one."""
+    """The rows of each split: training, test, and validation if there is one."""
     splits = [split for split in ("train", "test", "validation") if split in data.splits]
     return {split: data.part(split) for split in splits}
 
@@ -219,7 +221,7 @@ def _image_shape(data: FederatedData) -> tuple[int, ...]:
     if data.x.dtype.kind != "f" or len(shape) not in (2, 3) or shape[:2] != 2 * shape[:1]:
         raise DataError(
             f"{data.name}: only square images of real numbers can be rotated, such as [M, 784] or "
-            f"[M, 32, 32, 3]; got {data.x.dtype} of shape {data.x.shape}; take relabel instead of "
+            f"[M, 32, 32, 3]; got {data.x.dtype} of shape {data.x.shape}; use relabel instead of "
             "rotate"
         )
     return shape

@@ -1,4 +1,4 @@
-"""Clients with a known true cluster: clusters differ by rotated images, permuted or swapped labels,
+"""Federations with known true clusters, which differ by rotated images, permuted or swapped labels,
 or classes."""
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ def planted(
     batches: int | None = None,
     seed: int = 0,
 ) -> FederatedData:
-    """A federation of K clusters (``true_clusters``), whose sizes differ by at most one client.
+    """A federation of K known clusters (``true_clusters``), with sizes that differ by at most one.
 
-    No image is used twice. Pixels are scaled to 0 .. 1, flat (cifar10: [32, 32, 3]). By ``kind``,
-    cluster k has
+    No image is used twice. Pixels are scaled to 0 .. 1, and flat (cifar10: [32, 32, 3]). Depending
+    on ``kind``, cluster k has
 
-    * ``rotation``: images rotated by k * 360 / K degrees (90 k where K = 3, so that up to 4
-      clusters need no interpolation), as in IFCA's experiments (Ghosh et al. 2020);
+    * ``rotation``: images rotated by k * 360 / K degrees (90 k for K = 3, so that up to 4 clusters
+      need no interpolation), as in IFCA's experiments (Ghosh et al. 2020);
     * ``label_permutation``: labels permuted at random (cluster 0: the true labels), as in Sattler
       et al. 2020;
-    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (where K = 2, cluster 1 swaps 6 and 7), as
+    * ``label_swap``: two labels swapped, 2 k and 2 k + 1 (for K = 2, cluster 1 swaps 6 and 7), as
       in re-implementations of PANM (Li & Wu 2022);
     * ``disjoint_labels``: C / K classes that no other cluster has.
 
     Args:
         base: digits, mnist, fashion_mnist or cifar10.
         kind: difference between the clusters.
-        clusters: K.
-        clients: N.
-        samples: training images of each client, drawn at random.
-        test_samples: test images of each client.
-        batches: of cifar10: number of training batch files to use, of five; None: all.
-        seed: of images, clusters and permutations.
+        clusters: number of clusters K.
+        clients: number of clients N.
+        samples: number of training images of each client, drawn at random.
+        test_samples: number of test images of each client.
+        batches: number of cifar10's training batch files to use, of five; None for all.
+        seed: seed of images, clusters and permutations.
 
     Raises:
-        ConfigError: invalid options.
+        ConfigError: the options are invalid.
         DataError: the base has too few images.
     """
     _check(
@@ -66,11 +66,13 @@ def planted(
     images = IMAGES[base]() if batches is None else _cifar10_batches(base, batches)
     if kind == "disjoint_labels" and clusters > images.classes:
         raise ConfigError(
-            f"{clusters} clusters cannot have disjoint labels, {base} has {images.classes} classes"
+            f"{clusters} clusters cannot have disjoint labels, since {base} has only "
+            f"{images.classes} classes"
         )
     if kind == "label_swap" and 2 * clusters > images.classes:
         raise ConfigError(
-            f"{clusters} clusters cannot swap two classes each, {base} has {images.classes} classes"
+            f"{clusters} clusters cannot swap two classes each, since {base} has only "
+            f"{images.classes} classes"
         )
     stream = Stream(seed, purpose=f"planted/{base}/{kind}")
     true_clusters = stream.child("truth").rng().permutation(np.arange(clients) % clusters)
@@ -79,7 +81,7 @@ def planted(
     x = images.unit(image_rows.ravel())
     y = images.y[image_rows.ravel()]
 
-    # The cluster of each image decides how it differs.
+    # An image's cluster decides how it is changed.
     cluster = np.repeat(true_clusters, samples + test_samples)
     if kind == "rotation":
         x = rotate_images(x, cluster, clusters)
@@ -124,7 +126,7 @@ def _cifar10_batches(base: str, batches: int) -> Images:
 
 
 def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:
-    """The images of each cluster, in random order. No image is in two pools."""
+    """The images from which each cluster draws, in random order. No image is in two pools."""
     order = stream.child("images").rng().permutation(len(images.y))
     if kind != "disjoint_labels":
         return np.array_split(order, clusters)
@@ -140,10 +142,11 @@ def _draw(
     for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):
             raise DataError(
-                f"{base} has {len(pool)} images for cluster {cluster}, its {len(members)} clients "
-                f"of {each} need {len(members) * each}; lower clients, samples or test_samples"
+                f"{base} has {len(pool)} images for cluster {cluster}, but its {len(members)} "
+                f"clients of {each} need {len(members) * each}; lower clients, samples or "
+                "test_samples"
             )
-    # All pools are large enough, so the array below fits into memory.
+    # All pools are large enough, so the array below cannot exceed their size.
     rows = np.zeros((len(true_clusters), each), np.int64)
     for members, pool in zip(owners, pools, strict=True):
         rows[members] = pool[: len(members) * each].reshape(len(members), each)

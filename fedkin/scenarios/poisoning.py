@@ -15,23 +15,23 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.swaps import ShiftedRound
 
-# Side of the trigger, in pixels.
+# Side of the trigger in pixels.
 PATCH = 3
-# The target label of the trigger.
+# Label that the trigger should cause.
 TARGET = 0
 
 
 def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
-    """The data with labels y -> classes - 1 - y in the training samples of these clients.
+    """The data with labels y changed to classes - 1 - y in these clients' training samples.
 
     Labels of test samples do not change.
 
     Args:
-        data: of the federation.
-        clients: whose labels are flipped.
+        data: data of the federation.
+        clients: clients with flipped labels.
 
     Raises:
-        DataError: their samples belong to other clients too, or the data are packed.
+        DataError: their samples also belong to other clients, or the data are packed.
     """
     rows = _own_training_rows(data, clients, "labels cannot be flipped")
     flipped = _concatenated(rows)
@@ -43,14 +43,15 @@ def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federate
 def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> FederatedData:
     """The data with a backdoor in every second training sample of these clients.
 
-    Such a sample has a trigger, a patch of the brightest pixels in a corner, and the label 0.
+    A sample with a backdoor has a trigger, a patch of the brightest pixels in a corner, and label
+    0.
 
     Args:
-        data: of images, flat or [H, W] or [H, W, channels].
-        clients: whose samples have the trigger.
+        data: images, flat or [H, W] or [H, W, channels].
+        clients: clients with backdoored samples.
 
     Raises:
-        DataError: the samples are not images or belong to other clients too, or the data are
+        DataError: the samples are not images, or also belong to other clients, or the data are
             packed.
     """
     rows = _own_training_rows(data, clients, "samples cannot have a trigger")
@@ -62,13 +63,13 @@ def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federat
 
 
 def triggered_test(data: FederatedData) -> FederatedData:
-    """The data with the trigger and the label 0 in all test samples of other classes than 0.
+    """The data with the trigger in the test samples of all classes other than 0, with label 0.
 
-    The accuracy on these is the share of them in which the backdoor works. Test samples of class 0
-    are left out.
+    The accuracy on them is the share of samples in which the backdoor works. Test samples of class
+    0 are left out.
 
     Args:
-        data: of images, before any is poisoned.
+        data: images, before any is poisoned.
     """
     kept = []
     for client in range(data.clients):
@@ -81,8 +82,7 @@ def triggered_test(data: FederatedData) -> FederatedData:
 
 
 def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
-    """The samples, with the trigger added in these rows. Raises DataError if they are not
-    images."""
+    """The samples, with the trigger added in some rows. Raises DataError if they are not images."""
     side = isqrt(x.shape[1]) if x.ndim == 2 else 0
     is_flat_square = x.ndim == 2 and side * side == x.shape[1] >= PATCH**2
     if x.dtype.kind != "f" or not (is_flat_square or x.ndim in (3, 4)):
@@ -105,14 +105,14 @@ POISONS: dict[str, Callable[[FederatedData, Bool[np.ndarray, "N"]], FederatedDat
 
 @dataclass(frozen=True)
 class LaterPoisoning:
-    """Poisons samples from a given round on.
+    """Poisons attackers' samples from a given round on.
 
-    No client counts as shifted, because attackers do not report it.
+    No client counts as shifted, because attackers do not report the change.
 
     Attributes:
-        poison: a name of ``POISONS``.
+        poison: name of the poisoning in ``POISONS``.
         clients: the attackers.
-        start: the round, from 1 up.
+        start: first round with poisoned samples, at least 1.
     """
 
     poison: str
@@ -127,7 +127,7 @@ class LaterPoisoning:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round, as for ``Shift.step``."""
+        """The data of a round, as in ``Shift.step``."""
         shifted = np.zeros(original.clients, bool)
         if round != self.start:
             return current, shifted
@@ -142,18 +142,20 @@ def _own_training_rows(
     """The training rows of each of these clients.
 
     Raises:
-        DataError: a change of these samples would change samples of other clients, or test samples;
-            or the data are packed.
+        DataError: a change of these samples would also change other clients' samples or test
+            samples, or the data are packed.
     """
     if data.packed is not None:
-        raise DataError(f"{refusal}: the data are in packed files; load them into memory")
+        raise DataError(f"{refusal}, since the data are in packed files; load them into memory")
     rows = [data.train[c] for c in np.flatnonzero(clients).tolist()]
     unchanged = [data.train[c] for c in np.flatnonzero(~clients).tolist()]
     unchanged.append(data.test.rows)
     if data.validation is not None:
         unchanged.append(data.validation.rows)
     if np.isin(_concatenated(rows), np.concatenate(unchanged)).any():
-        raise DataError(f"{refusal}: attackers have samples that others train on or are tested on")
+        raise DataError(
+            f"{refusal}, since other clients train or are tested on the attackers' samples"
+        )
     return rows
 
 

@@ -1,6 +1,6 @@
 """Client participation: late arrival, departure, dropout from a round, and straggling.
 
-These are pure functions, with draws per client and round; a world applies them.
+The functions are pure, with separate draws for each client and round. A world applies them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedkin.scenarios.validation import fraction
 @plain_options
 @dataclass(frozen=True)
 class Population:
-    """Which clients take part, and which fail.
+    """Which clients take part in a round, and which fail.
 
     Fractions are probabilities for each client, drawn independently. (FedProx's code draws an exact
     share of each cohort.)
@@ -29,8 +29,8 @@ class Population:
         dropout: probability that a client does not reply in a round.
         mute: probability that a client never replies.
         stragglers: probability that a client completes only a part of its epochs in a round.
-        arrivals: number of clients that arrive in a round, by round: the next ids, up to the
-            highest. All other clients take part from the start.
+        arrivals: number of clients that arrive in a round, by round. They have the highest ids, in
+            order; all other clients take part from the start.
         departures: number of clients that leave for good in a round, by round: the lowest remaining
             ids.
     """
@@ -52,11 +52,11 @@ class Population:
                     )
 
     def departed(self, round: int) -> Int[np.ndarray, "g"]:
-        """Ids of the clients that have left for good by a round."""
+        """Ids of the clients that have left for good, up to a round."""
         return np.arange(sum(count for when, count in self.departures.items() if when <= round))
 
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
-        """Ids of the clients, of ``total`` in all, that have arrived by a round and not left.
+        """Ids of the clients among ``total`` that have arrived by a round and have not left.
 
         Raises:
             ConfigError: no client remains.
@@ -65,11 +65,11 @@ class Population:
         departed = len(self.departed(round))
         if late >= total:
             raise ConfigError(
-                f"arrivals leave no client at round {round}: {late} of {total} come later"
+                f"arrivals leave no client in round {round}: {late} of {total} come later"
             )
         if departed >= total - late:
             raise ConfigError(
-                f"departures leave no client at round {round}: {departed} have left, {late} of "
+                f"departures leave no client in round {round}: {departed} have left, {late} of "
                 f"{total} come later"
             )
         return _ids(departed, int(total - late))
@@ -91,7 +91,7 @@ class Population:
     def partial_steps(
         self, clients: Int[np.ndarray, "n"], num_steps: Int[np.ndarray, "n"], stream: Stream
     ) -> Int[np.ndarray, "n"]:
-        """Epochs (or steps) that stragglers complete: of E, uniform in [1, E), as in FedProx's
+        """Epochs (or steps) that stragglers complete: uniform in [1, E) out of E, as in FedProx's
         code."""
         u = self._draw(clients, stream.child("managed"))
         completed = 1 + np.floor(u * (num_steps - 1)).astype(np.int64)
@@ -99,20 +99,20 @@ class Population:
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
-        """A uniform number for each client, independent of the other clients in the call."""
+        """A uniform random number for each client, independent of the other clients in the call."""
         purpose = "population/" + stream.purpose.rsplit("/", 1)[-1]
         draws = Stream(stream.seed, stream.round, purpose)
         return np.array([draws.client(int(c)).random() for c in clients])
 
 
 def _is_count(value: object) -> bool:
-    """Whether a value is an integer from 1 up."""
+    """Whether a value is an integer of at least 1."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) > 0
 
 
 @lru_cache(maxsize=2)
 def _ids(first: int, end: int) -> Int[np.ndarray, "c"]:
-    """Ids first .. end - 1. The array is read-only, as all steps of a round share it."""
+    """The ids first .. end - 1. The array is read-only, since all steps of a round share it."""
     ids = np.arange(first, end)
     ids.flags.writeable = False
     return ids

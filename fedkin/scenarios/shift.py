@@ -25,7 +25,7 @@ from fedkin.scenarios.validation import at_least, fraction, switch
 
 @runtime_checkable
 class Shift(Protocol):
-    """A change of clients' data between rounds. Pure: the same arguments give the same result."""
+    """A change of clients' data between rounds. It is pure: equal arguments give equal results."""
 
     def step(
         self,
@@ -35,15 +35,15 @@ class Shift(Protocol):
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round, and whether the data of each client shifted in it.
+        """The data of a round, and whether each client's data shifted in it.
 
         Args:
             original: the data before any shift.
             current: the data of the previous round; in round 0, the original data.
-            round: 0 is before any training, 1 the first communication round. In round 0 data may be
-                prepared, but no client counts as shifted.
+            round: 0 before any training, 1 for the first communication round. Data may be prepared
+                in round 0, but then no client counts as shifted.
             reachable: clients that take part in the round.
-            stream: randomness of the round.
+            stream: random numbers of the round.
         """
         ...
 
@@ -52,8 +52,8 @@ class ShiftedData:
     """The data of a run in each of its rounds.
 
     Args:
-        data: before any shift.
-        shift: None for data that do not change.
+        data: the data before any shift.
+        shift: the shift; None for data that do not change.
         reachable: returns the clients that take part in a round.
     """
 
@@ -71,11 +71,11 @@ class ShiftedData:
         self._current: ShiftedRound = (data, np.zeros(data.clients, bool))
 
     def at(self, stream: Stream) -> ShiftedRound:
-        """The data of round ``stream.round``, and whether the data of each client shifted in it.
+        """The data of round ``stream.round``, and whether each client's data shifted in it.
 
         The step of round r draws from ``stream.at(r)``. Steps continue from the latest round. They
-        restart where the round is earlier, or seed or purpose differ, so a resumed run has the same
-        data.
+        start again if the round is earlier, or if seed or purpose differ, so a resumed run has the
+        same data.
         """
         if self._shift is None:
             return self._current
@@ -119,10 +119,10 @@ class Incremental:
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
     Attributes:
-        every: rounds from one release to the next.
+        every: number of rounds from one release to the next.
         releases: r_j, the share of a client's training samples that is released with release j, in
             ascending order.
-        as_coded: follow the authors' code.
+        as_coded: whether to follow the authors' code.
     """
 
     every: int = 50
@@ -137,7 +137,7 @@ class Incremental:
         rates = (0, *self.releases)
         if len(rates) == 1 or any(late <= early for early, late in pairwise(rates)):
             raise ConfigError(
-                "releases must be fractions in (0, 1] that rise, like 0.25, 0.5; got "
+                "releases must be rising fractions in (0, 1], such as 0.25, 0.5; got "
                 f"{self.releases!r}"
             )
 
@@ -160,7 +160,7 @@ class Incremental:
         return current.with_rows(train, current.test), shifted & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:
-        """Number of training samples in a round, of clients with these numbers of samples."""
+        """Number of training samples in a round, for clients with these total numbers."""
         release = min(max(round - 1, 0) // self.every, len(self.releases) - 1)
         if not self.as_coded:
             return _portion(self.releases[release], sizes)
@@ -172,12 +172,12 @@ class Incremental:
 
 
 def stale_counts(shift: Shift | None) -> bool:
-    """Whether placed clients compare with label counts before any shift (the authors' code)."""
+    """Whether clients first compare with label counts before any shift, as in the authors' code."""
     return isinstance(shift, Incremental) and shift.as_coded
 
 
 def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
-    """The position 0, 1, ... of each entry in a random order of its client's entries."""
+    """Each entry's position 0, 1, ... in a random order of its client's entries."""
     owner = part.owners()
     order = np.lexsort((stream.child("order").rng().random(len(owner)), owner))
     positions = np.empty(len(owner), np.int64)
@@ -186,5 +186,5 @@ def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
 
 
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """ceil(rate x size). It is rounded first, because 0.07 x 100 is 7.000000000000001."""
+    """ceil(rate x size). The product is rounded first, since 0.07 x 100 is 7.000000000000001."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)

@@ -26,20 +26,20 @@ from fedkin.scenarios.validation import at_least, switch
 @plain_options
 @dataclass(frozen=True)
 class Steps:
-    """A stream's samples come in steps.
+    """The samples of a stream come in steps.
 
-    Step t of a stream has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these rounds, clients
-    train on the samples of step t (with ``history``, on the samples of steps 0 to t, the oldest
-    first). They are tested on the samples of step t + 1, which no client has trained on. So the
-    accuracy of a step's last round is prequential; ``prequential_accuracy`` is its mean.
+    Step t has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these rounds, clients train on
+    the samples of step t (with ``history``, on the samples of steps 0 to t, the oldest first). They
+    are tested on the samples of step t + 1, on which no client has trained. So the accuracy of a
+    step's last round is prequential; ``prequential_accuracy`` is its mean over steps.
 
-    True clusters are the concepts of the step that is trained on. A client shifts where its concept
-    differs from the previous step. The last step is only tested on, so data do not change in its
-    rounds. Nothing is random here.
+    True clusters are the concepts of the step on which clients train. A client shifts if its
+    concept differs from the previous step's. The last step is only used for tests, so data do not
+    change in its rounds. The step uses no random numbers.
 
     Attributes:
-        every: rounds of a step.
-        history: train on the samples of all steps so far, not only of the present step.
+        every: number of rounds in a step.
+        history: whether clients train on all steps so far, not only on the present step.
     """
 
     every: int = 200
@@ -60,7 +60,7 @@ class Steps:
         """The data of a round. Raises DataError for data that do not come in steps."""
         if not isinstance(original, StreamData):
             raise DataError(
-                f"{original.name}: these data do not come in steps: take sine, circle, sea or "
+                f"{original.name}: these data do not come in steps: use sine, circle, sea or "
                 "another fedkin.data.StreamData, or leave out the shift 'steps'"
             )
         last = len(original.steps) - 2
@@ -83,8 +83,8 @@ def prequential_accuracy(records: Sequence[Record], every: int) -> float:
     """The mean over steps of the accuracy in a step's last round, on samples of the next step.
 
     Args:
-        records: of a run with the shift ``Steps``.
-        every: rounds of a step.
+        records: records of a run with the shift ``Steps``.
+        every: number of rounds in a step.
 
     Raises:
         ConfigError: no step's last round was scored.

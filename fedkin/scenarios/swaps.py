@@ -20,7 +20,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.validation import fraction, switch
 
-# The data of a round, and whether the data of each client shifted in it.
+# The data of a round, and whether each client's data shifted in it.
 ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]
 
 
@@ -32,8 +32,9 @@ class SwapAll:
     ``Stream(seed, round, "scenario").child("pairs")`` draws the pairs, and which of them swap.
 
     Attributes:
-        probability: that a pair swaps in a round, from round 1 on. Every round pairs all reachable
-            clients at random, so it is also the probability that a client's data change in a round.
+        probability: probability that a pair swaps in a round, from round 1 on. Every round pairs
+            all reachable clients at random, so it is also the probability that a client's data
+            change.
     """
 
     probability: float = 0.05
@@ -57,19 +58,19 @@ class SwapAll:
 class SwapPart:
     """Two clients swap all their training, test and validation samples of one label each.
 
-    A label qualifies where a client has it in training and test data, and the other client has not.
-    A pair swaps only if both clients have such a label. The true cluster of a client is the cluster
-    that most of its training samples come from (a sample with several owners comes from the last of
-    them). If two clusters have equally many, it does not change.
+    A label qualifies if a client has it in training and test data, and the other client does not
+    have it. A pair swaps only if both clients have such a label. A client's true cluster is the
+    cluster that most of its training samples come from (a sample with several owners comes from the
+    last owner). If two clusters have equally many samples, it does not change.
 
     Pairs are drawn as in ``SwapAll``, labels from ``Stream(seed, round,
     "scenario").child("labels")``.
 
     Attributes:
-        probability: that a pair is drawn to swap in a round, from round 1 on. Every round pairs all
-            reachable clients at random.
-        as_coded: follow the authors' code: after a pair in which no label qualifies, no pair of the
-            round swaps.
+        probability: probability that a pair is drawn to swap in a round, from round 1 on. Every
+            round pairs all reachable clients at random.
+        as_coded: whether to follow the authors' code: after a pair without a label that qualifies,
+            no pair of the round swaps.
     """
 
     probability: float = 0.05
@@ -124,7 +125,7 @@ def swap_labels(
         original: the data before any shift.
         current: the data of the previous round.
         pairs: pairs of clients; no client is in two pairs.
-        labels: the label that each of them gives.
+        labels: label that each of these clients gives away.
     """
     partner = np.arange(current.clients)
     exchanged = np.full(current.clients, -1)
@@ -146,15 +147,15 @@ def swap_labels(
 def draw_labels(
     current: FederatedData, pairs: Int[np.ndarray, "k two"], stream: Stream
 ) -> tuple[Int[np.ndarray, "k two"], Bool[np.ndarray, "k"]]:
-    """The label that each client of a pair gives, drawn at random.
+    """The label that each client of a pair gives away, drawn at random.
 
     Args:
-        current: the data.
+        current: data of the previous round.
         pairs: pairs of clients.
         stream: draws the labels.
 
     Returns:
-        The labels, and whether both clients of a pair have a label that qualifies.
+        The labels, and which pairs have a label that qualifies for both clients.
     """
     both = pairs.ravel()
     train = current.train.select(both)
@@ -189,7 +190,7 @@ def _give_labels(
     partner: Int[np.ndarray, "N"],
     labels: Int[np.ndarray, "N"],
 ) -> Ragged:
-    """The rows of each client after all samples of the given labels have gone to the partners."""
+    """The rows of each client after all samples of the given labels have gone to its partner."""
     owner = part.owners()
     owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
     rows = part.rows[np.argsort(owner, kind="stable")]
@@ -207,7 +208,7 @@ def _majority_clusters(
     home = np.zeros(len(original.y), np.int64)
     home[original.train.rows] = original.true_clusters[original.train.owners()]
 
-    # Number of samples of each shifted client from each cluster.
+    # Number of samples that each shifted client has from each cluster.
     part = train.select(shifted)
     cells = part.owners() * clusters + home[part.rows]
     votes = np.bincount(cells, minlength=len(shifted) * clusters).reshape(-1, clusters)

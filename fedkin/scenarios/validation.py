@@ -1,4 +1,4 @@
-"""Checks of the fields of scenarios."""
+"""Checks of the options of scenarios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at_least(least: int, name: str, value: object) -> None:
 
     Args:
         least: the smallest allowed value.
-        name, value: of the field.
+        name, value: name and value of the field.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -33,10 +33,10 @@ def switch(name: str, value: object) -> None:
 
 
 def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Raise ConfigError unless a value is allowed.
+    """Raise ConfigError unless a value is one of the allowed values.
 
     Args:
-        name, value: of the field.
+        name, value: name and value of the field.
         known: allowed values.
     """
     if value not in known:

@@ -17,15 +17,15 @@ def rotate_images(
     variants: int,
     pixels: tuple[float, float] = (0.0, 1.0),
 ) -> Float[np.ndarray, "M H W *c"]:
-    """Each image rotated counter-clockwise by variant x 360 / variants degrees.
+    """Rotate each image counter-clockwise by variant x 360 / variants degrees.
 
-    For 3 variants it is 90 x variant, so up to 4 variants need no interpolation.
+    With 3 variants it is 90 x variant degrees, so up to 4 variants need no interpolation.
 
     Args:
         x: square images.
         variant: variant of each image.
         variants: number of variants.
-        pixels: lowest and highest value; empty corners get the lowest.
+        pixels: lowest and highest pixel value; empty corners get the lowest.
     """
     from scipy import ndimage
 
@@ -46,19 +46,21 @@ def rotate_images(
 
 
 def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.ndarray, "K C"]:
-    """One permutation of the labels per variant, all different; variant 0 keeps the true labels.
+    """A permutation of the labels for each variant, all different; variant 0 keeps the true labels.
 
     Args:
-        classes: C.
+        classes: number of classes C.
         variants: number of permutations.
-        stream: draws them.
+        stream: random numbers.
 
     Raises:
-        ConfigError: there are fewer permutations.
+        ConfigError: there are not so many permutations.
     """
     most = math.factorial(classes)
     if variants > most:
-        raise ConfigError(f"{classes} labels have only {most} permutations, {variants} requested")
+        raise ConfigError(
+            f"{classes} labels have only {most} permutations, but {variants} are needed"
+        )
     rng = stream.child("labels").rng()
     permutations = [tuple(range(classes))]
     while len(permutations) < variants:
@@ -69,9 +71,9 @@ def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.nd
 
 
 def label_swaps(classes: int, clusters: int) -> Int[np.ndarray, "K C"]:
-    """The label of every class in each cluster. Cluster k swaps the labels 2 k and 2 k + 1.
+    """The label of every class in each cluster, if cluster k swaps the labels 2 k and 2 k + 1.
 
-    Of two clusters, the second one swaps 6 and 7, if there are 8 classes or more.
+    With two clusters, the second one swaps 6 and 7, if there are at least 8 classes.
     """
     labels = np.tile(np.arange(classes), (clusters, 1))
     for cluster in range(clusters):

@@ -1,2 +1,2 @@
-"""Secret sums: a server learns sums over clients, but no client's numbers. The protocol, without
-messages."""
+"""The protocol of secret sums, without messages: a server learns sums over clients, but no client's
+numbers."""

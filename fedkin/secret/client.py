@@ -1,15 +1,16 @@
 """A client's side of a secret sum: four requests, each answered once, in this order.
 
-    keys      two new public keys, and a commitment to the seed of its own mask
-    shares    of its mask key and of that seed, sealed for each holder
-    vector    + own mask + masks with each neighbour, added by the client with the lower number and
-              subtracted by the other
-    reveal    of each neighbour ONE of the two shares: of its seed if its vector is in the sum,
+    keys      two new public keys, and a commitment to the seed of the client's own mask
+    shares    shares of its mask key and of that seed, sealed for each holder
+    vector    its vector + its own mask + masks with each neighbour. The client with the lower
+              number adds the mask of a pair, the other client subtracts it
+    reveal    for each neighbour ONE of the two shares: of its seed if its vector is in the sum,
               otherwise of its key
 
-Bonawitz et al. 2017, Practical Secure Aggregation; masks come from ``security.secret_keys``.
-Between requests the client keeps a ``Session``, and deletes it after revealing. Shapes: G holders
-of its shares, V numbers of a vector.
+Source: Bonawitz et al. 2017, Practical Secure Aggregation; masks come from
+    ``security.secret_keys``.
+Between requests the client keeps a ``Session``, which it deletes after revealing. Shapes: G holders
+of the client's shares, V numbers of a vector.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ from fedkin.secret.neighbours import threshold
 from fedkin.security import secret_keys as keys
 from fedkin.security.secret_keys import KEY, SEAL, SEED, SecretKeyError
 
-# Bytes of a client's announcement: public keys of masks and of shares, and the commitment.
+# Bytes of a client's announcement: public keys for masks and for shares, and the commitment.
 ANNOUNCED = 3 * KEY
-SEALED = 2 * SEED + SEAL  # bytes of the shares sealed for a holder
-LEAST = 3  # a client refuses sums of fewer
-NOBODY = -1  # among holders: an empty place
+SEALED = 2 * SEED + SEAL  # bytes of the two shares that are sealed for a holder
+LEAST = 3  # smallest number of clients in a sum that a client accepts
+NO_HOLDER = -1  # an empty place among holders
 
-# The share of a client that a holder must reveal.
+# Which share of a client a holder must reveal.
 NOTHING = 0
 OWN_SEED = 1
 MASK_KEY = 2
 
-# Stages of a session.
+# Stages of a session: the last request that was answered.
 _NEW = 1
 _SHARED = 2
 _MASKED = 3
 _OVER = 4
-SESSION = 1 + 32 + 2 * SEED + KEY + 32  # bytes
+SESSION = 1 + 32 + 2 * SEED + KEY + 32  # size of a session in bytes
 
 
 class MaskingError(FedkinError):
-    """A client refuses a request."""
+    """A client refuses a request, for the reason in the text."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,9 @@ class Session:
     Attributes:
         stage: the last answered request.
         about: digest of run, round and group.
-        seed: seed of its own mask.
+        seed: seed of the client's own mask.
         mask_seed: seed of its key for masks with neighbours.
-        private: its key for shares.
+        private: its private key for shares.
         agreed: digest of everything that later requests must not change.
     """
 
@@ -76,7 +77,7 @@ class Session:
 
     @classmethod
     def of(cls, array: Int[np.ndarray, "s"] | None) -> Session:
-        """The session stored in ``array``; for None, a finished session."""
+        """The session that is stored in an array; a finished session for None."""
         if array is None:
             return cls(_OVER, bytes(32))
         text = array.astype(np.uint8).tobytes()
@@ -98,14 +99,14 @@ class Session:
 
 @dataclass(frozen=True)
 class Group:
-    """The holders of a client's shares, itself included, as stated by the server.
+    """The holders of a client's shares, including the client, as the server states them.
 
     Attributes:
         about: run, round and group, from which all keys are derived.
-        me: the client's number.
-        holders: numbers of the holders, padded with NOBODY.
-        announced: the announcement of each holder.
-        least: minimum number of clients of a sum, by the run's settings.
+        me: number of the client.
+        holders: numbers of the holders, padded with NO_HOLDER.
+        announced: announcement of each holder.
+        least: smallest number of clients in a sum, from the run's settings.
     """
 
     about: bytes
@@ -116,12 +117,12 @@ class Group:
 
     @property
     def present(self) -> Bool[np.ndarray, "G"]:
-        """Which places have a holder."""
-        return self.holders != NOBODY
+        """Mask of the places that have a holder; others hold ``NO_HOLDER``."""
+        return self.holders != NO_HOLDER
 
     @property
     def threshold(self) -> int:
-        """Number of shares that give a secret."""
+        """Number of shares that reconstruct a secret."""
         return threshold(int(self.present.sum()))
 
     @property
@@ -139,16 +140,16 @@ class Group:
         return content.digest()
 
     def pair(self, other: int) -> bytes:
-        """The context from which the keys of two clients are derived."""
+        """The context from which the keys of this client and another are derived."""
         return self.about + f" {min(self.me, other)} {max(self.me, other)}".encode()
 
     def between(self, sender: int, receiver: int) -> bytes:
-        """The context with which shares are sealed."""
+        """The context with which a sender seals shares for a receiver."""
         return self.about + f" from {sender} to {receiver}".encode()
 
 
 def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
-    """New secrets for a sum, and their announcement."""
+    """Make new secrets for a sum, and their announcement."""
     session = Session(
         stage=_NEW,
         about=hashlib.sha256(about).digest(),
@@ -163,20 +164,20 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
     """Shares of the client's two secrets, sealed for each holder.
 
     Args:
-        session: after ``begin``.
-        group: its holders, whose keys have been verified.
+        session: the session after ``begin``.
+        group: the holders, whose keys have been verified.
 
     Raises:
-        MaskingError: the client has answered this already, or must not trust these holders.
+        MaskingError: the client has answered this request already, or must not trust the holders.
     """
     _expect(session, _NEW, group.about)
     present = np.flatnonzero(group.present)
     numbers = group.holders[present].tolist()
     if len(set(numbers)) < len(numbers) or group.me not in numbers:
-        raise MaskingError("holders of shares that are there twice, or without the client itself")
+        raise MaskingError("the holders of shares are listed twice, or lack the client itself")
     _enough(len(numbers), "hold shares")
     if group.announced[numbers.index(group.me)].tobytes() != _announced(session, group.about):
-        raise MaskingError("keys that this client has not announced")
+        raise MaskingError("the keys are not the ones that this client has announced")
     mask_shares = keys.split(session.mask_seed, group.threshold, len(numbers))
     seed_shares = keys.split(session.seed, group.threshold, len(numbers))
     sealed = np.zeros((len(group.holders), SEALED), np.uint8)
@@ -193,21 +194,21 @@ def mask(
     """The client's masked vector.
 
     Args:
-        session: after ``share``.
-        group: as in ``share``.
-        partners: holders with whom the client masks, itself included: they have shared too.
-        vector: integers.
+        session: the session after ``share``.
+        group: the holders, as in ``share``.
+        partners: holders with which the client masks, including itself; they have shared too.
+        vector: the client's vector of integers.
 
     Raises:
-        MaskingError: the client has already answered this, the holders have changed, or too few
-            are left.
+        MaskingError: the client has answered this request already, the holders have changed, or too
+            few are left.
     """
     _expect(session, _SHARED, group.about)
     if group.digest() != session.agreed:
-        raise MaskingError("other holders than those that have the shares")
+        raise MaskingError("the holders are not the ones that have the shares")
     numbers = group.holders[partners & group.present].tolist()
     if group.me not in numbers:
-        raise MaskingError("a sum without this client")
+        raise MaskingError("the sum does not include this client")
     _enough(len(numbers), "are left", group.needed)
     masked = vector.copy()
     keys.add_mask(masked, own_mask(session.seed, group.about))
@@ -230,30 +231,34 @@ def reveal(
     sealed: UInt8[np.ndarray, "G _"],
     wanted: Int[np.ndarray, "G"],
 ) -> tuple[Session, UInt8[np.ndarray, "G s"]]:
-    """One share of each neighbour, if one is requested. The session then ends, and its secrets are
-    deleted.
+    """One share of each neighbour for which a share is requested.
+
+    The session ends with this request, and its secrets are deleted.
 
     Args:
-        session: after ``mask``.
-        group: as in ``share``.
-        partners: as in ``mask``.
+        session: the session after ``mask``.
+        group: the holders, as in ``share``.
+        partners: holders with which the client has masked, as in ``mask``.
         sealed: the message that each holder has sealed for this client.
         wanted: OWN_SEED for a client whose vector is in the sum, MASK_KEY for a client that has
             dropped out, otherwise NOTHING.
 
     Raises:
-        MaskingError: the client has already answered, both shares of one client are requested, or
-            the sum is of too few.
+        MaskingError: the client has answered this request already, both shares of one client are
+            requested, or the sum has too few clients.
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
-        raise MaskingError("other clients than those with whom this one has masked")
+        raise MaskingError("the clients are not the ones with which this client has masked")
     if not np.isin(wanted, (NOTHING, OWN_SEED, MASK_KEY)).all():
-        raise MaskingError("both shares of one client")
+        raise MaskingError("both shares of one client are requested")
     of_strangers = (wanted != NOTHING) & ~(partners & group.present)
     of_itself = wanted[group.holders == group.me]
     if of_strangers.any() or (of_itself != OWN_SEED).any():
-        raise MaskingError("a share of a client with which this one has not masked, or its own key")
+        raise MaskingError(
+            "the request asks for a share of a client with which this client has not masked, or "
+            "for its own key"
+        )
     _enough(int((wanted == OWN_SEED).sum()), "have answered", group.needed)
     shares = np.zeros((len(wanted), SEED), np.uint8)
     for row in np.flatnonzero(wanted):
@@ -269,22 +274,22 @@ def reveal(
 
 
 def needed(holders: int, least: int) -> int:
-    """Number of holders of a client's shares, itself included, that must be in a sum.
+    """Number of holders of a client's shares, including the client, that must be in a sum.
 
     Args:
-        holders: G.
-        least: minimum number of clients of a sum. Above G a client cannot check it.
+        holders: number of holders G.
+        least: smallest number of clients in a sum. A client cannot check a number above G.
     """
     return max(threshold(holders), LEAST, least if least <= holders else 0)
 
 
 def mask_private(mask_seed: bytes, about: bytes) -> bytes:
-    """The private key for masks, derived from the seed that is shared instead of it."""
+    """The private key for masks. It is derived from a seed, so that the seed can be shared."""
     return keys.derived(mask_seed, "mask key", about, KEY)
 
 
 def pair_mask(private: bytes, public: bytes, pair: bytes) -> bytes:
-    """The key of the mask of two clients.
+    """The key of the mask that two clients share.
 
     Args:
         private: one client's key for masks.
@@ -300,12 +305,12 @@ def own_mask(seed: bytes, about: bytes) -> bytes:
 
 
 def commitment(seed: bytes, about: bytes) -> bytes:
-    """A value that verifies a seed without revealing it."""
+    """A value with which a seed can be verified, but which does not reveal it."""
     return keys.derived(seed, "commitment", about, KEY)
 
 
 def _channel(session: Session, group: Group, row: int | np.integer) -> bytes:
-    """The key by which two clients seal their messages to each other."""
+    """The key with which two clients seal their messages to each other."""
     shared = keys.agreed(session.private, group.announced[row, KEY : 2 * KEY].tobytes())
     return keys.derived(shared, "channel", group.pair(int(group.holders[row])))
 
@@ -320,10 +325,10 @@ def _announced(session: Session, about: bytes) -> bytes:
 def _expect(session: Session, stage: int, about: bytes) -> None:
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
         raise MaskingError(
-            "a request that is not the next one of this sum: each is answered once, in its order"
+            "the request is not the next one of this sum: each is answered once, in this order"
         )
 
 
 def _enough(count: int, what: str, least: int = LEAST) -> None:
     if count < max(least, LEAST):
-        raise MaskingError(f"only {count} clients {what}, and {max(least, LEAST)} are needed")
+        raise MaskingError(f"only {count} clients {what}, but {max(least, LEAST)} are needed")

@@ -1,7 +1,7 @@
-"""The graph of clients that mask with each other and hold each other's shares, with about 20
-neighbours each (Bell et al. 2020, SecAgg+).
+"""The graph of clients that mask with each other and hold each other's shares. Each client has
+about 20 neighbours (Bell et al. 2020, SecAgg+).
 
-Shapes: n clients of a sum, G holders of each client's shares, itself included.
+Shapes: n clients of a sum, G holders of each client's shares, including the client.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from jaxtyping import Int
 
 
 def ring_size(neighbours: int) -> int:
-    """Number of holders of each client's shares, itself included, if there are more clients.
+    """Number of holders of each client's shares, including the client, if there are more clients.
 
     Args:
-        neighbours: approximate number; half of them on each side.
+        neighbours: approximate number of neighbours; half of them on each side.
     """
     return 2 * max(1, neighbours // 2) + 1
 
 
 def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
-    """Each client and its neighbours, by position: all other clients, or the adjacent ones on a
-    ring in random order.
+    """Each client and its neighbours, by position.
 
-    Neighbours are mutual. The order comes from the operating system's randomness, so that outsiders
-    cannot choose neighbours.
+    Neighbours are all other clients, or the adjacent ones on a ring in random order.
+
+    If a is a neighbour of b, b is a neighbour of a. The order comes from the operating system's
+    randomness, so that outsiders cannot choose neighbours.
 
     Args:
-        clients: n.
-        neighbours: approximate number; half of them on each side.
+        clients: number of clients n.
+        neighbours: approximate number of neighbours; half of them on each side.
     """
     size = ring_size(neighbours)
     if size >= clients:
@@ -43,7 +44,9 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
 
 
 def threshold(count: int) -> int:
-    """t, the shares that give a secret: more than two thirds of the holders. A server that tells
-    some holders that a client is present, and others that it has dropped out, never gets enough of
-    both."""
+    """t, the number of shares that reconstruct a secret: more than two thirds of the holders.
+
+    A server may tell some holders that a client is present, and others that it has dropped out.
+    With this threshold it never gets enough shares of both kinds.
+    """
     return 2 * count // 3 + 1

@@ -1,11 +1,11 @@
-"""Vectors as integers, whose sums are exact: numbers modulo 2^32, where a negative one is 2^32
-minus its size.
+"""Vectors as integers, whose sums are exact. Arithmetic is modulo 2^32; a negative number x is
+stored as 2^32 - |x|.
 
     q = floor(x L / R + u),  |x| <= R,  u uniform on [0, 1):  unbiased;  L = 2^(b - 1) - 1,  n 2^b
     <= 2^32
 
-so that no sum of n clients can leave the range. A vector travels with a few integers behind it, in
-the same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
+With these values no sum of n clients can leave the range. A few integers follow each vector, in the
+same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from scipy.special import ndtri
 from fedkin.core.randomness import uniform_of
 from fedkin.security.secret_keys import add_mask, new_seed
 
-# Integers behind a vector: weight, clients, clients that were clipped, clients that sent nothing.
+# Integers after a vector: weight, clients, clients that were clipped, clients that sent nothing.
 EXTRA = 4
-_BLOCK = 2**16  # numbers that are rounded at once
+_BLOCK = 2**16  # number of values that are rounded at a time
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class NoiseShare:
     """A client's share of the noise of a private sum.
 
     Attributes:
-        clip: C, the clipping norm.
+        clip: clipping norm C.
         deviation: standard deviation of the share, in every number.
-        seeded: whether it comes from the client's stream: for tests only.
+        seeded: whether the noise comes from the client's random stream, for tests only.
     """
 
     clip: float
@@ -40,7 +40,7 @@ class NoiseShare:
     seeded: bool = False
 
     def clipped(self, update: Float[np.ndarray, "p"]) -> Float[np.ndarray, "p"]:
-        """An update clipped to C; one that is not finite counts as zero."""
+        """An update clipped to norm C. An update that is not finite counts as zero."""
         update = update.astype(np.float64)
         norm = float(np.linalg.norm(update))
         if not 0 < norm < np.inf:
@@ -48,7 +48,7 @@ class NoiseShare:
         return update * min(1.0, self.clip / norm)
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
-        """``count`` numbers of the noise, from a key that is used once and not stored."""
+        """``count`` numbers of noise, from a key that is used once and not stored."""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         words = np.zeros(2 * count, np.uint32)
@@ -58,13 +58,13 @@ class NoiseShare:
 
 @dataclass(frozen=True)
 class IntegerGrid:
-    """The integers of a sum.
+    """The integer grid of a sum: how numbers are converted to integers and back.
 
     Attributes:
-        clients: n, most clients of the sum.
-        limit: R, largest absolute value of a number. A client clips larger ones, which the sum
-            counts.
-        cap: largest number of examples that counts for a client; its weight is min(its examples,
+        clients: largest number of clients n in the sum.
+        limit: R, the largest absolute value of a number. A client clips larger numbers, and the sum
+            counts these clients.
+        cap: largest number of samples that counts for a client; its weight is min(its samples,
             cap) / cap.
     """
 
@@ -74,17 +74,17 @@ class IntegerGrid:
 
     @property
     def bits(self) -> int:
-        """b."""
+        """Number of bits b for each number of a client."""
         return 32 - max(1, int(self.clients - 1).bit_length())
 
     @property
     def scale(self) -> float:
-        """L / R."""
+        """Integers per unit, L / R."""
         return (2 ** (self.bits - 1) - 1) / self.limit
 
     @property
     def resolution(self) -> float:
-        """R / L, the step of the grid: numbers of an update are rounded to multiples of it."""
+        """Step of the grid, R / L. Numbers of an update are rounded to multiples of it."""
         return 1 / self.scale
 
     def fits(self) -> bool:
@@ -94,13 +94,14 @@ class IntegerGrid:
     def quantized(
         self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's weighted vector as integers, followed by its counts. If the vector is not
-        finite, or has no examples, only the last integer is nonzero.
+        """A client's weighted vector as integers, followed by its counts.
+
+        If the vector is not finite, or the client has no samples, only the last integer is nonzero.
 
         Args:
             update: the client's update.
-            examples: number of its training examples.
-            rng: generator of the rounding.
+            examples: number of its training samples.
+            rng: random generator of the rounding.
         """
         vector = np.zeros(len(update) + EXTRA, np.uint32)
         weight = min(int(examples), self.cap)
@@ -123,11 +124,11 @@ class IntegerGrid:
         """A client's clipped vector with its share of noise, as integers, without counts.
 
         Args:
-            update: the client's update; None: it has not trained the model, and sends only noise.
-            examples: number of its training examples.
+            update: the client's update; None if it has not trained the model, and sends only noise.
+            examples: number of its training samples.
             share: its share of the noise.
-            rng: generator of the rounding, and of seeded noise.
-            numbers: p, used without an update.
+            rng: random generator of the rounding, and of seeded noise.
+            numbers: number of values p, used without an update.
         """
         if update is None:
             noisy = share.noise(numbers, rng)
@@ -146,7 +147,7 @@ class IntegerGrid:
         vector: UInt32[np.ndarray, "V"],
         rng: np.random.Generator,
     ) -> None:
-        """Fill the front of a vector with the integers of numbers."""
+        """Write numbers as integers to the first places of a vector."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK].astype(np.float64)
             scaled = np.clip(part, -self.limit, self.limit) * (self.scale * weight)
@@ -154,7 +155,7 @@ class IntegerGrid:
             vector[start : start + len(part)] = rounded.astype(np.int64).astype(np.uint32)
 
     def sums(self, total: UInt32[np.ndarray, "K V"]) -> ModelSums:
-        """The means and counts of sums of such vectors."""
+        """The means and counts in sums of such vectors."""
         signed = total.view(np.int32)
         weight, clients, clipped, unusable = total[:, -EXTRA:].T.astype(np.int64)
         mean = signed[:, :-EXTRA] / self.scale * self.cap / np.maximum(weight, 1)[:, None]
@@ -170,8 +171,8 @@ class IntegerGrid:
 class ModelSums(NamedTuple):
     """ModelSums over the clients of each model, as numbers."""
 
-    mean: Float[np.ndarray, "K p"]  # weighted by examples; zeros without clients
-    weight: np.ndarray  # [K], examples, each client's up to the cap
-    clients: np.ndarray  # [K], that have added a vector
-    clipped: np.ndarray  # [K], clients of which a number was larger than the limit
-    unusable: np.ndarray  # [K], clients whose vector was not finite, or of no examples
+    mean: Float[np.ndarray, "K p"]  # weighted by samples; zeros without clients
+    weight: np.ndarray  # [K] number of samples, up to the cap for each client
+    clients: np.ndarray  # [K] number of clients that have added a vector
+    clipped: np.ndarray  # [K] number of clients with a number above the limit
+    unusable: np.ndarray  # [K] number of clients whose vector was not finite, or had no samples

@@ -1,4 +1,5 @@
-"""The server's side of a secret sum: present clients, requested shares, and the unmasked sum.
+"""The server's side of a secret sum: which clients are present, which shares to request, and the
+unmasked sum.
 
 Shapes: n clients of a group, G holders of each client's shares, V numbers of a vector.
 """
@@ -13,28 +14,28 @@ from jaxtyping import Bool, Int, UInt8, UInt32
 
 from fedkin.core.errors import FedkinError
 from fedkin.secret import client
-from fedkin.secret.client import KEY, LEAST, MASK_KEY, NOBODY, NOTHING, OWN_SEED
+from fedkin.secret.client import KEY, LEAST, MASK_KEY, NO_HOLDER, NOTHING, OWN_SEED
 from fedkin.secret.neighbours import holders, threshold
 from fedkin.security import secret_keys as keys
 from fedkin.security.secret_keys import SecretKeyError
 
 
 class LostSumError(FedkinError):
-    """A sum that cannot or must not be computed; nothing is revealed about its vectors."""
+    """A sum cannot or must not be computed. Nothing is revealed about its vectors."""
 
 
 @dataclass
 class Exchange:
-    """The server's state of one sum of a group of clients.
+    """The server's state of one sum over a group of clients.
 
     Attributes:
         about: run, round and group, from which all keys are derived.
         clients: numbers of the clients that have announced keys, ascending.
-        announced: the announcement of each.
-        places: each client's holders, by position among ``clients``.
-        least: minimum number of clients of a sum.
+        announced: announcement of each client.
+        places: holders of each client's shares, as positions among ``clients``.
+        least: smallest number of clients in a sum.
         shared: clients that have sealed shares for their holders.
-        sealed: the sealed shares, by client and place of the holder.
+        sealed: the sealed shares, by client and by place of the holder.
         total: sum of the masked vectors.
         answered: clients whose vector is in the sum.
     """
@@ -63,21 +64,21 @@ class Exchange:
         neighbours: int,
         least: int = LEAST,
     ) -> Exchange:
-        """A sum of clients that have announced keys.
+        """Start a sum over clients that have announced keys.
 
         Args:
-            about: as the attribute.
-            clients: their numbers.
-            announced: the announcement of each.
-            neighbours: about how many each has.
-            least: the least number of clients of a sum.
+            about: run, round and group, from which all keys are derived.
+            clients: numbers of the clients.
+            announced: announcement of each client.
+            neighbours: approximate number of neighbours of each client.
+            least: smallest number of clients in a sum.
 
         Raises:
-            LostSumError: they are too few.
+            LostSumError: there are too few clients.
         """
         if len(clients) < least:
             raise LostSumError(
-                f"{len(clients)} clients have announced keys, and {least} are needed"
+                f"{len(clients)} clients have announced keys, but {least} are needed"
             )
         return cls(
             about=about,
@@ -89,12 +90,14 @@ class Exchange:
 
     @property
     def needed(self) -> int:
-        """Number of holders of each client, itself included, that must be in the sum."""
+        """Number of holders of each client, including the client, that must be in the sum."""
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Remove clients with too few holders that have shared. This repeats, since others may then
-        have too few. Such clients would refuse to send a vector.
+        """Remove clients whose holders have not shared in sufficient number.
+
+        They would refuse to send a vector. Removal repeats, since other clients may then have too
+        few holders.
 
         Returns:
             Whether any client is left.
@@ -106,22 +109,24 @@ class Exchange:
             self.shared &= ~lonely
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Clients that have answered, and enough of whose holders have. Any other client would
-        refuse to reveal a share."""
+        """Clients that have answered, and whose holders have answered in sufficient number.
+
+        Any other client would refuse to reveal a share.
+        """
         answered_holders = (self.wanted() == OWN_SEED).sum(axis=1)
         return self.answered & (answered_holders >= self.needed)
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
-        """Holders with whom each client masks: both have shared."""
+        """Mask of the holders with which each client masks: it and the holder have shared."""
         return self.shared[self.places] & self.shared[:, None]
 
     def holder_numbers(self) -> Int[np.ndarray, "n G"]:
-        """Each client's holders, by their numbers."""
+        """Numbers of each client's holders."""
         return self.clients[self.places]
 
     def inbox(self) -> UInt8[np.ndarray, "n G _"]:
-        """The message that each holder has sealed for each client, in the order of that client's
+        """The message that each holder has sealed for each client, in the order of the client's
         holders."""
         return self.sealed[self.places, self._place_of_each]
 
@@ -133,8 +138,7 @@ class Exchange:
         self.answered[position] = True
 
     def wanted(self) -> Int[np.ndarray, "n G"]:
-        """The share of each neighbour that each client must reveal: OWN_SEED, MASK_KEY or
-        NOTHING."""
+        """Which share of each neighbour a client must reveal: OWN_SEED, MASK_KEY or NOTHING."""
         kinds = np.where(self.answered, OWN_SEED, MASK_KEY)[self.places]
         return np.where(self.partners & self.answered[:, None], kinds, NOTHING)
 
@@ -144,17 +148,17 @@ class Exchange:
         """The sum of the vectors of the clients that have answered.
 
         Args:
-            revealed: shares revealed by each client, in the order of its holders.
+            revealed: shares that each client has revealed, in the order of its holders.
             replied: which clients have revealed shares.
 
         Raises:
-            LostSumError: too few have answered, or shares are missing or wrong.
+            LostSumError: too few clients have answered, or shares are missing or wrong.
         """
         count = int(self.answered.sum())
         if count < self.least or self.total is None:
-            raise LostSumError(f"{count} clients have answered, and {self.least} are needed")
+            raise LostSumError(f"{count} clients have answered, but {self.least} are needed")
         answered = np.flatnonzero(self.answered).tolist()
-        # The sum still has masks of other clients with these.
+        # The sum still contains the masks that other clients share with these.
         gone = np.flatnonzero(self.shared & ~self.answered).tolist()
         secrets = {
             position: self._secret(position, revealed, replied) for position in (*answered, *gone)
@@ -169,8 +173,10 @@ class Exchange:
     def _secret(
         self, position: int, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
     ) -> bytes:
-        """The seed of a client's own mask if it has answered, else of its mask key, from the shares
-        of its holders. It is checked against the announcement.
+        """A secret of a client, reconstructed from its holders' shares.
+
+        It is the seed of the client's own mask if the client has answered, otherwise the seed of
+        its mask key. It is checked against the announcement.
 
         Raises:
             LostSumError: shares are missing or wrong.
@@ -193,7 +199,7 @@ class Exchange:
         else:
             fits = keys.public_key(client.mask_private(secret, self.about)) == announced[:KEY]
         if not fits:
-            raise LostSumError(f"shares of client {name} are not those of what it has announced")
+            raise LostSumError(f"the shares of client {name} do not match its announcement")
         return secret
 
     def _subtract_pairs(
@@ -213,10 +219,12 @@ class Exchange:
 
     @cached_property
     def _place_of_each(self) -> Int[np.ndarray, "n G"]:
-        """For each client and each of its holders, the place of the client among the holder's
-        holders. Neighbours are mutual."""
+        """For each client and each of its holders, the client's place among the holder's holders.
+
+        It exists, since neighbours are mutual.
+        """
         count, size = self.places.shape
         rows = np.arange(count)[:, None]
-        place = np.full((count, count), NOBODY)
+        place = np.full((count, count), NO_HOLDER)
         place[rows, self.places] = np.arange(size)
         return place[self.places, rows]

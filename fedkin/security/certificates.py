@@ -1,9 +1,9 @@
-"""An authority and the certificates that it signs for members of a federation. Needs
+"""An authority, and the certificates that it signs for members of a federation. Needs
 ``cryptography``.
 
-The common name of a certificate is the member's name. Peers authenticate with it when they connect
-(mutual TLS), and sign their messages with its key (``security.signatures``); sites authenticate
-their server by it.
+The common name of a certificate is the member's name. Peers authenticate with their certificates
+when they connect (mutual TLS), and sign their messages with their keys (``security.signatures``).
+Sites authenticate their server by its certificate.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ class Authority:
             c.x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         builder = builder.add_extension(usage, critical=True)
-        # Strict TLS libraries require a key identifier.
+        # Strict TLS libraries require this key identifier.
         key_id = c.x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         builder = builder.add_extension(key_id, critical=False)
         return cls(builder.sign(key, c.hashes.SHA256()), key)
 
     @classmethod
     def load(cls, certificate: Path, key: Path) -> Authority:
-        """Read the files of ``save``. Raises ConfigError if they cannot be read."""
+        """Read the files that ``save`` wrote. Raises ConfigError if they cannot be read."""
         return cls(read_certificate(certificate, "authority"), read_key(key, "authority"))
 
     def save(self, certificate: Path, key: Path) -> None:
-        """Write certificate and key; only the owner can read the key."""
+        """Write the certificate and the key. Only the owner can read the key."""
         write_public(certificate, _pem(self.certificate))
         write_secret(key, _pem_key(self._key))
 
     def member(self, name: str, addresses: Sequence[str] = ()) -> tuple[bytes, bytes]:
-        """A new certificate and its private key, both in PEM.
+        """A new certificate for a member, and its private key, both in PEM format.
 
         Args:
-            name: the member's name; the certificate's common name and first DNS name.
-            addresses: further names or IP addresses of the member.
+            name: the member's name; it becomes the certificate's common name and first DNS name.
+            addresses: other names or IP addresses of the member.
         """
         c = load_cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
@@ -110,7 +110,7 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
     now = datetime.datetime.now(datetime.UTC)
     builder = c.x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(c.x509.random_serial_number())
-    # An hour before now, for clock differences.
+    # Valid from an hour ago, in case clocks differ.
     builder = builder.not_valid_before(now - datetime.timedelta(hours=1))
     return builder.not_valid_after(now + datetime.timedelta(days=days))
 
@@ -121,7 +121,7 @@ def _name(text: str) -> Any:
 
 
 def _address(text: str) -> Any:
-    """An IP address or a DNS name, as stored in a certificate."""
+    """An IP address or a DNS name, in the form that a certificate stores."""
     c = load_cryptography()
     try:
         return c.x509.IPAddress(ipaddress.ip_address(text))
@@ -139,11 +139,11 @@ def _pem_key(key: EllipticCurvePrivateKey) -> bytes:
 
 
 def read_certificate(path: Path, where: str) -> Certificate:
-    """A certificate in PEM.
+    """Read a certificate in PEM format.
 
     Args:
-        path: the file.
-        where: beginning of an error message.
+        path: path of the file.
+        where: beginning of error messages.
 
     Raises:
         ConfigError: the file cannot be read, or is not a certificate.
@@ -155,18 +155,18 @@ def read_certificate(path: Path, where: str) -> Certificate:
             f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{where}: {path} is not a certificate in PEM") from error
+        raise ConfigError(f"{where}: {path} is not a certificate in PEM format") from error
 
 
 def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
-    """A private elliptic-curve key in PEM.
+    """Read a private elliptic-curve key in PEM format.
 
     Args:
-        path: the file.
-        where: beginning of an error message.
+        path: path of the file.
+        where: beginning of error messages.
 
     Raises:
-        ConfigError: the file cannot be read, or holds something else.
+        ConfigError: the file cannot be read, or does not hold such a key.
     """
     c = load_cryptography()
     try:
@@ -176,16 +176,18 @@ def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
             f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it"
         ) from error
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{where}: {path} is not a key in PEM without a password") from error
+        raise ConfigError(
+            f"{where}: {path} is not a key in PEM format without a password"
+        ) from error
     if not isinstance(key, c.ec.EllipticCurvePrivateKey):
         raise ConfigError(
-            f"{where}: {path}: expected a key of an elliptic curve (P-256), got another type"
+            f"{where}: {path}: expected an elliptic-curve key (P-256), got another type"
         )
     return key
 
 
 class Cryptography:
-    """The parts of ``cryptography`` that are used, imported on first use."""
+    """The parts of ``cryptography`` that fedkin uses, imported on first use."""
 
     def __init__(self) -> None:
         from cryptography import x509
@@ -202,7 +204,7 @@ class Cryptography:
 
 
 def load_cryptography() -> Cryptography:
-    """The library. Raises MissingExtra if it is not installed."""
+    """Import the library. Raises MissingExtra if it is not installed."""
     try:
         return Cryptography()
     except ImportError as error:

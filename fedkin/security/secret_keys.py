@@ -1,7 +1,7 @@
-"""Keys, masks and shares of secret sums. All primitives come from ``cryptography`` or, for Shamir's
-shares, from PyCryptodome.
+"""Keys, masks and shares for secret sums. All primitives come from ``cryptography`` or, for
+Shamir's secret sharing, from PyCryptodome.
 
-Keys are agreed by X25519 and derived by HKDF (SHA-256), separately for each purpose. Masks are AES
+Keys are agreed by X25519, and derived by HKDF (SHA-256) separately for each purpose. Masks are AES
 in counter mode. Messages between clients are sealed by AES-GCM. (Flower 1.41 derives masks from
 seeds of 28 to 32 bits, which a server can try exhaustively.)
 """
@@ -17,16 +17,16 @@ from jaxtyping import UInt32
 
 from fedkin.core.errors import FedkinError, MissingExtra
 
-SEED = 16  # bytes of a shared secret
-KEY = 32  # bytes of an X25519 key
-_NONCE = 12  # bytes
-_TAG = 16  # bytes
+SEED = 16  # size of a shared secret in bytes
+KEY = 32  # size of an X25519 key in bytes
+_NONCE = 12  # size in bytes
+_TAG = 16  # size in bytes
 SEAL = _NONCE + _TAG  # bytes that sealing adds
-_BLOCK = 2**16  # numbers of a mask generated at once
+_BLOCK = 2**16  # numbers of a mask that are generated at a time
 
 
 class SecretKeyError(FedkinError):
-    """A wrong key, wrong sealed content, or wrong shares."""
+    """A key, sealed content, or shares are wrong."""
 
 
 def check_installed() -> None:
@@ -41,13 +41,13 @@ def new_seed() -> bytes:
 
 
 def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> bytes:
-    """Derive a key from a secret.
+    """Derive a key from a secret, separately for each purpose and context.
 
     Args:
-        secret: such as one that two clients have agreed on.
+        secret: a secret, for example one that two clients have agreed on.
         purpose: purpose of the key; each purpose gives a different key.
         context: round and clients; each context gives a different key.
-        size: bytes.
+        size: size of the key in bytes.
     """
     c = _cryptography()
     info = b"fedkin secret sums 1 " + purpose.encode() + b" " + context
@@ -55,28 +55,30 @@ def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> by
 
 
 def public_key(private: bytes) -> bytes:
-    """The X25519 public key of a private key."""
+    """The X25519 public key that belongs to a private key."""
     return _cryptography()["Private"].from_private_bytes(private).public_key().public_bytes_raw()
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """The shared secret of the owners of two X25519 keys. Raises SecretKeyError for an invalid
-    public key."""
+    """The shared secret of the owners of two X25519 keys.
+
+    Raises SecretKeyError for an invalid public key.
+    """
     c = _cryptography()
     try:
         of_other = c["Public"].from_public_bytes(public)
         return c["Private"].from_private_bytes(private).exchange(of_other)
     except ValueError as error:
-        raise SecretKeyError("a public key that is none") from error
+        raise SecretKeyError("a public key is invalid") from error
 
 
 def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
-    """Add the mask of a key, or subtract it, modulo 2^32, in place.
+    """Add the mask of a key to a vector, or subtract it, modulo 2^32.
 
     Args:
-        total: changed in place.
+        total: the vector, which is changed in place.
         key: 16 bytes, used for one mask only.
-        sign: 1 or -1.
+        sign: 1 to add, -1 to subtract.
     """
     c = _cryptography()
     stream = c["Cipher"](c["AES"](key), c["CTR"](bytes(16))).encryptor()
@@ -94,58 +96,58 @@ def seal(key: bytes, content: bytes, about: bytes) -> bytes:
     Args:
         key: 16 bytes.
         content: plaintext.
-        about: a context; ``unseal`` needs the same one.
+        about: context of the content; ``unseal`` needs the same one.
     """
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _cryptography()["AESGCM"](key).encrypt(nonce, content, about)
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """Decrypt what ``seal`` encrypted.
+    """Decrypt content that ``seal`` encrypted.
 
     Args:
         key: 16 bytes.
         sealed: the result of ``seal``.
-        about: the context used for sealing.
+        about: context that was used for sealing.
 
     Raises:
-        SecretKeyError: sealed with another key or context, or changed since.
+        SecretKeyError: the content was sealed with another key or context, or has been changed.
     """
     c = _cryptography()
     try:
         return c["AESGCM"](key).decrypt(sealed[:_NONCE], sealed[_NONCE:], about)
     except c["InvalidTag"] as error:
-        raise SecretKeyError("a share that was not sealed for this client in this round") from error
+        raise SecretKeyError("a share was not sealed for this client in this round") from error
 
 
 def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
-    """Shamir's shares of a secret of 16 bytes, for holders 1, 2, ...
+    """Split a secret of 16 bytes into Shamir's shares, for holders 1, 2, ...
 
     Args:
         secret: the secret.
-        threshold: number of shares that give the secret; fewer reveal nothing about it.
+        threshold: number of shares that reconstruct the secret; fewer reveal nothing about it.
         holders: number of shares.
     """
     return [share for _, share in _shamir().split(threshold, holders, secret)]
 
 
 def combine(shares: dict[int, bytes], threshold: int) -> bytes:
-    """Reconstruct a secret from shares. Raises SecretKeyError for too few.
+    """Reconstruct a secret from shares. Raises SecretKeyError if there are too few.
 
     Args:
-        shares: by the numbers of their holders, from 1 on.
-        threshold: required number of shares.
+        shares: shares by the numbers of their holders, which start at 1.
+        threshold: number of shares that are needed.
     """
     if len(shares) < threshold:
         raise SecretKeyError(
-            f"{len(shares)} shares of a secret are there, and {threshold} are needed"
+            f"there are {len(shares)} shares of a secret, but {threshold} are needed"
         )
     return _shamir().combine(list(shares.items())[:threshold])
 
 
 @cache
 def _cryptography() -> dict[str, Any]:
-    """The parts of ``cryptography`` that are used, imported on first use."""
+    """The parts of ``cryptography`` that fedkin uses, imported on first use."""
     try:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.asymmetric.x25519 import (

@@ -1,7 +1,7 @@
 """Signatures that authenticate the senders of messages. Needs ``cryptography``.
 
-A member with a valid certificate could otherwise reply in another member's name. Each message is
-therefore signed by its sender.
+Without them, a member with a valid certificate could reply in another member's name. Therefore each
+sender signs its messages.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 class SignatureError(FedkinError):
-    """A message that is not from the member it names; ``reason`` is ``signature`` or
-    ``certificate``."""
+    """A message is not from the member that it names.
+
+    ``reason`` is ``signature`` or ``certificate``.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -29,11 +31,11 @@ class SignatureError(FedkinError):
 
 @runtime_checkable
 class MessageSigner(Protocol):
-    """Signs a member's messages and checks other members' messages."""
+    """Signs a member's messages, and checks the messages of other members."""
 
     @property
     def certificate(self) -> bytes:
-        """The member's certificate, DER."""
+        """The member's certificate in DER format."""
         ...
 
     def sign(self, content: bytes) -> bytes:
@@ -41,23 +43,23 @@ class MessageSigner(Protocol):
         ...
 
     def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
-        """Raise SignatureError unless the certificate is ``name``'s and its key signed
+        """Raise SignatureError unless the certificate is ``name``'s and its key has signed
         ``content``."""
         ...
 
 
 class Signer:
-    """The ``MessageSigner`` of a member with a certificate of the federation's authority.
+    """The ``MessageSigner`` of a member with a certificate from the federation's authority.
 
     Args:
-        name: the member's name.
-        authority: file of the authority's certificate.
-        certificate: file of the member's certificate.
-        key: file of its private key. All three are PEM files.
+        name: name of the member.
+        authority: file with the authority's certificate.
+        certificate: file with the member's certificate.
+        key: file with the member's private key. All three files are in PEM format.
 
     Raises:
         MissingExtra: ``cryptography`` is not installed.
-        ConfigError: the files cannot be read, do not belong together, or are another member's.
+        ConfigError: the files cannot be read, do not belong together, or belong to another member.
     """
 
     def __init__(self, name: str, authority: Path, certificate: Path, key: Path) -> None:
@@ -72,7 +74,7 @@ class Signer:
         try:
             self._key_of(name, self.certificate)
         except SignatureError as error:
-            why = f"{certificate} is not that of {name!r}: {error.detail}"
+            why = f"{certificate} does not belong to {name!r}: {error.detail}"
             raise ConfigError(f"network.tls.certificate: {why}") from error
 
     def sign(self, content: bytes) -> bytes:
@@ -86,13 +88,15 @@ class Signer:
                 signature, content, c.ec.ECDSA(c.hashes.SHA256())
             )
         except c.InvalidSignature as error:
-            raise SignatureError("signature", "it is not of this content by this key") from error
+            raise SignatureError("signature", "this key did not sign this content") from error
 
     def _key_of(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
-        """The public key of a certificate. Raises SignatureError unless it is valid for this
-        name."""
+        """The public key of a certificate.
+
+        Raises SignatureError unless the certificate is valid for this name.
+        """
         if (name, certificate) not in self._public_keys:
-            # One certificate per name is remembered.
+            # Only one certificate per name is cached.
             others = {key: value for key, value in self._public_keys.items() if key[0] != name}
             public_key = self._verified(name, certificate)
             self._public_keys = others | {(name, certificate): public_key}
@@ -112,7 +116,7 @@ class Signer:
             valid = claimed.not_valid_before_utc <= now <= claimed.not_valid_after_utc
         except (ValueError, TypeError, c.InvalidSignature, c.UnsupportedAlgorithm) as error:
             raise SignatureError(
-                "certificate", "it is not of this federation's authority"
+                "certificate", "it is not from this federation's authority"
             ) from error
         if names != [name]:
             raise SignatureError(
@@ -121,5 +125,5 @@ class Signer:
         if not valid:
             raise SignatureError("certificate", "it has expired, or is not valid yet")
         if not isinstance(key, c.ec.EllipticCurvePublicKey):
-            raise SignatureError("certificate", "its key is not of an elliptic curve")
+            raise SignatureError("certificate", "its key is not an elliptic-curve key")
         return key

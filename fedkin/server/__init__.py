@@ -1,2 +1,2 @@
-"""The federation with a server, on Flower: transport, messages, membership, the remote world and
-the nodes."""
+"""A federation with a server, on Flower: transport, messages, membership, the remote world and the
+nodes."""

@@ -1,12 +1,12 @@
-"""A message's parts as Flower's records: a ConfigRecord with the header, and one ``Array`` per
+"""A message's frames as Flower's records: a ConfigRecord with the header, and one ``Array`` per
 model or update.
 
-Large models are sent as an ``Array``, not inside the ConfigRecord. Flower (1.41) splits only an
-``Array`` into chunks (5 MB each) and stores objects by content, so a model for a hundred nodes is
-uploaded once. A ConfigRecord of any size would be sent whole, a hundred times. Small models and
-replies are sent in the ConfigRecord: every ``Array`` adds three objects, and every object takes one
-request to the SuperLink and one from it, of 12 ms each. Only the standard library and Flower are
-imported here.
+A large model is sent as an ``Array``, not inside the ConfigRecord. Flower (1.41) splits only an
+``Array`` into chunks (5 MB each), and stores objects by content. So a model for a hundred nodes is
+uploaded once; inside a ConfigRecord it would be sent a hundred times. Small models and replies are
+sent in the ConfigRecord: every ``Array`` adds three objects, and every object takes one request to
+the SuperLink and one from it, of 12 ms each. Only the standard library and Flower are imported
+here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_ARRAYS = 24
 
 
 def parts_to_record(parts: Frames) -> RecordDict:
-    """A message as Flower sends it."""
+    """Convert a message to the record that Flower sends."""
     arrays = {
         name: Array(part.dtype, part.shape, "fedkin", part.data)
         for name, part in parts.arrays.items()
@@ -34,7 +34,7 @@ def parts_to_record(parts: Frames) -> RecordDict:
 
 
 def record_to_parts(record: RecordDict) -> Frames:
-    """A message that Flower has delivered. Raises ValueError for anything else."""
+    """Convert a record that Flower has delivered to a message. Raises ValueError if that fails."""
     try:
         rest = record.config_records[_REST][_MESSAGE]
         arrays = record.array_records.get(_ARRAYS, {})
@@ -43,7 +43,7 @@ def record_to_parts(record: RecordDict) -> Frames:
             for name, array in arrays.items()
         }
     except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"a message that cannot be read ({type(error).__name__})") from error
+        raise ValueError(f"the message cannot be read ({type(error).__name__})") from error
     all_bytes = all(isinstance(part.data, bytes) for part in parts.values())
     if not isinstance(rest, bytes) or not all_bytes:
         raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")

@@ -1,6 +1,6 @@
 """Flower as the ``Transport``: the only module of fedkin's library that sends with ``flwr``.
 
-Replies are matched by request id, never by the node that Flower names.
+Replies are matched by request id, never by the node that Flower names as the sender.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from fedkin.server.node import Node, respond
 from fedkin.server.reply_fetches import ReplyFetches
 from fedkin.server.transport import NodeReply, OnlineNode, SentRequest
 
-# Flower's types; every other operation is a query.
+# Flower's message type of an operation; every other operation is a query.
 _MESSAGE_TYPES = {"train": "train", "evaluate": "evaluate"}
-# Error codes: message unavailable, reply expired, node unavailable, client process crashed.
+# Error codes of lost messages: message unavailable, reply expired, node unavailable, process
+# crashed.
 _LOST = {3, 4, 5, 8}
 _REASONS = {
     3: "the message was lost",
@@ -40,15 +41,19 @@ _REASONS = {
 
 
 def to_record(message: RpcMessage, whole: int = IN_REQUEST) -> tuple[RecordDict, int]:
-    """A message as a Flower record, and its size in bytes; larger float arrays than ``whole`` bytes
-    are objects."""
+    """A message as a Flower record, and its size in bytes.
+
+    Float arrays of more than ``whole`` bytes become separate objects.
+    """
     parts = to_parts(message, whole)
     return parts_to_record(parts), parts.size
 
 
 def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
-    """A message from a Flower record, and its size in bytes. Raises InvalidMessageError for other
-    records."""
+    """A message from a Flower record, and its size in bytes.
+
+    Raises InvalidMessageError for any other record.
+    """
     try:
         parts = record_to_parts(record)
     except ValueError as error:
@@ -57,14 +62,14 @@ def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
 
 
 def _size(record: RecordDict) -> int:
-    """Size of a message in bytes, even if it cannot be decoded."""
+    """Size of a message in bytes, also if the message cannot be decoded."""
     values = [value for rest in record.config_records.values() for value in rest.values()]
     arrays = [array.data for part in record.array_records.values() for array in part.values()]
     return sum(len(value) for value in (*values, *arrays) if isinstance(value, (str, bytes)))
 
 
 class FlowerTransport:
-    """A grid of Flower as a ``Transport``."""
+    """Sends messages through Flower's grid, as a ``Transport``."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -95,7 +100,7 @@ class FlowerTransport:
                 Message(record, node_id, message_type, ttl=lifetime, group_id=str(round))
             )
             sizes.append(size)
-        # Flower returns no ids at all if it accepted none of the messages.
+        # If Flower accepts none of the messages, it returns an empty list.
         request_ids = list(self._grid.push_messages(messages)) or [None] * len(messages)
         return [
             SentRequest(request_id or None, size)
@@ -107,8 +112,10 @@ class FlowerTransport:
 
 
 def _key(node: Any) -> str:
-    """Digest of a node's registered key; empty for an unregistered node, whose key changes at each
-    start."""
+    """Digest of a node's registered key; empty for an unregistered node.
+
+    An unregistered node's key changes at each start.
+    """
     return hashlib.sha256(node.public_key).hexdigest()[:16] if node.name else ""
 
 
@@ -131,7 +138,7 @@ def _reply(message: Message) -> NodeReply:
 
 
 def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
-    """A ClientApp that replies with a node.
+    """A ClientApp whose node answers messages in the app's process.
 
     Args:
         make_node: makes the node from the configurations of the node and of the run.
@@ -158,9 +165,10 @@ def reply_here(
 
     Args:
         message: the request.
-        make_node: gives the node.
-        name: of the node, used in the reply if the node cannot be made.
-        refused: called with the reason if the reply refuses the request, else with an empty text.
+        make_node: makes the node.
+        name: name of the node, for the reply if the node cannot be made.
+        refused: called with the reason if the reply refuses the request, otherwise with an empty
+            text.
     """
     reply = respond(make_node, lambda: from_record(message.content)[0], name)
     refused(reply.refusal)

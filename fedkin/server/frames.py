@@ -1,7 +1,7 @@
-"""A message as named bytes, as sent in Flower's records and over a site's socket.
+"""A message as named bytes, which is sent in Flower's records and over a site's socket.
 
-Only the standard library is imported here, because every message to a site starts a process that
-imports this module.
+Only the standard library is imported here, because a process that imports this module starts for
+every message to a site.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-_LENGTH = struct.Struct(">Q")  # length prefix of a head
-_HEAD_LIMIT = 2**24  # bytes
+_LENGTH = struct.Struct(">Q")  # length of a head, sent before it
+_HEAD_LIMIT = 2**24  # largest length of a head in bytes
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One encoded array, with its type and shape for Flower."""
+    """One encoded array, with the type and shape that Flower needs."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -27,26 +27,27 @@ class Frame:
 
 @dataclass(frozen=True)
 class Frames:
-    """A message: its header with the packed arrays, and each float array by name, all encoded."""
+    """A message as bytes: ``rest`` has its header and packed arrays, ``arrays`` the large
+    arrays."""
 
     rest: bytes
     arrays: dict[str, Frame] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """Bytes of the whole message."""
+        """Size of the whole message in bytes."""
         return len(self.rest) + sum(len(part.data) for part in self.arrays.values())
 
 
 def write_frame(
     connection: socket.socket, head: dict[str, Any], parts: Frames | None = None
 ) -> None:
-    """Send a head of plain values and, optionally, a message. Raises OSError.
+    """Send a head of plain values and, if there is one, a message. Raises OSError.
 
     Args:
-        connection: to send it on.
-        head: values that JSON can hold, without ``rest`` and ``arrays``.
-        parts: the message; None: no message.
+        connection: connection to the receiver.
+        head: values that JSON can hold, without the keys ``rest`` and ``arrays``.
+        parts: the message; None to send only the head.
     """
     if parts is not None:
         arrays = [
@@ -62,17 +63,17 @@ def write_frame(
 
 
 def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Frames | None]:
-    """The head and the message that ``write_frame`` sent.
+    """Receive the head and the message that ``write_frame`` sent.
 
-    Raises ConnectionError if the other side disconnects or sends anything else.
+    Raises ConnectionError if the other side disconnects or sends something else.
     """
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if length > _HEAD_LIMIT:
-        raise ConnectionError(f"a head of {length} bytes")
+        raise ConnectionError(f"the head has {length} bytes, more than {_HEAD_LIMIT}")
     try:
         head = json.loads(_read(connection, length))
         if not isinstance(head, dict):
-            raise ValueError("no head")
+            raise ValueError("the head is no dictionary")
         if "rest" not in head:
             return head, None
         rest = _read(connection, head.pop("rest"))
@@ -81,7 +82,7 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Frames | None
             for name, dtype, shape, size in head.pop("arrays")
         }
     except (ValueError, TypeError, KeyError) as error:
-        raise ConnectionError(f"a message that cannot be read ({error})") from error
+        raise ConnectionError(f"the message cannot be read ({error})") from error
     return head, Frames(rest, arrays)
 
 
@@ -92,6 +93,6 @@ def _read(connection: socket.socket, size: int) -> bytes:
     while done < size:
         count = connection.recv_into(view[done:])
         if not count:
-            raise ConnectionError("the other side has ended")
+            raise ConnectionError("the other side has disconnected")
         done += count
     return bytes(data)

@@ -1,6 +1,6 @@
-"""The handshake, the first message: compares federation, model and version of node and server.
+"""The handshake, the first message: node and server compare federation, model and version.
 
-Both sides compare, so that each logs a mismatch on the machine where it can be fixed.
+Both sides compare, so that a mismatch is logged on the machine where it can be fixed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _OPTIONAL = ("federation", "config")  # compared only if both sides have them
 
 @dataclass(frozen=True)
 class Handshake:
-    """What one side says about itself.
+    """The facts that one side states about itself in the handshake.
 
-    ``federation`` and ``config`` are empty if a program, not a file, defines the client. ``start``
-    is a digest of the initial model made from a fixed seed.
+    ``federation`` and ``config`` are empty if Python code, not a file, defines the client.
+    ``start`` is a digest of the initial model from a fixed seed.
     """
 
     federation: str
@@ -56,7 +56,7 @@ class Handshake:
         return asdict(self)
 
     def sizes(self) -> dict[str, int]:
-        """d, the number of values per sample, if the description has it."""
+        """The number of values in a sample as size d; empty if the description lacks it."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
         if shape is None:
             return {}
@@ -74,12 +74,13 @@ class Handshake:
 
 
 def check(own: Handshake, other: Handshake, here: str, there: str) -> None:
-    """Compare two handshakes. Raises InvalidMessageError with the first difference and how to fix
-    it.
+    """Compare two handshakes.
+
+    Raises InvalidMessageError with the first difference and how to fix it.
 
     Args:
-        own: of this side.
-        other: of the other side.
+        own: handshake of this side.
+        other: handshake of the other side.
         here: name of this side in the message.
         there: name of the other side in the message.
     """
@@ -102,14 +103,14 @@ def make_handshake(
     classes: int,
     config: str = "",
 ) -> Handshake:
-    """A side's handshake, without ``start``.
+    """The handshake of one side, without ``start``.
 
     Args:
-        federation: its name; may be empty.
-        version: of fedkin.
-        spec: of the model.
-        shape: of one sample.
-        classes: C.
+        federation: name of the federation; may be empty.
+        version: version of fedkin.
+        spec: spec of the model.
+        shape: shape of one sample.
+        classes: number of classes C.
         config: digest of the configuration of samples and model; may be empty.
     """
     layout = [(name, part.start, part.stop) for name, part in spec.slices.items()]
@@ -124,5 +125,5 @@ def make_handshake(
 
 
 def model_digest(model: Float[np.ndarray, "..."]) -> str:
-    """A short digest of a model, or of several."""
+    """A short digest of one model or several models."""
     return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The nodes of a federation: which are online, who they are (by handshake), and which may take
+"""The nodes of a federation: which are online, what they state in the handshake, and which may take
 part."""
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from fedkin.server.request_round import RequestRound
 from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")
-_POLL = 0.5  # seconds between queries for nodes while there are too few clients
+_POLL = 0.5  # seconds between queries for nodes while too few clients are online
 _REMINDER = 60.0  # seconds between log lines while waiting
-_FIRST_SITE = 3600.0  # seconds to register and start the first site
-# Seconds after which a refused node may retry; it may retry at once if it was offline meanwhile.
+_FIRST_SITE = 3600.0  # seconds allowed to register and start the first site
+# Seconds after which a refused node may try again; at once if it was offline in between.
 _RETRY_REFUSED = 120.0
-_MAX_LOST = 3  # lost handshakes after which a node counts as refused
+_MAX_LOST = 3  # number of lost handshakes after which a node counts as refused
 
 
 class Candidate(NamedTuple):
-    """A node with a correct handshake that has not been accepted yet."""
+    """A node with a correct handshake that the server has not accepted yet."""
 
     node: OnlineNode
-    samples: Int[np.ndarray, "c"]
+    samples: Int[np.ndarray, "c"]  # number of training samples of each client
 
 
 class Membership:
-    """The nodes of one server process.
+    """The nodes that one server process knows, and which of them take part.
 
-    The server sends its handshake to each new node. No round waits for the reply. The node's
-    clients take part from the first round after it has arrived.
+    The server sends its handshake to each new node. No round waits for the reply: the node's
+    clients take part from the first round after the reply.
 
     Args:
-        request_round: sends and receives.
+        request_round: sends and receives messages.
         own: the server's handshake.
-        classes: C.
-        save: called with the registry's memory whenever a node was accepted.
-        signed: as of ``NodeRegistry``.
+        classes: number of classes C.
+        save: called with the registry's content whenever a node has been accepted.
+        signed: whether clients sign their keys, as in ``NodeRegistry``.
 
     Attributes:
         waiting: a line about the clients that the server waits for; empty if it does not wait.
@@ -69,42 +69,43 @@ class Membership:
         )
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
-        # Whether every node makes the same initial model as the server from the same seed.
+        # Whether every node makes the same initial model as the server from one seed.
         self.same_start = True
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []
         self._started = False
-        self._handshakes: dict[str, OnlineNode] = {}  # unanswered, by request id
+        self._handshakes: dict[str, OnlineNode] = {}  # unanswered handshakes by request id
         self._refused_since: dict[int, float] = {}
-        self._lost: dict[int, int] = {}  # handshakes that were lost, by node id
-        self._candidates: dict[str, Candidate] = {}  # by name
+        self._lost: dict[int, int] = {}  # number of lost handshakes by node id
+        self._candidates: dict[str, Candidate] = {}  # by node name
 
     def handshake_bytes(self) -> tuple[int, int]:
-        """Bytes of handshakes, sent and received, since the last call."""
+        """Bytes of handshakes, sent and received, since the last call of this function."""
         bytes_sent, bytes_received = self._handshake_bytes
         self._handshake_bytes = [0, 0]
         return bytes_sent, bytes_received
 
     def online_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of the clients that can be sent requests, ascending."""
+        """Ids of the clients that can receive requests, ascending."""
         suspects = self.request_round.suspects
         return self.registry.online_clients(
             node for node in self._online if node.node_id not in suspects
         )
 
     def candidates(self) -> list[str]:
-        """Names of the nodes that may take part and have not been accepted yet."""
+        """Names of the nodes that may take part but have not been accepted yet."""
         return sorted(self._candidates, key=natural_order)
 
     def begin_round(self, round: int) -> None:
         """Accept the nodes whose handshakes have arrived.
 
         The first round of this process waits for ``settings.wait_for`` clients. In a resumed run it
-        waits no longer than a deadline, because some clients may have left permanently. Every other
-        round waits for one client.
+        waits no longer than a deadline, because some clients may have left for good. Every later
+        round waits until at least one client is online.
 
         Raises:
-            ConfigError: too few clients arrive for the first round (``settings.start_deadline``).
+            ConfigError: too few clients are ready for the first round
+                (``settings.start_deadline``).
         """
         if not self._started:
             settings = self.request_round.settings
@@ -119,13 +120,13 @@ class Membership:
             self.wait_for_clients(1, round)
 
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
-        """Wait until a number of clients are online; after ``patience`` seconds one is enough.
+        """Wait until enough clients are online; after ``patience`` seconds one client is enough.
 
-        The deadline of the first round starts when the first node is online, because its key may
-        have to be registered first. After an hour it starts without a node.
+        The deadline of the first round starts when the first node is online, because that node's
+        key may have to be registered first. After an hour it starts without a node.
 
         Raises:
-            ConfigError: too few clients arrive for the first round, or all nodes are refused.
+            ConfigError: too few clients are ready for the first round, or all nodes are refused.
         """
         start = reminded = self.request_round.clock()
         deadline_start = start
@@ -138,7 +139,7 @@ class Membership:
             now = self.request_round.clock()
             if now - start >= patience and clients > 1:
                 _log.warning(
-                    "%d clients have not come in %.0f s; going on with those that have",
+                    "only some of %d clients came in %.0f s; the run continues with these",
                     clients,
                     now - start,
                 )
@@ -156,24 +157,24 @@ class Membership:
             self._online = self.request_round.online_nodes()
         self.waiting = ""
         self.on_change()
-        # The round's time starts now.
+        # The waiting is over, so the round's time starts now.
         self._online = self.request_round.begin_round()
 
     def _waiting_for(self, clients: int) -> str:
-        """The line about the awaited clients and how many have arrived."""
+        """The line about the clients that the server waits for, and how many are ready."""
         waited = f"waiting for {clients} client{'s' * (clients != 1)}"
         return f"{waited}: {self._ready()} ready, {len(self.registry.refusals)} refused"
 
     def _ready(self) -> int:
-        """Number of online clients that may take part."""
+        """Number of online clients that take part or may take part."""
         candidates = sum(len(candidate.samples) for candidate in self._candidates.values())
         return len(self.online_clients()) + candidates
 
     def _waits_in_vain(self, seconds: float) -> bool:
-        """Whether the wait for clients ends.
+        """Whether to stop waiting for clients.
 
         The wait for the first round ends after its deadline. A later wait ends if every online node
-        is refused. Offline nodes may come back.
+        is refused; offline nodes may still come back.
         """
         if seconds < self.request_round.settings.first_wait:
             return False
@@ -181,29 +182,28 @@ class Membership:
         return not self._started or (bool(online) and online <= self.registry.refused.keys())
 
     def _too_few(self, clients: int, seconds: float) -> str:
-        """The error message when too few clients have arrived."""
+        """The error message for too few clients."""
         ready = self._ready()
         refused = [
             f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()
         ]
-        cures = ["mend or start the other sites"]
+        cures = ["fix or start the other sites"]
         if 0 < ready < clients:
             cures.append(f"set federation.wait_for={ready} in server.toml")
         cures.append("set a longer federation.start_deadline there")
         ready_line = f"{ready} of {clients} clients are ready after {seconds:.0f} s"
         found = "; ".join([ready_line, *refused])
         return (
-            f"the run cannot go on: {found}. {', or '.join(cures)}; then start it again with "
+            f"the run cannot continue: {found}. {', or '.join(cures)}; then start it again with "
             "fedkin deploy up"
         )
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Send handshakes to new nodes; accept the candidates if there are then ``at_least``
-        clients.
+        """Send handshakes to new nodes, and accept candidates if there are enough clients.
 
-        Returns whether there are.
+        Returns whether at least ``at_least`` clients are online and accepted.
 
-        At the start all are accepted together, so that ids are in the order of names.
+        At the start all candidates are accepted together, so that ids are in the order of names.
         """
         self._retry_refused()
         self._send_handshakes(round)
@@ -251,7 +251,7 @@ class Membership:
                 self._handshake_bytes[0] += sent.size
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
-        """Replies to handshakes. A node with a lost handshake counts as new again, a few times."""
+        """Replies to handshakes. A node with a lost handshake gets another one, a few times."""
         if not self._handshakes:
             return []
         replies = list(self.request_round.transport.pull(self._handshakes))
@@ -259,7 +259,7 @@ class Membership:
         received = []
         for reply in replies:
             node = self._handshakes.pop(reply.request_id, None)
-            # A reply delivered twice counts once.
+            # A reply that is delivered twice counts once.
             if node is None:
                 continue
             if reply.message is not None:
@@ -272,7 +272,7 @@ class Membership:
         return received
 
     def _check(self, node: OnlineNode, message: RpcMessage) -> None:
-        """Make a node a candidate, or refuse it."""
+        """Make a node a candidate, or refuse it with a reason."""
         name = str(message.header.get("name", ""))
         try:
             for reason in ("refused", "failed"):
@@ -283,7 +283,8 @@ class Membership:
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
             if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_COUNT:
                 raise InvalidMessageError(
-                    "each of its clients must have training samples, and it reports some without"
+                    "each client of a site must have training samples, but some of its clients "
+                    "have none"
                 )
             self.registry.check(node, name, len(samples))
         except InvalidMessageError as error:
@@ -291,7 +292,7 @@ class Membership:
             return
         if name in self._candidates and self._candidates[name].node.node_id != node.node_id:
             former = self._candidates[name].node.node_id
-            _log.info("%s came again, as node %d in place of node %d", name, node.node_id, former)
+            _log.info("%s is back as node %d in place of node %d", name, node.node_id, former)
             self.registry.replace(former, name)
         self.registry.clear_refusal(node, name)
         self.same_start &= other.start == self.own.start

@@ -1,10 +1,10 @@
-"""Messages between a server and its nodes: a header of plain values and named arrays.
+"""Messages between a server and its nodes: a header of plain values, and named arrays.
 
-They are encoded by ``core.codec``.
+``core.codec`` encodes them.
 
-Models, updates and masked vectors are encoded without compression. Integers and booleans about
-clients (ids, model choices, counts) are delta-encoded and compressed first, so a thousand
-consecutive ids take a few dozen bytes.
+Models, updates and masked vectors are not compressed. Integers and booleans about clients (ids,
+model choices, counts) are delta-encoded and compressed, so a thousand consecutive ids take a few
+dozen bytes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from fedkin.server.frames import Frame, Frames
 _PACKED = "packed."  # prefix of the names of packed arrays
 # Integers before a packed array's shape: whether it is boolean, and its number of axes.
 _HEAD = 2
-_SIZE_LIMIT = 2**25  # bytes that one packed array may decompress to
-# Maximum bytes of an array that is sent together with the header. Larger arrays are stored once for
-# all nodes.
+_SIZE_LIMIT = 2**25  # largest size in bytes of a packed array after decompression
+# Largest size in bytes of an array that is sent together with the header. Larger arrays are stored
+# once for all nodes.
 IN_REQUEST = 2**16
-# The same for a reply, which has one receiver. Flower splits pieces of more than 5 MB.
+# The same limit for a reply, which has one receiver. Flower splits pieces of more than 5 MB.
 IN_REPLY = 2**22
-_MAX_ARRAYS = 24  # in a message; fedkin's messages have up to a dozen
+_MAX_ARRAYS = 24  # most arrays in a message; fedkin's messages have up to a dozen
 
 
 class InvalidMessageError(FedkinError):
-    """A message that cannot be used; the text says why."""
+    """A message cannot be used, for the reason in the text."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RpcMessage:
 
     @property
     def refusal(self) -> str:
-        """Why a node did not do a request, from its reply; empty in other messages."""
+        """Why a node refused or failed a request; empty in all other messages."""
         return str(self.header.get("refused") or self.header.get("failed") or "")
 
     def value(self, name: str, kind: type) -> Any:
@@ -59,20 +59,20 @@ class RpcMessage:
         """An array of any type. Raises InvalidMessageError if it is missing."""
         if name not in self.arrays:
             raise InvalidMessageError(
-                f"expected {name}, got {', '.join(sorted(self.arrays)) or 'no array'}"
+                f"expected the array {name}, got {', '.join(sorted(self.arrays)) or 'no array'}"
             )
         return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
-        """A float array of this shape. Raises InvalidMessageError for anything else."""
+        """A float array of this shape. Raises InvalidMessageError if it is another array."""
         return self._checked(name, "f", shape)
 
     def integers(self, name: str, *shape: int) -> np.ndarray:
-        """An integer array of this shape. Raises InvalidMessageError for anything else."""
+        """An integer array of this shape. Raises InvalidMessageError if it is another array."""
         return self._checked(name, "iu", shape).astype(np.int64)
 
     def booleans(self, name: str, *shape: int) -> np.ndarray:
-        """A boolean array of this shape. Raises InvalidMessageError for anything else."""
+        """A boolean array of this shape. Raises InvalidMessageError if it is another array."""
         return self._checked(name, "b", shape)
 
     def _checked(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -88,7 +88,7 @@ class RpcMessage:
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Untrusted text as one line of a log: printable characters only, cut at ``limit``."""
+    """Untrusted text as one line of a log: only printable characters, at most ``limit``."""
     line = " ".join(str(text).split())
     line = "".join(sign if sign.isprintable() else "?" for sign in line)
     return line if len(line) <= limit else f"{line[:limit]}..."
@@ -111,15 +111,17 @@ def decode(data: bytes) -> RpcMessage:
     try:
         header, arrays = codec.decode(data)
     except ValueError as error:
-        raise InvalidMessageError(f"a message that cannot be read: {one_line(error)}") from error
+        raise InvalidMessageError(f"the message cannot be read: {one_line(error)}") from error
     if len(arrays) > _MAX_ARRAYS:
-        raise InvalidMessageError(f"{len(arrays)} arrays in a message")
+        raise InvalidMessageError(
+            f"the message has {len(arrays)} arrays, more than the limit of {_MAX_ARRAYS}"
+        )
     decoded = {}
     for name, array in arrays.items():
         if name.startswith(_PACKED):
             decoded[name.removeprefix(_PACKED)] = unpack(array.tobytes())
         elif _as_it_is(array):
-            # Copy, because a node trains in place and decoded arrays are read-only.
+            # Decoded arrays are read-only, but a node trains in place, so it needs a copy.
             decoded[name] = array.copy()
         else:
             raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
@@ -127,11 +129,11 @@ def decode(data: bytes) -> RpcMessage:
 
 
 def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Frames:
-    """A message as named bytes. Raises ValueError as ``encode``.
+    """A message as named bytes. Raises ValueError as ``encode`` does.
 
     Args:
         message: the message.
-        whole: float arrays of more bytes become separate parts, which an engine may send
+        whole: float arrays of more bytes than this become separate frames, which can be sent
             separately.
     """
     together = {}
@@ -155,27 +157,31 @@ def from_parts(parts: Frames) -> RpcMessage:
 
 
 def _as_it_is(array: np.ndarray) -> bool:
-    """Whether an array is sent uncompressed: floats, and the uint32 of masked vectors, which are
-    noise."""
+    """Whether an array is sent without compression.
+
+    Floats are, and the uint32 numbers of masked vectors, which are noise.
+    """
     return array.dtype.kind == "f" or array.dtype == np.uint32
 
 
 def pack(numbers: np.ndarray) -> bytes:
-    """Integers or booleans, compressed."""
+    """Compress an array of integers or booleans to bytes."""
     flat = numbers.astype(np.int64).ravel()
     steps = np.diff(flat, prepend=0).astype("<i8")
     head = np.array([numbers.dtype.kind == "b", numbers.ndim, *numbers.shape], "<i8")
-    # Group the bytes by significance, which compresses better.
+    # Bytes of equal significance next to each other compress better.
     by_byte = steps.view(np.uint8).reshape(-1, 8).T
     return zlib.compress(head.tobytes() + by_byte.tobytes(), 6)
 
 
 def unpack(data: bytes) -> np.ndarray:
-    """The integers or booleans that ``pack`` compressed. Raises InvalidMessageError for any other
-    bytes."""
+    """The integers or booleans that ``pack`` compressed.
+
+    Raises InvalidMessageError for any other bytes.
+    """
     try:
         stream = zlib.decompressobj()
-        # The stream must end within the limit.
+        # Decompress no more than the limit: then the stream must have ended.
         raw = stream.decompress(data, _SIZE_LIMIT + 1)
         head = np.frombuffer(raw[: 8 * _HEAD], "<i8")
         start = 8 * (_HEAD + int(head[1]))
@@ -184,9 +190,9 @@ def unpack(data: bytes) -> np.ndarray:
         steps = by_byte.T.copy().view("<i8").ravel()
         flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
     except (zlib.error, ValueError, IndexError) as error:
-        raise InvalidMessageError("packed numbers that cannot be read") from error
+        raise InvalidMessageError("the packed numbers cannot be read") from error
     if not stream.eof or stream.unused_data:
         raise InvalidMessageError(
-            f"packed numbers that are cut, or of more than {_SIZE_LIMIT} bytes"
+            f"the packed numbers are cut off, or have more than {_SIZE_LIMIT} bytes"
         )
     return flat.astype(bool) if head[0] else flat

@@ -1,8 +1,8 @@
-"""The client side: a node handles requests with a simulated world of its clients.
+"""The client side: a node answers requests with a simulated world of its clients.
 
-It runs the simulator's code and computes the same results, for one client or for a fleet. Each
-request may be handled by a new process. Data that must persist (label counts, models) are on the
-node's disk.
+It runs the simulator's code and computes the same results, for one client or for many. A new
+process may handle each request, so data that must persist (label counts, models) are on the node's
+disk.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _log = logging.getLogger("fedkin")
 def respond(
     make_node: Callable[[], Node], read: Callable[[], RpcMessage], name: str = ""
 ) -> RpcMessage:
-    """A node's reply to a request. A deliberate fedkin error is logged and becomes the reply.
+    """A node's reply to a request. An error of fedkin is logged and sent as the reply.
 
     Args:
-        make_node: gives the node.
-        read: gives the request.
-        name: of the node, used in the reply if the node cannot be made; empty if unknown.
+        make_node: makes the node.
+        read: reads the request.
+        name: name of the node, for the reply if the node cannot be made; empty if unknown.
     """
     try:
         request = read()
@@ -60,39 +60,41 @@ def respond(
 
 @dataclass(frozen=True)
 class Node:
-    """A node that handles requests."""
+    """A node, which answers the server's requests for its clients."""
 
     name: str
-    handshake: Callable[[ModelSpec], Handshake]  # of the node, without ``start``
+    handshake: Callable[[ModelSpec], Handshake]  # the node's handshake, without ``start``
     start: Callable[[], str]  # digest of the initial model from a fixed seed
-    samples: Int[np.ndarray, "c"]  # training samples of each client
-    # Makes the world of its clients from their ids at the server.
+    samples: Int[np.ndarray, "c"]  # number of training samples of each client
+    # Makes the world of the node's clients from the ids that the server gave them.
     world: Callable[[Int[np.ndarray, "c"]], NodeWorld]
     disk: Disk
 
     def handle(self, request: RpcMessage) -> RpcMessage:
-        """The reply to a request. Raises InvalidMessageError if no server of this version sends
-        it."""
+        """The reply to a request.
+
+        Raises InvalidMessageError for a request that no server of this version sends.
+        """
         operation = request.value("operation", str)
         if operation == "hello":
             return self._hello(request)
         kind = find_task(operation)
         if kind is None:
             raise InvalidMessageError(
-                f"the task {operation[:40]!r} is not known here; is this the server's version of "
-                "fedkin?"
+                f"this site does not know the task {operation[:40]!r}; install the server's "
+                "version of fedkin here"
             )
         run = request.value("run", str)
         first = request.value("first", int)
         count = request.value("count", int)
         if count != len(self.samples):
             raise InvalidMessageError(
-                f"{self.name} had {count} clients when it was accepted, and has "
-                f"{len(self.samples)} now"
+                f"{self.name} had {count} clients when it was accepted, but now has "
+                f"{len(self.samples)}; give it the former clients, or another name"
             )
         if not 0 <= first <= MAX_COUNT:
             raise InvalidMessageError(
-                f"a request for clients from id {first:.3g} on, which no server gives"
+                f"the request is for clients from id {first:.3g} on, which no server gives"
             )
         world = self.world(first + np.arange(count))
         server = Handshake.of(RpcMessage(request.value("handshake", dict)))
@@ -119,12 +121,14 @@ class Node:
         return RpcMessage({}, arrays | standing)
 
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
-        """Positions of the requested clients in this node. Raises InvalidMessageError for none or
-        others."""
+        """Positions of the requested clients in this node.
+
+        Raises InvalidMessageError if the request names no client, or other clients.
+        """
         clients = request.integers(name, np.size(request.array(name)))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
             raise InvalidMessageError(
-                f"a request about clients that {self.name} does not have ({name})"
+                f"the request is about clients that {self.name} does not have ({name})"
             )
         return clients
 
@@ -136,7 +140,7 @@ class Node:
         clients: Int[np.ndarray, "r"],
         memory: NodeMemory,
     ) -> dict[str, np.ndarray]:
-        """Run the task of a request. Returns the arrays of the reply."""
+        """Run the task of a request, and return the arrays of the reply."""
         task = decode_task(kind, request, world.initial, memory.kept)
         new_arrays = [name for name in kept_fields(kind) if name in request.arrays]
         memory.keep({name: getattr(task, name) for name in new_arrays})
@@ -147,12 +151,12 @@ class Node:
             if models:
                 self.disk.save_models(memory.run, models)
         except StorageError as error:
-            # No method reads these models, so the reply is sent even if they cannot be stored.
+            # The models are only a service to the site, so a reply is sent even without them.
             _log.error("%s", error)
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """Do the pending work of clients: tasks without a reply, and changes of their clusters."""
+        """Do the clients' pending work: tasks without a reply, and changes of their clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()
@@ -163,7 +167,7 @@ class Node:
     def _standing(
         self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]
     ) -> dict[str, np.ndarray]:
-        """The replies to standing tasks, which every reply carries."""
+        """The replies to standing tasks, which are part of every reply."""
         arrays: dict[str, np.ndarray] = {}
         for kind in all_tasks():
             settings = request.header.get(kind.standing) if kind.standing else None

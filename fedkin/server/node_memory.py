@@ -1,5 +1,5 @@
-"""The arrays on a node's disk, by run: clients' memory, arrays it was told to keep, last
-replies."""
+"""The arrays that a node stores on disk for each run: its clients' memory, arrays that the server
+told it to keep, and its last replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from fedkin.core.world import World
 from fedkin.tasks import all_tasks
 
-_KEPT = "kept/"  # prefix of the names of arrays that a node was told to keep
+_KEPT = "kept/"  # prefix of the names of arrays that the server told the node to keep
 _REPLY = "replies/"  # prefix of the names of arrays of last replies
 
 
@@ -20,31 +20,31 @@ class NodeWorld(World, Protocol):
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or deleted an array."""
+        """How often clients have stored or deleted an array."""
         ...
 
 
 @runtime_checkable
 class Disk(Protocol):
-    """A node's storage, organised by run."""
+    """The storage of a node, with separate arrays for each run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
         """The arrays that ``save_memory`` stored; empty if there are none."""
         ...
 
     def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
-        """Store the memory of the node's world."""
+        """Store the memory of the world of the node's clients."""
         ...
 
     def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
-        """Store the newest of each of these models."""
+        """Store models by name; a model replaces an earlier one with the same name."""
         ...
 
 
 class NodeMemory:
-    """The arrays that persist between requests.
+    """The arrays that a node stores between requests.
 
-    They include replies to tasks with memory, so that no work is done twice if a reply was lost.
+    They include replies to tasks with memory, so that work is not done twice if a reply was lost.
     """
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
@@ -69,12 +69,13 @@ class NodeMemory:
         self._new = False
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays, replacing those of the same names."""
+        """Store arrays, which replace earlier ones with the same names."""
         self.kept |= arrays
         self._new |= bool(arrays)
 
     def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
-        """The reply's arrays for a call, if it was the last of its task; else None."""
+        """The arrays of the reply to a call, if it was the last call of its task; otherwise
+        None."""
         prefix = f"{_REPLY}{task}/"
         last_call = self._replies.get(prefix)
         if last_call is None or last_call.tobytes() != call.encode():
@@ -86,7 +87,7 @@ class NodeMemory:
         }
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the reply to a call, replacing the last reply of its task."""
+        """Store the reply to a call, which replaces the last reply of the same task."""
         prefix = f"{_REPLY}{task}/"
         self._replies = {
             name: array for name, array in self._replies.items() if not name.startswith(prefix)
@@ -97,8 +98,10 @@ class NodeMemory:
         self._new = True
 
     def forget_replies(self) -> None:
-        """Delete replies to work with results kept for clusters that have changed; it is done
-        again."""
+        """Delete replies to tasks whose results belong to a client's cluster, which has changed.
+
+        The work is then done again.
+        """
         kinds = set()
         for kind in all_tasks():
             if any(memory.lifetime == "assignment" for memory in kind.memory.values()):
@@ -110,7 +113,7 @@ class NodeMemory:
         self._replies = lasting
 
     def save(self) -> None:
-        """Store all arrays, if any has changed."""
+        """Store all arrays on disk, if any has changed."""
         if self._new or self._world.memory_changes != self._changes:
             kept = {_KEPT + name: array for name, array in self.kept.items()}
             self._disk.save_memory(self.run, self._world.memory() | kept | self._replies)

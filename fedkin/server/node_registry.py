@@ -1,8 +1,8 @@
-"""The accepted nodes: their names, their clients, and the clients' ids in methods.
+"""The nodes that a server has accepted: their names, their clients, and the clients' ids.
 
-A node has a name and one or more clients. Its clients get consecutive ids when it is first
-accepted, and keep them. A node that comes back, in a new process and with a new id at the engine,
-gets the same client ids.
+A node has a name and one or more clients. Its clients get consecutive ids when the node is first
+accepted, and keep them. A node that comes back in a new process, with a new node id, gets the same
+client ids.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from fedkin.server.message import InvalidMessageError, one_line
 from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")
-MEMORY = "registry"  # its name in a checkpoint
-_LONGEST_REASON = 600  # characters of the reason of a refusal
+MEMORY = "registry"  # name of the registry in a checkpoint
+_LONGEST_REASON = 600  # most characters in the reason of a refusal
 Memory = dict[str, np.ndarray]
 
 
@@ -39,16 +39,16 @@ class NodeInfo:
 
     @property
     def ids(self) -> Int[np.ndarray, "c"]:
-        """Ids of its clients."""
+        """Ids of the node's clients."""
         return np.arange(self.first, self.first + self.count)
 
     def client_names(self) -> list[str]:
-        """Names of its clients: the node's name, with a number if it has several clients."""
+        """Names of the node's clients: the node's name, with a number if it has several clients."""
         return [self.name] if self.count == 1 else [f"{self.name}/{i}" for i in range(self.count)]
 
 
 class NodeRows(NamedTuple):
-    """The rows of a call that belong to one node."""
+    """The rows of a call whose clients belong to one node."""
 
     node_id: int
     info: NodeInfo
@@ -56,13 +56,13 @@ class NodeRows(NamedTuple):
 
 
 class NodeRegistry:
-    """The nodes of a federation and their current ids at the engine.
+    """The nodes of a federation, and their present node ids.
 
     Args:
-        capacity: N, the maximum number of clients.
-        registered: nodes must be registered with the engine, which authenticates their names.
-        signed: keys for secure aggregation are signed with node names, so a node may have only one
-            client.
+        capacity: N, the largest number of clients.
+        registered: whether nodes must be registered with Flower, which authenticates their names.
+        signed: whether keys for secret sums are signed with node names. Then a node may have only
+            one client.
     """
 
     def __init__(self, capacity: int, registered: bool = False, signed: bool = False) -> None:
@@ -72,19 +72,19 @@ class NodeRegistry:
         self.members: dict[str, NodeInfo] = {}
         # Number of training samples of each client, as last reported.
         self.samples = np.zeros(capacity, np.int64)
-        self.refused: dict[int, str] = {}  # node ids that may not take part, and why
-        self.refusals: dict[str, str] = {}  # the same by name, until the node may take part
-        self.failures: dict[str, str] = {}  # why the last request to a member failed, by its name
+        self.refused: dict[int, str] = {}  # reasons by id of the nodes that may not take part
+        self.refusals: dict[str, str] = {}  # reasons by name, until the node may take part
+        self.failures: dict[str, str] = {}  # reasons by name why the last request to a node failed
         self._numbered: dict[int, str] = {}  # names in ``refusals`` that contain a node's number
-        self._logged: dict[int, str] = {}  # the last logged reason of each refusal
-        self._node_ids: dict[str, int] = {}  # of each member seen by this process
+        self._logged: dict[int, str] = {}  # the last logged reason for each refused node
+        self._node_ids: dict[str, int] = {}  # node id of each node that this process has met
 
     def __len__(self) -> int:
         """Number of clients that have an id."""
         return sum(member.count for member in self.members.values())
 
     def unknown(self, nodes: Iterable[OnlineNode]) -> list[OnlineNode]:
-        """The nodes that had no handshake in this process."""
+        """The nodes that have not sent a handshake to this process."""
         met = {*self._node_ids.values(), *self.refused}
         return [node for node in nodes if node.node_id not in met]
 
@@ -92,37 +92,37 @@ class NodeRegistry:
         """Check that a node can be accepted.
 
         Args:
-            node: its id in the engine.
-            name: as it names itself.
-            clients: how many it has.
+            node: the node, as Flower reports it.
+            name: name that the node gives itself.
+            clients: number of its clients.
 
         Raises:
-            InvalidMessageError: it cannot be accepted; the text says why.
+            InvalidMessageError: the node cannot be accepted, for the reason in the text.
         """
         member = self.members.get(name)
         if not is_name(name):
             raise InvalidMessageError(f"{one_line(name, 64)!r} cannot be a name")
         if node.name and node.name != name:
             raise InvalidMessageError(
-                f"it is registered as {one_line(node.name)!r} and calls itself {name!r}; both "
-                "must be the same"
+                f"it is registered as {one_line(node.name)!r} but calls itself {name!r}; give it "
+                "the same name in both places"
             )
         if self.registered and not node.name:
             raise InvalidMessageError(
-                "it is not registered under a name (flwr supernode register ... --name), and all "
-                "must be"
+                "it is not registered under a name, but all nodes must be (flwr supernode register "
+                "... --name)"
             )
         if self.signed and clients > 1:
             raise InvalidMessageError(
-                f"it has {clients} clients, and signed sums (secret.signed) are of sites with one "
-                "client each: give each client a site with a name and a certificate of its own, "
-                "or leave out secret.signed"
+                f"it has {clients} clients, but signed sums (secret.signed) need sites with one "
+                "client each: give each client its own site with a name and a certificate, or "
+                "leave out secret.signed"
             )
         if member is None:
             self._check_capacity(clients)
         elif member.key and not node.key:
             raise InvalidMessageError(
-                f"the name {name!r} belongs to a node that is registered, with another key"
+                f"the name {name!r} belongs to a node that is registered with another key"
             )
         elif clients != member.count:
             raise InvalidMessageError(
@@ -130,22 +130,22 @@ class NodeRegistry:
             )
 
     def accept(self, node: OnlineNode, name: str, samples: Int[np.ndarray, "c"]) -> NodeInfo:
-        """Assign ids to a node's clients; a node that was accepted before keeps its ids.
+        """Assign ids to a node's clients. A node that was accepted before keeps its ids.
 
         Args:
-            node: its id in the engine.
-            name: as it names itself.
-            samples: training samples of each of its clients.
+            node: the node, as Flower reports it.
+            name: name that the node gives itself.
+            samples: number of training samples of each of its clients.
 
         Raises:
-            InvalidMessageError: as ``check``.
+            InvalidMessageError: the node cannot be accepted, as in ``check``.
         """
         self.check(node, name, len(samples))
         member = self.members.setdefault(name, NodeInfo(name, len(self), len(samples), node.key))
-        # The engine authenticates the name, whichever key is used.
+        # Flower authenticates the name, so the key may change.
         if member.key != node.key:
             _log.warning(
-                "%s came with another key than before, which is registered under its name", name
+                "%s has another key than before; the new key is registered under its name", name
             )
             member.key = node.key
         before = self._node_ids.get(name)
@@ -157,13 +157,13 @@ class NodeRegistry:
         return member
 
     def replace(self, node_id: int, name: str) -> None:
-        """Stop sending to a node, because another one came with its name. Its site is not refused.
+        """Stop sending to a node, because another node came with its name. Its site is not refused.
 
         The newest node counts, because an unregistered node has no key that identifies it.
 
         Args:
-            node_id: of the former node.
-            name: of both.
+            node_id: id of the former node.
+            name: name of both nodes.
         """
         self.refused[node_id] = f"another node came with its name, {name!r}"
 
@@ -171,16 +171,16 @@ class NodeRegistry:
         """Remove a node's refusal, because it may take part now.
 
         Args:
-            node: its id in the engine.
-            name: as it names itself.
+            node: the node, as Flower reports it.
+            name: name that the node gives itself.
         """
         self.refusals.pop(name, None)
         self._forget_numbered(node.node_id)
 
     def forget_absent(self, online: Collection[int]) -> None:
-        """Remove refusals of offline nodes that gave no name or a member's name.
+        """Remove refusals of offline nodes that gave no name, or the name of another node.
 
-        Such a node comes back under another id.
+        Such a node comes back with another id.
 
         Args:
             online: ids of all nodes that are online.
@@ -189,20 +189,20 @@ class NodeRegistry:
             self._forget_numbered(node_id)
 
     def _forget_numbered(self, node_id: int) -> None:
-        """Remove the refusal that has a node's number in its name, if there is one."""
+        """Remove the refusal whose name contains this node's number, if there is one."""
         self.refusals.pop(self._numbered.pop(node_id, ""), None)
 
     def met(self) -> list[str]:
-        """Names of the members seen by this process, in the order of their clients."""
+        """Names of the accepted nodes that this process has met, in the order of their clients."""
         return sorted(self._node_ids, key=lambda name: self.members[name].first)
 
     def refuse(self, node: OnlineNode, name: str, reason: str) -> None:
-        """Store that a node may not take part, and log each reason once.
+        """Record that a node may not take part, and log each reason once.
 
         Args:
-            node: its id in the engine.
-            name: as it names itself; may be empty.
-            reason: for the log.
+            node: the node, as Flower reports it.
+            name: name that the node gives itself; may be empty.
+            reason: reason of the refusal.
         """
         reason = one_line(reason, _LONGEST_REASON)
         before = self._logged.get(node.node_id)
@@ -222,14 +222,14 @@ class NodeRegistry:
             )
 
     def _label(self, node: OnlineNode, name: str) -> str:
-        """The name of a refused node in messages; the name authenticated by the engine takes
-        precedence."""
+        """The name of a refused node in messages: the name that Flower authenticates, if there is
+        one."""
         label = one_line(node.name or name, 64) or _unnamed(node.node_id)
         belongs_to_member = label in self._node_ids and self._node_ids[label] != node.node_id
         return _impostor(label, node.node_id) if belongs_to_member else label
 
     def allow_retry(self, node_ids: Iterable[int]) -> None:
-        """Remove refusals so that nodes get a new handshake, as the reason may no longer apply."""
+        """Remove refusals, so that the nodes get a new handshake and may then be accepted."""
         for node_id in node_ids:
             self.refused.pop(node_id, None)
 
@@ -244,7 +244,7 @@ class NodeRegistry:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
-        """The rows of a call by node. Clients not seen by this process belong to no node."""
+        """The rows of a call for each node. Clients that this process has not met are left out."""
         assigned = []
         for name, member in self.members.items():
             end = member.first + member.count
@@ -259,7 +259,7 @@ class NodeRegistry:
         return [name for member in ordered for name in member.client_names()]
 
     def memory(self) -> Memory:
-        """The persistent state, as arrays of a checkpoint."""
+        """The registry's content, as arrays of a checkpoint."""
         entries = [asdict(member) for member in self.members.values()]
         return {
             MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(),
@@ -267,27 +267,27 @@ class NodeRegistry:
         }
 
     def recall(self, memory: Memory) -> None:
-        """Restore the result of ``memory``; nodes accepted since are kept.
+        """Restore the content that ``memory`` returned. Nodes accepted since then are kept.
 
-        Each node's id at the engine must be found again.
+        Node ids are not restored: a node gets its id when it connects again.
 
         Raises:
-            CheckpointError: the memory is from another federation.
+            CheckpointError: the content is from another federation.
         """
         stored = {
             entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
         }
         if len(memory["samples"]) != self.capacity:
             raise CheckpointError(
-                f"federation.capacity was {len(memory['samples'])} when the run began, and is "
-                f"{self.capacity} now"
+                f"federation.capacity was {len(memory['samples'])} when the run began, but is now "
+                f"{self.capacity}; set it to the former number"
             )
         merged = stored | self.members
         ids = [client for member in merged.values() for client in member.ids]
         differ = any(merged[name] != member for name, member in stored.items())
         if differ or len(set(ids)) < len(ids):
             raise CheckpointError(
-                "the run was made with other clients, or with the same in another order"
+                "the run began with other clients, or with the same clients in another order"
             )
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
@@ -297,7 +297,7 @@ class NodeRegistry:
         if used + count > self.capacity:
             raise InvalidMessageError(
                 f"there is no room for {count} more clients: {used} of {self.capacity} ids are "
-                "taken (federation.capacity)"
+                "taken; raise federation.capacity for a new run"
             )
 
 
@@ -306,16 +306,16 @@ def _unnamed(node_id: int) -> str:
 
 
 def _impostor(name: str, node_id: int) -> str:
-    """The name, in messages, of a node that came with a member's name."""
+    """The name in messages for a node that came with the name of another node."""
     return f"{name} (node {node_id})"
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:
-    """A sort key that puts ``site-9`` before ``site-10``."""
+    """A sort key that orders numbers in names by value: ``site-9`` before ``site-10``."""
     key = []
     for i, part in enumerate(re.split(r"(\d+)", name)):
         digits = part.lstrip("0") if part.isdecimal() else part
-        # Every second part is a number: a longer one is larger.
+        # Every second part is a number, and a number with more digits is larger.
         length = len(digits) if i % 2 else -1
         key.append((length, digits))
     return key

@@ -1,18 +1,17 @@
-"""Excludes updates with an unusually large norm, compared with updates of the same model in a
-call."""
+"""Excludes updates with an unusually large norm, compared with other updates of the same model."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-_MIN_UPDATES = 3  # minimum number of updates for their median to be the typical norm
+_MIN_UPDATES = 3  # least number of updates whose median counts as the typical norm
 
-# Smaller updates, as of a saturated model, are at the limit of float32 precision. In units of the
-# model's norm, which counts as at least 1.
+# Smaller updates, for example of a saturated model, are at the limit of float32 precision. The unit
+# is the norm of the model, at least 1.
 _RESOLUTION = 1e-6
 
-# The largest typical norm when there is nothing to compare with, in the same units.
+# The largest typical norm if there is nothing to compare with, in the same unit.
 _FIRST = 100.0
 
 
@@ -20,19 +19,20 @@ class NormFilter:
     """Finds updates with a norm above both the model's norm and ``limit`` times the typical norm.
 
     The typical norm of a model's updates is their median in a call. If fewer than three clients
-    sent an update of the model, it is the larger of two values, as far as they exist: the model's
+    sent
+    an update of the model, the typical norm is the larger of two values, if they exist: the model's
     typical norm in earlier calls, and the median of all updates of the call. In the first call of
-    two clients, it is the norm of the other client's update. So few updates may lower the stored
-    typical norm but do not raise it, because one of the two clients may be malicious.
+    two clients it is the norm of the other client's update. So few updates may lower the stored
+    typical norm but not raise it, because one of the two clients may be malicious.
 
-    Updates too small for float32 relative to the model are left out of medians. Clients whose
-    models fit all their samples send such updates, which say nothing about a typical norm.
+    Updates that are too small for float32, relative to the model, are left out of medians. Clients
+    whose models fit all their samples send such updates, which do not show a typical norm.
 
     Args:
         limit: factor above 1.
-        typical: typical norms of earlier calls, by kind of training and model; updated in place.
-        training: the kind of training that is filtered (part of the vector, steps, epochs); norms
-            differ between them.
+        typical: typical norms of earlier calls, by kind of training and model; changed in place.
+        training: kind of the filtered training (part of the vector, steps, epochs). Norms differ
+            between the kinds.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class NormFilter:
         self.typical: dict[str, float] = {} if typical is None else typical
 
     def for_training(self, training: str) -> NormFilter:
-        """The same filter for one kind of training."""
+        """The same filter for another kind of training; both share the typical norms."""
         return NormFilter(self.limit, self.typical, training)
 
     def outliers(
@@ -52,7 +52,7 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Bool[np.ndarray, "r"]:
-        """Which updates are above their ``limits``; the arguments are those of ``limits``."""
+        """Which updates have a norm above their limit; for the arguments see ``limits``."""
         return norms > self.limits(norms, models, starts)
 
     def limits(
@@ -61,12 +61,12 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Float[np.ndarray, "r"]:
-        """The largest allowed norm of each update of a call. Also updates the typical norms.
+        """The largest allowed norm of each update of a call. It also stores new typical norms.
 
         Args:
-            norms: of the updates.
-            models: index of the model that each updates; None: one model for all.
-            starts: norm of the model that each started from; None: unknown.
+            norms: norms of the updates.
+            models: index of the model of each update; None if there is one model for all.
+            starts: norm of the model that each update started from; None if unknown.
         """
         moving = _moving(norms, starts)
         limits = np.empty(len(norms))
@@ -79,7 +79,7 @@ class NormFilter:
                 of_model=of_model,
                 start=start,
             )
-            # Updates with at most the model's norm are never excluded.
+            # Updates no larger than the model itself are never excluded.
             limit = max(self.limit * usual, start)
             limits[of_model] = limit
             self._remember(
@@ -99,7 +99,7 @@ class NormFilter:
         of_model: Bool[np.ndarray, "r"],
         start: float,
     ) -> float:
-        """The typical norm of one model's updates, from these and earlier updates."""
+        """The typical norm of one model's updates, from this call and earlier ones."""
         if (of_model & moving).sum() >= _MIN_UPDATES:
             return float(np.median(norms[of_model & moving]))
         earlier = self.typical.get(name, 0.0)
@@ -110,8 +110,10 @@ class NormFilter:
         return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
 
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
-        """The largest typical norm when there is nothing to compare with; unbounded if all updates
-        are moving."""
+        """The largest typical norm if there is nothing to compare with.
+
+        It is unlimited if all updates are large enough for float32.
+        """
         return np.inf if moving.all() else _FIRST * max(start, 1.0)
 
     def _remember(
@@ -125,9 +127,9 @@ class NormFilter:
         """Store the typical norm of one model for later calls.
 
         Args:
-            name: of the typical norm.
-            norms: of all updates of the call.
-            counted: the moving updates of the model.
+            name: name of the typical norm.
+            norms: norms of all updates of the call.
+            counted: which updates are the model's, and large enough for float32.
             limit: the largest allowed norm of an update of the model.
             usual: the typical norm in this call.
         """
@@ -137,8 +139,8 @@ class NormFilter:
             few = counted.sum() < _MIN_UPDATES
             self.typical[name] = min(typical, usual) if few else typical
         elif counted.any() and len(norms) < _MIN_UPDATES:
-            # All updates of a small call are excluded. They become typical if the next norms are as
-            # large.
+            # All updates of a small call are excluded. If the next norms are as large, they become
+            # the typical norm.
             self.typical[name] = float(np.median(norms[counted]))
 
     def _by_model(
@@ -156,7 +158,7 @@ class NormFilter:
 def _moving(
     norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None
 ) -> Bool[np.ndarray, "r"]:
-    """Which updates are large enough to be informative about a typical norm."""
+    """Which updates are large enough for float32 to show a typical norm."""
     unit = np.maximum(1.0, 0.0 if starts is None else starts)
     return norms > _RESOLUTION * unit
 

@@ -1,4 +1,4 @@
-"""Requests that were not answered before their round ended, and their late replies."""
+"""Requests whose round ended before a reply arrived, and their late replies."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _log = logging.getLogger("fedkin")
 class _Overdue(NamedTuple):
     """A request that a node did not answer in time."""
 
-    task: Task  # restricted to its rows
+    task: Task  # the task of the node's rows
     clients: Int[np.ndarray, "r"]
-    used: Int[np.ndarray, "k"] | None  # models sent to the node, of all K; None: all
-    round: int
-    last: int  # last round in which a reply can be used
+    used: Int[np.ndarray, "k"] | None  # indices of the models sent to the node; None for all
+    round: int  # round of the request
+    last: int  # last round that can use a reply
 
 
 class OverdueRequests:
-    """The overdue requests of one world. They are not stored: a resumed server has none.
+    """The overdue requests of one world. They are not saved: a resumed server has none.
 
     Args:
         collector: makes a ReplyCollector for a task and some clients.
@@ -40,15 +40,15 @@ class OverdueRequests:
 
     def __init__(self, collector: Callable[[Task, Int[np.ndarray, "r"]], ReplyCollector]) -> None:
         self._collector = collector
-        # For how many rounds replies to the next call can be used, by the task's name.
+        # For how many rounds the next call's replies can be used, by the task's name.
         self._rounds: dict[str, int] = {}
-        self._requests: dict[str, _Overdue] = {}  # by the engine's id
+        self._requests: dict[str, _Overdue] = {}  # by request id
         self._replies: list[LateReply] = []
 
     def rounds(self, task: Task) -> int:
         """For how many rounds a reply to this call can be used.
 
-        Nonzero only for the first call of its kind after ``take``.
+        It is nonzero only for the first call of its task after ``take``.
         """
         return self._rounds.pop(task.name, 0)
 
@@ -61,15 +61,15 @@ class OverdueRequests:
         round: int,
         rounds: int,
     ) -> None:
-        """Store a call's requests that may still be answered, if late replies can be used.
+        """Keep a call's requests that may still be answered, if late replies can be used.
 
         Args:
-            missed: node ids by the ids of the requests.
-            task: of the call.
-            clients: of all rows of the call.
-            rows: of the call, by node.
-            round: of the call.
-            rounds: for how many rounds its replies can be used.
+            missed: node ids by request id.
+            task: task of the call.
+            clients: client of each row of the call.
+            rows: rows of the call for each node.
+            round: round of the call.
+            rounds: for how many rounds replies can be used.
         """
         if not rounds:
             return
@@ -89,9 +89,9 @@ class OverdueRequests:
         """Read late replies, and drop requests that are too old.
 
         Args:
-            replies: to requests that were no longer awaited.
-            standing: the standing task; its answers in late replies are outdated and ignored.
-            round: the current one.
+            replies: replies to requests that were no longer waited for.
+            standing: the standing task. Its answers in late replies are outdated and ignored.
+            round: the present round.
         """
         for reply in replies:
             request = self._requests.pop(reply.request_id, None)
@@ -104,14 +104,14 @@ class OverdueRequests:
         }
 
     def take(self, task: Task, rounds: int) -> list[LateReply]:
-        """The replies to a kind of task, each once, as in ``WaitingWorld.late_replies``."""
+        """The late replies to a task, each returned once, as in ``WaitingWorld.late_replies``."""
         self._rounds[task.name] = rounds
         taken = [reply for reply in self._replies if reply.task.name == task.name]
         self._replies = [reply for reply in self._replies if reply.task.name != task.name]
         return taken
 
     def _read(self, request: _Overdue, reply: NodeReply, standing: StandingReports | None) -> None:
-        """Read a late reply, with the same checks as a timely one."""
+        """Read a late reply, with the same checks as for a timely one."""
         rows = np.arange(len(request.clients))
         try:
             received = message_of(reply).arrays
@@ -119,7 +119,7 @@ class OverdueRequests:
             collector = self._collector(request.task, request.clients)
             collector.read(rows, arrays, request.used)
         except (NoReplyError, InvalidMessageError, TaskError) as error:
-            _log.warning("a late reply of round %d is of no use: %s", request.round, error)
+            _log.warning("a late reply from round %d cannot be used: %s", request.round, error)
             return
         self._replies.append(
             LateReply(

@@ -1,8 +1,8 @@
 """The ``World`` of a server: each task becomes one request to every node with selected clients.
 
 A node gets only the models that its rows need, and sends one reply for all its clients. The reply
-holds single updates, or weighted means if the task needs no more. Clients of a node with a late or
-unusable reply count as not having replied, as in any world.
+holds single updates, or weighted means if the task needs no more. If a node's reply is late or
+unusable, its clients count as not having replied, as in any world.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fedkin.server.task_messages import (
 )
 
 _log = logging.getLogger("fedkin")
-# Names of arrays in a checkpoint.
+# Names of this world's arrays in a checkpoint.
 _RUN = "run"
 _NORMS = "typical_norms"
 _START = "start"
@@ -49,14 +49,14 @@ _FORGETFUL = "forgetful"
 
 
 class RemoteWorld:
-    """A world of real clients.
+    """A world whose clients are real sites, reached through a server.
 
     Args:
-        membership: the nodes; shared by the methods of one server.
-        spec: of the model that all clients train.
-        initial: maps two words of randomness to a flat model.
+        membership: the nodes, shared by all methods of one server.
+        spec: spec of the model that all clients train.
+        initial: maps two random words to a flat model.
         work: the run's local training.
-        run: name of the run on the nodes' disks; a checkpoint keeps it.
+        run: name of the run on the nodes' disks, which a checkpoint keeps.
     """
 
     true_clusters = None
@@ -79,14 +79,17 @@ class RemoteWorld:
         self._initial = initial
         self._norm_filter = NormFilter(membership.request_round.settings.norm_limit)
         self._start = Known()  # the seed of the initial model, and its digest
-        self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node keeps
-        # Clients that keep arrays for their current cluster only.
+        self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node has kept
+        # Clients that keep arrays only for their present cluster.
         self._forgetful = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
 
     @property
     def update_memory(self) -> int:
-        """Bytes of single updates that may be requested where means suffice: 0 with fleets."""
+        """Bytes of single updates that may be requested where means suffice.
+
+        It is 0 if any node has several clients, since such a node can send their mean.
+        """
         members = self.membership.registry.members.values()
         has_fleets = any(member.count > 1 for member in members)
         return 0 if has_fleets else UPDATE_MEMORY
@@ -110,7 +113,7 @@ class RemoteWorld:
         return self.membership.online_clients()
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of all clients ever accepted, ascending."""
+        """Ids of all clients that were ever accepted, ascending."""
         ids = [member.ids for member in self.membership.registry.members.values()]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
@@ -122,7 +125,7 @@ class RemoteWorld:
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         if task.between_peers or task.local:
             raise TaskError(
-                f"task {task.name} is between peers, without a server: start each of them with "
+                f"task {task.name} is for peers without a server: start each peer with "
                 "fedkin peer, or choose another method"
             )
         task.check("of this federation", self.spec, self.membership.classes)
@@ -149,7 +152,7 @@ class RemoteWorld:
         return reply
 
     def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
-        """Replies of nodes that missed an earlier round's deadline."""
+        """Replies of nodes that missed the deadline of an earlier round."""
         return self._overdue.take(task, rounds)
 
     def expect(self, task: Task) -> None:
@@ -157,15 +160,16 @@ class RemoteWorld:
         self._client.stand(task)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Notify clients that keep arrays for their cluster, in their next request, that it has
-        changed."""
+        """Tell clients that keep arrays for their cluster that their cluster has changed.
+
+        They learn it with their next request.
+        """
         forgetful = clients[self._forgetful[clients]]
         if len(forgetful):
             self._client.schedule(MOVED, forgetful)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """State for a checkpoint: the registry and the messages that clients have not received
-        yet."""
+        """State for a checkpoint: the registry, and messages that clients have not received yet."""
         memory = self.membership.registry.memory()
         for name, waiting in self._client.pending.items():
             memory[_PENDING + name] = waiting.copy()
@@ -192,7 +196,7 @@ class RemoteWorld:
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
-        """An empty reply to a task for these clients."""
+        """Makes an empty reply to a task, to which the replies of these clients are added."""
         sizes = call_sizes(task, len(clients), self._sizes())
         norms = self._norm_filter.for_training(task.norm_group())
         samples = self.membership.registry.samples[clients]
@@ -206,12 +210,12 @@ class RemoteWorld:
         )
 
     def _log_outlier(self, task: Task, client: int, outlier: Outlier) -> None:
-        """Log which client's update is excluded by its norm, and how to allow it."""
+        """Log which client's update is excluded for its norm, and how to allow it."""
         name = self.membership.registry.client_names()[client]
         model = "" if outlier.model is None else f" to model {outlier.model}"
         factor = self.membership.request_round.settings.norm_limit
         _log.warning(
-            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, and the limit is "
+            "round %d: the update%s of %s is excluded (%s): its norm is %.3g, but the limit is "
             "%.3g (federation.norm_limit = %g times the typical norm, and at least the norm of "
             "the model); if the update is right, set a larger norm_limit",
             self._client.round,
@@ -226,9 +230,9 @@ class RemoteWorld:
     def _call(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
-        """The reply, and the rows of the clients that were sent a request."""
+        """Send a task to the nodes. Returns the reply, and the rows whose clients got a request."""
         collector = self._collector(task, clients)
-        rows_of = dict[int, np.ndarray]()  # by node
+        rows_of = dict[int, np.ndarray]()  # rows of each node
         header = {} if stream is None else {"stream": plain_stream(stream)}
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
@@ -269,7 +273,7 @@ class RemoteWorld:
         return collector.reply(), asked
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes of the model and the samples by name, known to both sides."""
+        """Sizes of the model and the samples by name, which both sides know."""
         return {
             "P": self.spec.parameters,
             "C": self.membership.classes,

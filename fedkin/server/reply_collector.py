@@ -1,5 +1,5 @@
-"""Builds the reply to a task from its nodes' messages: checks the schema and drops norm
-outliers."""
+"""Builds the reply to a task from the nodes' messages: checks each against the schema, and excludes
+updates with too large a norm."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fedkin.server.task_messages import MODELS, known_rows
 
 
 class Outlier(NamedTuple):
-    """An update excluded because its norm is above the limit.
+    """An update that is excluded because its norm is above the limit.
 
     Attributes:
-        model: index of the model that it updates; None if clients do not report it.
-        norm: of the update.
+        model: index of the model that the update is for; None if clients do not report it.
+        norm: norm of the update.
         limit: the largest allowed norm.
     """
 
@@ -33,24 +33,24 @@ class Outlier(NamedTuple):
 
 
 class _Means(NamedTuple):
-    """The means by model in one message."""
+    """The means of each model in one message."""
 
-    rows: Int[np.ndarray, "r"]  # of the clients that contributed
-    models: Int[np.ndarray, "k"]
-    weight: Float[np.ndarray, "k"]
-    arrays: dict[str, np.ndarray]
+    rows: Int[np.ndarray, "r"]  # rows of the clients in the means
+    models: Int[np.ndarray, "k"]  # model of each mean
+    weight: Float[np.ndarray, "k"]  # number of samples of each mean
+    arrays: dict[str, np.ndarray]  # the means by name
 
 
 class ReplyCollector(ReplyBuilder):
-    """A reply that is built from messages.
+    """A reply to a task that is built from the messages of nodes.
 
     Args:
         task: the task that was sent.
-        rows: n.
-        sizes: of the schema's axes, by name.
-        norm_filter: for tasks of this kind.
+        rows: number of rows n.
+        sizes: sizes of the schema's axes by name.
+        norm_filter: filter for this kind of task.
         samples: number of samples of each row's client, as registered.
-        tell: called with each row excluded by its norm, and the outlier.
+        tell: called with each row that is excluded for its norm, and with the outlier.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ReplyCollector(ReplyBuilder):
         self._norm_filter = norm_filter
         self._tell = tell
         self._outliers: list[int] = []
-        # Arrays that the server knows, so that clients do not send them.
+        # Arrays that the server knows already, so that clients need not send them.
         self._known: dict[str, np.ndarray] = {}
         for name in known_rows(task):
             values = getattr(task, INDEX) if name == INDEX else samples
@@ -82,9 +82,9 @@ class ReplyCollector(ReplyBuilder):
         """Add a node's reply for its rows.
 
         Args:
-            rows: of the call.
-            arrays: of the message.
-            used: models sent to the node, of all K; None: all.
+            rows: the node's rows of the call.
+            arrays: arrays of the message.
+            used: indices of the models that were sent to the node; None if all were.
 
         Raises:
             TaskError: the reply cannot be used. The caller must ``exclude`` its rows.
@@ -116,8 +116,10 @@ class ReplyCollector(ReplyBuilder):
         used: Int[np.ndarray, "k"] | None,
         arrived: Bool[np.ndarray, "r"],
     ) -> dict[str, np.ndarray]:
-        """The arrays by row, including those that the server knows; models are indexed among all
-        K."""
+        """The checked arrays by row, including arrays that the server knows already.
+
+        Model indices are translated to indices among all K models.
+        """
         sent = {name: array for name, array in self.rows.items() if name not in self._known}
         checked = check_arrays(
             task=self.task,
@@ -132,11 +134,14 @@ class ReplyCollector(ReplyBuilder):
         if index is not None and INDEX in checked:
             differs = checked[INDEX] != np.asarray(index)[rows]
             if (arrived & differs).any():
-                raise TaskError(f"task {self.task.name}: {INDEX} is another than it was told")
+                raise TaskError(
+                    f"task {self.task.name}: {INDEX} differs from the model that the server "
+                    "assigned"
+                )
         return checked | {name: values[rows] for name, values in self._known.items()}
 
     def _check_sound(self, checked: dict[str, np.ndarray], arrived: Bool[np.ndarray, "r"]) -> None:
-        """Raise TaskError for nonfinite or out-of-bounds numbers in rows that arrived."""
+        """Raise TaskError for numbers that are not finite or out of bounds in rows that arrived."""
         for name, array in self.rows.items():
             if checked[name].dtype.kind != "f":
                 continue
@@ -160,7 +165,7 @@ class ReplyCollector(ReplyBuilder):
         return replace(super().reply(), outliers=tuple(sorted(set(self._outliers))))
 
     def _exclude_rows(self, name: str) -> None:
-        """Exclude the rows where the vector of this name is a norm outlier."""
+        """Exclude the rows whose vector of this name has too large a norm."""
         arrived = np.flatnonzero(self.arrived)
         norms = _norms(self.arrays[name][arrived])
         models = self.arrays[INDEX][arrived] if INDEX in self.rows else None
@@ -170,7 +175,7 @@ class ReplyCollector(ReplyBuilder):
     def _find_outliers(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
     ) -> list[tuple[int, Outlier]]:
-        """The excluded updates by position."""
+        """The updates with too large a norm, with their positions."""
         of_models = self.task.start_norms()
         starts = None if models is None or of_models is None else of_models[models]
         limits = self._norm_filter.limits(norms, models, starts)
@@ -194,7 +199,7 @@ class ReplyCollector(ReplyBuilder):
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
     ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
-        """Masks of the rows that hold numbers and of those excluded as nonfinite."""
+        """Masks of the rows that hold numbers, and of the rows excluded as not finite."""
         if not self.task.up.flags_rows and "arrived" not in arrays:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
         schema: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
@@ -209,13 +214,15 @@ class ReplyCollector(ReplyBuilder):
         arrived = checked["arrived"]
         nonfinite = checked["nonfinite"]
         if (arrived & nonfinite).any():
-            raise TaskError(f"task {self.task.name}: nonfinite has rows that arrived")
+            raise TaskError(
+                f"task {self.task.name}: nonfinite marks rows that are also marked as arrived"
+            )
         return arrived, nonfinite
 
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add a node's sums over its counted clients.
+        """Check a node's sums over those of its clients that count.
 
-        A sum's bounds are one client's bounds times the number of clients.
+        A sum's bounds are the bounds for one client times the number of clients.
         """
         schema = {
             name: _summed(array, self.sums[name].dtype, clients)
@@ -240,8 +247,10 @@ class ReplyCollector(ReplyBuilder):
         arrays: dict[str, np.ndarray],
         used: Int[np.ndarray, "k"] | None,
     ) -> _Means | None:
-        """Add a node's means by model, with the number of examples of each. All of them are used,
-        or none."""
+        """Check a node's means of each model, with the number of samples of each mean.
+
+        All means of a message are used, or none.
+        """
         if not self.means:
             return None
         schema = {**self.means, "weight": floats(), MODELS: integers()}
@@ -256,7 +265,7 @@ class ReplyCollector(ReplyBuilder):
         models = checked.pop(MODELS)
         weight = checked.pop("weight")
         if len(set(models.tolist())) != len(models):
-            raise TaskError(f"task {self.task.name}: {MODELS} has a model twice")
+            raise TaskError(f"task {self.task.name}: {MODELS} lists a model twice")
         if used is None:
             used = np.arange(self.sizes["K"])
         models = self._translated(MODELS, models, used)
@@ -264,15 +273,17 @@ class ReplyCollector(ReplyBuilder):
             if not sound_rows(array, checked[name]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
         if not ((weight > 0) & (weight <= MAX_COUNT)).all():
-            raise TaskError(f"task {self.task.name}: weight is an impossible number of examples")
+            raise TaskError(f"task {self.task.name}: weight is not a possible number of examples")
         return _Means(rows, models, weight, checked)
 
     def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
         """Raise TaskError unless the means match the trained models and their numbers of
-        examples."""
+        samples."""
         counted = index[examples > 0]
         if set(counted.tolist()) != set(means.models.tolist()):
-            raise TaskError(f"task {self.task.name}: {MODELS} are others than those of its clients")
+            raise TaskError(
+                f"task {self.task.name}: {MODELS} differ from the models that its clients trained"
+            )
         expected = np.bincount(index, examples, self.sizes["K"])[means.models]
         if not np.allclose(means.weight, expected, rtol=1e-6):
             raise TaskError(
@@ -282,7 +293,7 @@ class ReplyCollector(ReplyBuilder):
     def _translated(
         self, name: str, models: Int[np.ndarray, "r"], used: Int[np.ndarray, "k"]
     ) -> Int[np.ndarray, "r"]:
-        """Map indices among the models sent to a node to indices among all models."""
+        """Translate indices among the models sent to a node to indices among all models."""
         if models.size and models.max() >= len(used):
             raise TaskError(
                 f"task {self.task.name}: {name} has models that were not sent, such as "
@@ -291,8 +302,8 @@ class ReplyCollector(ReplyBuilder):
         return used[models]
 
     def _add_means(self) -> None:
-        """Add the means of all messages, without norm outliers and the rows that contributed to
-        them."""
+        """Add the means of all messages. Means with too large a norm, and their rows, are left
+        out."""
         counts = [len(means.models) for means in self._means]
         starts = np.cumsum([0, *counts])
         excluded = self._outlying_means(int(starts[-1]))
@@ -306,7 +317,7 @@ class ReplyCollector(ReplyBuilder):
                 self._exclude_outlier(behind, excluded[start + place])
 
     def _outlying_means(self, count: int) -> dict[int, Outlier]:
-        """The norm outliers among the means of all messages, by position in their concatenation."""
+        """The means of all messages with too large a norm, by position in their concatenation."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
         found: dict[int, Outlier] = {}
         for name, array in self.means.items():
@@ -317,7 +328,7 @@ class ReplyCollector(ReplyBuilder):
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
-    """The schema of a sum over a number of clients. It is not used for zero clients."""
+    """The schema of a sum over a number of clients; it is not used for zero clients."""
     if not clients:
         return replace(array, dtype=dtype.type, missing=0, low=-np.inf, high=np.inf)
     low, high = (0, 1) if np.dtype(array.dtype).kind == "b" else (array.low, array.high)
@@ -331,6 +342,6 @@ def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
 
 
 def _norms(updates: Float[np.ndarray, "r ..."]) -> Float[np.ndarray, "r"]:
-    """Norms in float64, without copying all updates to float64."""
+    """Norms in float64, computed without a float64 copy of all updates."""
     updates = flat(updates)
     return np.sqrt(np.einsum("rp,rp->r", updates, updates, dtype=np.float64))

@@ -1,9 +1,9 @@
-"""Fetches replies from the engine, so that an incomplete reply does not block others.
+"""Fetches replies from Flower, so that an incomplete reply does not block the others.
 
 Flower's ``Grid.pull_messages`` returns only when every part of every reply that it found has
 arrived. If a site is killed while it sends its reply, some parts never arrive, and Flower (1.41)
-waits for them for 180 s. A single pull for all replies would return none of the others in the
-meantime. Therefore each pull asks for one request, in several threads.
+waits for them for 180 s. A single pull for all replies would return none of the others in that
+time. Therefore each pull asks for one reply, in several threads.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 PATIENCE = 1.0  # seconds that one call of ``fetch`` may take
-TOGETHER = 16  # requests that one call pulls concurrently
+TOGETHER = 16  # number of replies that one call pulls concurrently
 Message = TypeVar("Message")
 
 
 class ReplyFetches(Generic[Message]):
-    """The fetches of one server. Each runs in a thread; slow ones continue in the background.
+    """The fetches of one server. Each runs in a thread, and slow ones continue in the background.
 
-    Every call of ``fetch`` starts new threads, so a blocked thread of one call takes none from the
-    next. These threads are daemons: Python does not wait for them when the process exits. It does
-    wait for the threads in which Flower fetches parts of a reply.
+    Every call of ``fetch`` starts new threads, so a blocked thread of one call is not missing in
+    the next. The threads are daemons: Python does not wait for them when the process exits. But it
+    does wait for the threads in which Flower fetches parts of a reply.
 
     Args:
-        pull: returns the message that has arrived for a request, or nothing. Called from several
-            threads.
+        pull: returns the message that has arrived for a request, or nothing. It is called from
+            several threads.
         patience: seconds that a call of ``fetch`` may take.
     """
 
@@ -39,22 +39,22 @@ class ReplyFetches(Generic[Message]):
         self._changed = threading.Condition()  # guards all attributes below
         self._running: set[str] = set()  # requests that a thread is pulling
         self._found: dict[str, Sequence[Message]] = {}  # messages not yet returned by a call
-        self._error: Exception | None = None  # not yet raised by a call
+        self._error: Exception | None = None  # error that no call has raised yet
         self._turns: dict[str, int] = {}  # number of the last fetch of each unanswered request
-        self._count = 0  # of all fetches
+        self._count = 0  # number of all fetches
 
     def fetch(self, request_ids: Iterable[str]) -> list[Message]:
         """The messages that have arrived for these requests, each returned once.
 
-        If the time is too short for all requests, the next call starts with the least recently
-        fetched.
+        If the time is too short for all requests, the next call starts with those that were fetched
+        least recently.
 
         Args:
-            request_ids: of the requests.
+            request_ids: ids of the requests.
 
         Raises:
-            Exception: the error of ``pull``. Messages fetched by then are returned first; the next
-                call raises the error.
+            Exception: the error of ``pull``. Messages that were fetched before it are returned
+                first, and the next call raises the error.
         """
         wanted = list(dict.fromkeys(request_ids))
         with self._changed:
@@ -69,7 +69,7 @@ class ReplyFetches(Generic[Message]):
                 lambda: not waiting and not started & self._running,
                 timeout=self._patience,
             )
-            # Requests not pulled by now come first in the next call.
+            # Requests that were not pulled in time come first in the next call.
             waiting.clear()
             messages = self._take(wanted)
             if not messages:
@@ -77,14 +77,14 @@ class ReplyFetches(Generic[Message]):
         return messages
 
     def _raise_error(self) -> None:
-        """Raise the error of a fetch, once."""
+        """Raise the error of a fetch, if there is one, and forget it."""
         error = self._error
         self._error = None
         if error is not None:
             raise error
 
     def _take(self, wanted: Iterable[str]) -> list[Message]:
-        """Return the messages found for these requests, and mark those as done."""
+        """The messages that were found for these requests, which are then done."""
         messages: list[Message] = []
         for request_id in wanted:
             if request_id in self._found:
@@ -93,13 +93,13 @@ class ReplyFetches(Generic[Message]):
         return messages
 
     def _work(self, waiting: deque[str]) -> None:
-        """Fetch the replies to requests one after another until none is waiting."""
+        """Fetch the replies to waiting requests, one after another, until none is left."""
         while (request_id := self._next(waiting)) is not None:
             messages: Sequence[Message] = ()
             error: Exception | None = None
             try:
                 messages = list(self._pull(request_id))
-            # A call of ``fetch`` raises the error.
+            # The error is stored, and a call of ``fetch`` raises it.
             except Exception as raised:
                 error = raised
             with self._changed:
@@ -110,7 +110,7 @@ class ReplyFetches(Generic[Message]):
                 self._changed.notify_all()
 
     def _next(self, waiting: deque[str]) -> str | None:
-        """The next waiting request, marked as running; None if none is waiting."""
+        """The next waiting request, which is marked as running; None if none is waiting."""
         with self._changed:
             if not waiting:
                 return None

@@ -14,25 +14,25 @@ from fedkin.server.transport import NodeReply, OnlineNode, Transport
 
 _log = logging.getLogger("fedkin")
 _POLL = 0.25  # seconds between queries for replies
-_MIN_SHARE = 0.1  # of a round's time: a node with less time to reply is not suspected
-_SHARE = 2 / 3  # of the remaining time of a round: the maximum duration of one call
-_REMEMBERED = 8  # reply times stored per node and operation
-# Seconds that a round's requests may exceed its deadline, for the last pulls from the engine.
+_MIN_SHARE = 0.1  # share of a round's time; a node that had less time is not suspected
+_SHARE = 2 / 3  # largest share of a round's remaining time that one call may take
+_REMEMBERED = 8  # number of reply times stored per node and operation
+# Seconds by which a round's requests may exceed its deadline, for the last pulls of replies.
 GRACE = 5.0
 
 
 class RequestRound:
-    """Sends requests and waits for replies for as long as the settings allow.
+    """Sends requests, and waits for replies as long as the settings allow.
 
-    ``suspects`` maps nodes that missed a deadline to their last heartbeat at that time. They are
-    sent nothing until their heartbeat differs. It need not be later, because the engine's clock may
-    be set back.
+    ``suspects`` maps nodes that missed a deadline to their last heartbeat at that time. They get no
+    requests until their heartbeat differs. It need not be later, because the clock of Flower's
+    server may be set back.
 
     Args:
-        transport: the engine.
+        transport: sends the messages.
         settings: deadline, quorum and retries.
-        clock: seconds now.
-        sleep: waits so many seconds.
+        clock: returns the time in seconds.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class RequestRound:
         self.clock = clock
         self.sleep = sleep
         self.suspects: dict[int, float] = {}
-        # Bytes in the last call of ``send``.
+        # Bytes of the last call of ``send``.
         self.bytes_sent = 0
         self.bytes_received = 0
-        self.late_bytes = 0  # of replies that arrived after their requests were abandoned
+        self.late_bytes = 0  # bytes of replies that came after their requests were abandoned
         # Node ids by the ids of requests that the last call of ``send`` abandoned.
         self.missed: dict[str, int] = {}
         self._late: list[NodeReply] = []
         self._deadline = clock() + settings.deadline
-        self._given_up: set[str] = set()  # ids of requests that are no longer awaited
-        # Times of each node's last replies to each operation.
+        self._given_up: set[str] = set()  # ids of abandoned requests, whose replies may still come
+        # Durations of each node's last replies to each operation.
         self._seconds: dict[tuple[int, str], deque[float]] = {}
 
     def begin_round(self) -> list[OnlineNode]:
         """Start a round's deadline. Returns the nodes that are online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
-        # Fetch late replies, because replies that are never fetched stay at the engine.
+        # A reply stays at Flower's server until it is fetched, so late replies are fetched too.
         if self._given_up:
             replies = self.transport.pull(self._given_up)
             self._given_up -= {reply.request_id for reply in replies}
@@ -71,13 +71,13 @@ class RequestRound:
         return self.online_nodes()
 
     def late_replies(self) -> list[NodeReply]:
-        """Replies that arrived after their requests were abandoned, each returned once."""
+        """Replies that came after their requests were abandoned, each returned once."""
         replies = self._late
         self._late = []
         return replies
 
     def online_nodes(self) -> list[OnlineNode]:
-        """Nodes that are online and not suspected."""
+        """The nodes that are online and not suspected."""
         nodes = list(self.transport.nodes())
         back = {
             node.node_id for node in nodes if node.alive_until != self.suspects.get(node.node_id)
@@ -88,16 +88,16 @@ class RequestRound:
     def send(
         self, requests: Mapping[int, RpcMessage], round: int, late: int = 0
     ) -> dict[int, NodeReply]:
-        """Send requests and return the replies by node id.
+        """Send requests, and return the replies by node id.
 
-        Nodes that do not reply in time are left out, and suspected from now on.
+        Nodes that do not reply in time are left out, and are suspected from now on.
 
-        A call takes at most two thirds of the round's remaining time. If a node dies, the other
-        nodes still have a third of it for the later calls of the round.
+        A call takes at most two thirds of the round's remaining time. If a node dies, the later
+        calls of the round still have a third of it for the other nodes.
 
         Args:
-            requests: by node id, all for the same operation.
-            round: the present one.
+            requests: request for each node id, all of the same operation.
+            round: the present round.
             late: number of rounds after which a reply can no longer be used.
         """
         self.missed = {}
@@ -109,7 +109,7 @@ class RequestRound:
         end = start + _SHARE * (self._deadline - start)
         if end <= start:
             _log.warning(
-                "round %d: its time is up before requests to %d nodes could be sent",
+                "round %d: its time is over before requests to %d nodes could be sent",
                 round,
                 len(requests),
             )
@@ -121,12 +121,12 @@ class RequestRound:
         replies: dict[int, NodeReply] = {}
         expired: list[int] = []
         while waiting:
-            # A pull or a sleep may have taken long, so replies that arrived meanwhile are fetched
-            # once more after the deadline.
+            # A pull or a sleep may take long, so replies that arrived meanwhile are fetched once
+            # more after the deadline.
             over = self.clock() >= end
             for reply in self._pull(waiting):
                 node = waiting.pop(reply.request_id, None)
-                # A reply delivered twice counts once.
+                # A reply that is delivered twice counts once.
                 if node is None:
                     continue
                 may_retry = not over and retries[node] < self.settings.retries
@@ -139,7 +139,7 @@ class RequestRound:
                 if over and reply.lost:
                     expired.append(node)
                 self._note_time(node, operation, reply, self.clock() - start)
-                # After a quorum, the remaining nodes get as much time again as the quorum took.
+                # After a quorum, the other nodes get as much time again as the quorum took.
                 succeeded = sum(reply.succeeded for reply in replies.values())
                 if succeeded >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
@@ -152,20 +152,20 @@ class RequestRound:
         return replies
 
     def _longest(self, node: int, operation: str) -> float:
-        """Seconds of the slowest of a node's last replies to an operation; 0 if there are none."""
+        """Seconds of the slowest of a node's last replies to an operation; 0 without any."""
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: NodeReply, seconds: float) -> None:
-        """Store how long a node took for a request."""
+        """Store how long a node took to reply."""
         if reply.succeeded:
             key = (node, operation)
             times = self._seconds.setdefault(key, deque(maxlen=_REMEMBERED))
             times.append(seconds)
 
     def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
-        """Suspect nodes that did not reply, except those that had too little time.
+        """Suspect nodes that did not reply, except nodes that had too little time.
 
-        Too little is less than they recently needed for the same operation.
+        Too little time is less than they recently needed for the same operation.
         """
         least = _MIN_SHARE * self.settings.deadline
         enough = {node: max(least, self._longest(node, operation)) for node in nodes}
@@ -178,7 +178,7 @@ class RequestRound:
     def _push(
         self, requests: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float
     ) -> dict[str, int]:
-        """Send requests. Returns node ids by the ids of the requests that the engine accepted."""
+        """Send requests. Returns node ids by the ids of the requests that were accepted."""
         messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
         accepted = [
             (sent, node)
@@ -186,7 +186,7 @@ class RequestRound:
             if sent.request_id is not None
         ]
         for node in set(nodes) - {node for _, node in accepted}:
-            _log.warning("round %d: the engine did not take a request for node %d", round, node)
+            _log.warning("round %d: Flower did not accept a request for node %d", round, node)
         self.bytes_sent += sum(sent.size for sent, _ in accepted)
         return {str(sent.request_id): node for sent, node in accepted}
 

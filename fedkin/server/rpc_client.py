@@ -1,7 +1,7 @@
-"""Remote calls on clients: sends rows to the nodes that hold them and reads their replies.
+"""Remote calls on clients: sends rows to the nodes that have these clients, and reads the replies.
 
-Every request also carries the pending messages for its node's clients (tasks without a reply,
-changes of their clusters). Every reply also answers the standing task, once there is one. So
+Every request also carries the messages that are pending for its node's clients (tasks without a
+reply, changes of their clusters). Every reply also answers the standing task, once there is one. So
 neither needs separate messages.
 """
 
@@ -27,14 +27,14 @@ from fedkin.server.transport import NodeReply
 from fedkin.tasks import all_tasks
 
 _log = logging.getLogger("fedkin")
-NEVER = -2  # a round number earlier than the round before the first
-MOVED = "moved"  # name of a pending message: the clients' clusters have changed
+NEVER = -2  # round number of clients without a report, earlier than any round
+MOVED = "moved"  # name of the pending message that a client's cluster has changed
 Write = Callable[[int, Int[np.ndarray, "r"]], RpcMessage]
 Read = Callable[[int, Int[np.ndarray, "r"], dict[str, np.ndarray]], None]
 
 
 class StandingReports:
-    """The last reply of each client to a standing task, and the reply's round."""
+    """The last reply of each client to a standing task, and the round of that reply."""
 
     def __init__(self, task: Task, clients: int) -> None:
         self.task = task
@@ -47,10 +47,10 @@ class StandingReports:
     def split(
         self, arrays: dict[str, np.ndarray], rows: int
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Split the arrays of a reply into the standing task's and the others.
+        """Split a reply's arrays into the standing task's arrays and all others.
 
         Args:
-            arrays: of the reply.
+            arrays: arrays of the reply.
             rows: number of clients in the reply.
 
         Raises:
@@ -73,35 +73,40 @@ class StandingReports:
     def take(
         self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int
     ) -> None:
-        """Store the replies of these clients in a round."""
+        """Store these clients' replies of a round."""
         for name, values in arrays.items():
             self.arrays[name][clients] = values
         self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
-        """Delete the last reports of clients that have nothing to report from this round on."""
+        """Delete the last reports of clients that have nothing to report any more.
+
+        Their empty report counts from ``round`` on.
+        """
         self.round[clients] = round
         for name, array in self.task.up.arrays.items():
             self.arrays[name][clients] = array.missing
 
 
 class RpcClient:
-    """The remote calls of one run. Nodes store its arrays under ``run``; the ledger counts
-    bytes."""
+    """The remote calls of one run.
+
+    Nodes store the run's arrays under the name ``run``. The ledger counts bytes.
+    """
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
         self.membership = membership
         self.run = run
         self.ledger = ledger
         self.round = 0
-        # Number of calls of each kind in this round; a resumed server counts the same.
+        # Number of calls of each operation in this round; a resumed server counts the same.
         self._calls: Counter[str] = Counter()
-        # Clients by the name of the message that is pending for them.
+        # Name of a pending message -> the clients that must get it.
         self.pending: dict[str, Bool[np.ndarray, "N"]] = {}
         self.standing: StandingReports | None = None
 
     def begin(self, round: int) -> None:
-        """Begin a communication round."""
+        """Begin a communication round; the calls are counted from 0."""
         self.round = round
         self._calls.clear()
 
@@ -111,8 +116,8 @@ class RpcClient:
         """Add a message to the next request to each of these clients.
 
         Args:
-            name: of a task without a reply, or MOVED.
-            clients: ids.
+            name: name of a task without a reply, or MOVED.
+            clients: clients that get the message.
             resets: arrays of the standing task to clear, because there is nothing to report then.
         """
         waiting = self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))
@@ -127,8 +132,10 @@ class RpcClient:
         return self.standing
 
     def ask_standing(self, task: Task, clients: Int[np.ndarray, "n"]) -> Reply:
-        """The replies of clients in this round or the last. Only clients without one are sent a
-        request."""
+        """The clients' replies to a standing task, from this round or the last.
+
+        Only clients without such a reply get a request.
+        """
         reports = self.stand(task)
         silent = clients[reports.round[clients] < self.round - 1]
         if len(silent):
@@ -156,21 +163,21 @@ class RpcClient:
         once: bool = False,
         late: int = 0,
     ) -> Int[np.ndarray, "a"]:
-        """Send one request to each node that holds some of the clients, and read its reply.
+        """Send one request to each node that has some of the clients, and read its reply.
 
         Args:
             operation: name of the operation.
-            clients: ids, one per row of the call.
-            write: makes the request to a node for some rows.
-            read: reads a node's reply for some rows; raises TaskError if it cannot be used.
+            clients: client of each row of the call.
+            write: makes the request to a node for its rows.
+            read: reads a node's reply for its rows; raises TaskError if the reply cannot be used.
             discard: called with the rows of an unusable reply.
-            forget: called with a node that did not do the request, or sent an unusable reply.
-            once: whether a node must not repeat the work if it gets the request again after its
+            forget: called with a node that failed the request or sent an unusable reply.
+            once: whether a node must not repeat the work when it gets a request again because its
                 reply was lost.
             late: number of rounds after which a reply can no longer be used.
 
         Returns:
-            The rows of the clients that were sent a request.
+            The rows whose clients were sent a request.
         """
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}
@@ -218,7 +225,7 @@ class RpcClient:
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
     def _log_failure(self, name: str, reason: str) -> None:
-        """Log why a node did not do a request, and store the reason until it does one."""
+        """Log why a node failed a request, and store the reason until a request succeeds."""
         self.membership.registry.failures[name] = f"round {self.round}: {reason}"
         _log.warning("round %d: %s", self.round, reason)
 
@@ -232,7 +239,7 @@ class RpcClient:
     ) -> RpcMessage:
         """A request with the entries that every node needs.
 
-        These are its clients, the run, its pending messages, and the standing task.
+        These are its clients, the run, the messages pending for it, and the standing task.
         """
         arrays = {"clients": clients - info.first}
         for name, all_clients in self.pending.items():
@@ -248,24 +255,24 @@ class RpcClient:
         header |= {kind.standing: None for kind in all_tasks() if kind.standing}
         if self.standing is not None:
             header[self.standing.task.standing] = plain_settings(self.standing.task)
-        # A site may have changed since it was accepted.
+        # A site may have changed since it was accepted, so every request repeats the handshake.
         header["handshake"] = self.membership.own.header()
         return RpcMessage({**header, **number, **message.header}, arrays | message.arrays)
 
 
 def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise TaskError if a reply has any arrays."""
+    """Raise TaskError if a reply has any arrays left, after the standing task's were taken out."""
     check_arrays(task=task, arrays=arrays, known={}, rows=None, sizes={})
 
 
 class NoReplyError(Exception):
-    """A node did not do a request; the text says why."""
+    """A node failed a request, for the reason in the text."""
 
 
 def message_of(reply: NodeReply | None) -> RpcMessage:
-    """The message of a reply. Raises NoReplyError if the node did not do the request."""
+    """The message of a reply. Raises NoReplyError if the node failed the request."""
     if reply is None:
-        raise NoReplyError("its time is up")
+        raise NoReplyError("it did not reply in time")
     if reply.message is None:
         raise NoReplyError(reply.error)
     if "failed" in reply.message.header:

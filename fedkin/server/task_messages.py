@@ -1,4 +1,4 @@
-"""Encodes tasks and replies as messages; one encoding for all tasks, derived from their
+"""Encodes tasks and replies as messages. One encoding serves all tasks, since it follows from their
 declarations."""
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from fedkin.core.training import LocalTraining
 from fedkin.server.handshake import model_digest
 from fedkin.server.message import InvalidMessageError, RpcMessage
 
-_SLICE = "slice"  # header entry of a slice
+_SLICE = "slice"  # key under which a header has a slice
 _PLAIN = (bool, int, float, str)  # types of settings
-MODELS = "trained_models"  # in a message with means: the models of the means
+MODELS = "trained_models"  # in a message with means: the index of each mean's model
 
 
 @dataclass(frozen=True)
 class Known:
-    """Arrays that a node already has, so that they need not be sent.
+    """Arrays that a node has already, so that they need not be sent.
 
     Attributes:
-        kept: digests of the arrays it keeps, by field name.
-        start: the seed from which it can make the run's initial model; None if it cannot.
-        start_digest: of that model.
+        kept: digests of the arrays that the node keeps, by field name.
+        start: the seed from which the node can make the run's initial model; None if it cannot.
+        start_digest: digest of that initial model.
     """
 
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Known:
 
 
 def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
-    """The models used by rows of a task, ascending, by the field that names them.
+    """Indices of the models that some rows of a task use, ascending, for each field with indices.
 
     Fields that are None are left out, because their clients get all models.
     """
@@ -59,8 +59,10 @@ def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndar
 
 
 def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """Indices of the models, of all K, that rows are sent and refer to in replies; None: all are
-    sent."""
+    """Indices of the models that are sent for some rows, and that their replies refer to.
+
+    None if all models are sent.
+    """
     used = used_models(task, rows)
     for _, down in fields_down(task):
         is_of_models = down.kind == "chosen" and down.axes.split()[0] == "K"
@@ -73,9 +75,9 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
     """The request for the rows of a task that one node holds.
 
     Args:
-        task: of all rows.
-        rows: of the node.
-        known: arrays that the node has.
+        task: the task of all rows.
+        rows: rows of the node.
+        known: arrays that the node has already.
 
     Raises:
         TaskError: a setting cannot be sent.
@@ -120,9 +122,9 @@ def decode_task(
     """The task of a request that ``encode_task`` made.
 
     Args:
-        kind: the class of task.
+        kind: class of the task.
         message: the request.
-        initial: makes an initial model.
+        initial: makes an initial model from a stream.
         kept: arrays that this node keeps, by field name.
 
     Raises:
@@ -142,7 +144,8 @@ def decode_task(
                 continue
             if name not in kept or message.value(name, str) != array_digest(kept[name]):
                 raise InvalidMessageError(
-                    f"{name} were not sent, and none, or others, are kept here"
+                    f"the message lacks {name}, and this node keeps none, or others; the server "
+                    "must send them"
                 )
             values[name] = kept[name]
         elif fields[name].default is None:
@@ -153,8 +156,7 @@ def decode_task(
 
 
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
-    """A short digest of a numbered request; equal if the same work is requested again for the same
-    clients."""
+    """A short digest of a numbered request; equal for a repeated request for the same work."""
     of_work = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
     entries = {name: value for name, value in message.header.items() if name in of_work}
     for name, array in message.arrays.items():
@@ -165,14 +167,14 @@ def call_digest(kind: type[Task], message: RpcMessage) -> str:
 
 
 def make_task(kind: type[Task], values: Any) -> Task:
-    """A task from its fields. Raises InvalidMessageError for invalid values."""
+    """Make a task from its fields. Raises InvalidMessageError for invalid values."""
     try:
         return kind(**values)
     except FedkinError as error:
         raise InvalidMessageError(str(error)) from error
     except (TypeError, ValueError) as error:
         raise InvalidMessageError(
-            f"settings that the task {kind.name} does not have: {error}"
+            f"the task {kind.name} does not accept these settings: {error}"
         ) from error
 
 
@@ -183,8 +185,10 @@ def array_digest(array: np.ndarray) -> str:
 
 
 def kept_fields(task: Task | type[Task]) -> list[str]:
-    """Names of the fields with arrays that a node keeps; for a task instance, without fields that
-    are None."""
+    """Names of the fields whose arrays a node keeps.
+
+    For a task instance, fields that are None are left out.
+    """
     names = [name for name, down in fields_down(task) if down.kind == "kept"]
     if isinstance(task, type):
         return names
@@ -192,7 +196,7 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 
 
 def known_rows(task: Task) -> set[str]:
-    """Arrays by row that the server knows when it requests means: numbers of samples, model
+    """Per-client arrays that the server knows when it requests means: numbers of samples, model
     choices."""
     if not task.up.of("model"):
         return set()
@@ -205,7 +209,7 @@ def known_rows(task: Task) -> set[str]:
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply.
 
-    They include the means, only of models that it trained, and which rows hold numbers.
+    They include which rows hold numbers. Means are included only for models that the node trained.
     """
     schema = task.up
     known = known_rows(task)
@@ -221,18 +225,20 @@ def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
 
 
 def plain_settings(task: Task) -> dict[str, Any]:
-    """A task's settings as a header entry."""
+    """A task's settings as an entry of a header."""
     return {name: getattr(task, name) for name, down in fields_down(task) if down == Down()}
 
 
 def plain_stream(stream: Stream | None) -> list[Any] | None:
-    """A stream as a header entry."""
+    """A stream as an entry of a header."""
     return None if stream is None else [stream.seed, stream.round, stream.purpose]
 
 
 def read_stream(value: Any) -> Stream:
-    """The stream in a header entry made by ``plain_stream``. Raises InvalidMessageError for other
-    entries."""
+    """The stream in a header entry that ``plain_stream`` made.
+
+    Raises InvalidMessageError for any other entry.
+    """
     if not isinstance(value, list) or [type(part) for part in value] != [int, int, str]:
         raise InvalidMessageError(
             f"expected a stream [seed, round, purpose], got {str(value)[:60]!r}"
@@ -243,7 +249,7 @@ def read_stream(value: Any) -> Stream:
 def _encode_setting(
     task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Add a setting to a message: to its header, or to its arrays if it is a training's array.
+    """Add a setting to a message: to its header, or to its arrays if it is an array of a training.
 
     Raises TaskError for a value that cannot be sent.
     """
@@ -261,7 +267,7 @@ def _encode_setting(
         return
     entries = value if isinstance(value, tuple) else (value,)
     plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
-    # A NaN is not equal to itself and cannot be sent.
+    # A NaN is not equal to itself. JSON cannot hold it, so it is refused.
     if not all(entry is None or (isinstance(entry, _PLAIN) and entry == entry) for entry in plain):
         how = "use a plain value"
         if isinstance(value, np.ndarray):
@@ -271,12 +277,12 @@ def _encode_setting(
 
 
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
-    """The setting that ``_encode_setting`` added.
+    """Read a setting that ``_encode_setting`` added.
 
-    Raises InvalidMessageError if it is missing or its type differs from the default's.
+    Raises InvalidMessageError if it is missing, or if its type differs from the default's.
     """
     if name not in message.header:
-        raise InvalidMessageError(f"expected {name}, got none")
+        raise InvalidMessageError(f"expected the setting {name}, got none")
     value = message.header[name]
     if isinstance(value, dict) and value.keys() == {_SLICE}:
         return slice(*value[_SLICE])

@@ -1,4 +1,4 @@
-"""Interface of the engine that carries messages. Most tests use an in-memory engine."""
+"""Interface of the transport, which carries messages. Most tests use a transport in memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fedkin.server.message import RpcMessage
 
 @dataclass(frozen=True)
 class OnlineNode:
-    """An online node.
+    """A node that is online.
 
-    It has its id at the engine, its registered name and key (empty if it is not registered), and
-    the time until which its last heartbeat is valid.
+    It has an id, its registered name and key (empty if it is not registered), and the time until
+    which its last heartbeat is valid.
     """
 
     node_id: int
@@ -25,8 +25,8 @@ class OnlineNode:
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A sent request: its id at the engine and its size in bytes. The id is None if the engine did
-    not accept it."""
+    """A sent request: its id and its size in bytes. The id is None if the transport did not accept
+    it."""
 
     request_id: str | None
     size: int
@@ -34,7 +34,7 @@ class SentRequest:
 
 @dataclass(frozen=True)
 class NodeReply:
-    """The reply to a request; or an error, and whether it happened in transit (``lost``)."""
+    """The reply to a request, or an error. ``lost`` says that the error happened in transit."""
 
     request_id: str
     message: RpcMessage | None
@@ -44,13 +44,13 @@ class NodeReply:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the node did the request."""
+        """Whether the node has completed the request."""
         return self.message is not None and "failed" not in self.message.header
 
 
 @runtime_checkable
 class Transport(Protocol):
-    """An engine that carries messages."""
+    """Carries messages between a server and its nodes."""
 
     def nodes(self) -> Sequence[OnlineNode]:
         """The nodes that are online."""
@@ -59,7 +59,7 @@ class Transport(Protocol):
     def push(
         self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
     ) -> Sequence[SentRequest]:
-        """Send each request to its node id; replies are not needed after ``lifetime`` seconds."""
+        """Send each request to its node id. Replies are not needed after ``lifetime`` seconds."""
         ...
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[NodeReply]:

@@ -1,5 +1,8 @@
-"""Mini-batches of local training, drawn on the host for each client, so that every trainer uses the
-same ones."""
+"""Mini-batches of local training, drawn on the host for each client.
+
+Every trainer uses these batches, so the engines of a run train on the same samples in the same
+order.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,27 @@ from fedkin.core.training import LocalTraining
 
 @dataclass(frozen=True)
 class Batches:
-    """The mini-batches of one client in order; entries of a row beyond ``valid`` are padding."""
+    """The mini-batches of one client in order; entries of a row after the first ``valid`` are
+    padding."""
 
     rows: Int[np.ndarray, "steps B"]  # positions in the client's samples
-    valid: Int[np.ndarray, "steps"]
+    valid: Int[np.ndarray, "steps"]  # number of samples in each batch
     per_epoch: int  # steps in one pass over the data
 
 
 def local_batches(
     samples: int, work: LocalTraining, num_steps: int, client: int, stream: Stream, largest: int
 ) -> Batches:
-    """The batches of one client's local training.
+    """The batches of one client's local training, shuffled by the client's random numbers.
 
     Args:
         samples: number of the client's training samples.
         work: batch size, and whether epochs or steps are counted.
-        num_steps: epochs, or steps if ``work.steps`` is set.
-        client: its number in the stream.
+        num_steps: number of epochs; number of steps if ``work.steps`` is set.
+        client: the client's id in the random streams.
         stream: random numbers of the call.
-        largest: upper bound of the batch size, at least ``samples``: a full batch needs no more
-            room.
+        largest: upper bound of the batch size, at least ``samples``. It keeps a full batch as small
+            as the largest client needs.
     """
     rng = stream.child("batches").client(client)
     if work.steps is not None:
@@ -42,7 +46,7 @@ def local_batches(
 
 
 def epoch_batches(samples: int, batch: int, epochs: int, rng: np.random.Generator) -> Batches:
-    """A new permutation in every epoch, cut into batches; a short last batch is kept.
+    """Batches of several epochs: each epoch is a new permutation; a short last batch is kept.
 
     Args:
         samples, batch: number of samples, and batch size.
@@ -59,8 +63,10 @@ def epoch_batches(samples: int, batch: int, epochs: int, rng: np.random.Generato
 
 
 def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator) -> Batches:
-    """A fixed number of batches, as in FlexCFL's pre-training. The last batch of an epoch is filled
-    with the first samples of the next permutation, which then starts again from its beginning.
+    """A fixed number of batches of equal size, as in FlexCFL's pre-training.
+
+    The last batch of an epoch is filled up with the first samples of the next permutation. The next
+    epoch still uses its whole permutation.
 
     Args:
         samples, batch: number of samples, and batch size.
@@ -80,7 +86,7 @@ def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator)
 
 
 def sequential_batches(samples: int, batch: int) -> Batches:
-    """One pass without shuffling, for full gradients."""
+    """One pass over the samples in their order, without shuffling, for full gradients."""
     per_epoch = -(-samples // batch)
     rows = np.arange(per_epoch * batch).reshape(per_epoch, batch)
     valid = np.minimum(batch, samples - batch * np.arange(per_epoch))
@@ -88,7 +94,9 @@ def sequential_batches(samples: int, batch: int) -> Batches:
 
 
 def rounded_up(size: int) -> int:
-    """The size rounded up to one of four per power of two: few compiled shapes, and at most a
-    quarter of padding."""
+    """Round a size up to one of four values per power of two.
+
+    Few sizes mean few compiled programs, and at most a quarter of each array is padding.
+    """
     step = max(1, 2 ** (max(size, 1).bit_length() - 3))
     return -(-max(size, 1) // step) * step

@@ -1,4 +1,4 @@
-"""The simulated world: runs every task on this machine, over the rows of one data set."""
+"""The simulated world: runs every task on this machine, for the clients of one data set."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from fedkin.simulation.workers import (
 
 
 class SimulatedWorld:
-    """All clients on this machine.
+    """All clients of a data set, simulated on this machine.
 
     Args:
         data: samples of all clients.
         model: a JAX ``Model``, or a ``TorchModel``, which PyTorch trains.
         work: the run's local training.
         population: which clients take part, drop out or straggle.
-        shift: how clients' data change from round to round; None: not at all.
+        shift: how the clients' data change from round to round; None if they do not change.
         devices: number of XLA devices; None for all. Results do not depend on it. Ignored by
             PyTorch models.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, and for the
             fastest number elsewhere. PyTorch trains one after another.
-        ids: numbers of the clients in streams, ascending; None for 0 .. N-1. A world of only the
-            clients 7 and 9 trains them with the random numbers that they have among all.
-        compiled: whether tasks run in their compiled form, if they have one; otherwise client by
+        ids: the clients' ids in the random streams, ascending; None for 0 .. N-1. A world that has
+            only the clients 7 and 9 gives them the random numbers that they have among all clients.
+        compiled: whether a task that has a compiled form uses it; otherwise it runs client by
             client.
         memory_limit: bytes that one client may keep between rounds.
         engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for Ray
             actors.
         actors: number of Ray actors; None for one on each machine, or one on each core of a single
             machine.
-        sum_by_actor: whether each actor adds up the updates of its clients, which changes the last
-            bits.
+        sum_by_actor: whether each actor adds up its clients' updates before it sends them. This
+            changes the last bits of the sums.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class SimulatedWorld:
         return self.data.scored_split
 
     def rehearsal(self) -> SimulatedWorld:
-        """The same clients with their present data, for measurements without side effects.
+        """A copy of this world with the present data, for measurements without side effects.
 
-        All clients reply in full, and their memory is discarded with this world. The ledger is
-        shared.
+        In the copy all clients reply in full, and their memory is discarded with it. The ledger is
+        shared, so communication is still counted.
         """
         other = copy.copy(self)
         other.population = replace(self.population, dropout=0.0, mute=0.0, stragglers=0.0)
@@ -199,17 +199,19 @@ class SimulatedWorld:
 
     @property
     def memory_changes(self) -> int:
-        """How often clients stored or deleted anything."""
+        """How often clients have stored or deleted something in their memory."""
         return self._memory.changes
 
     def _sums_at_actors(self, task: Task) -> bool:
-        """Whether actors add up clients' replies to a task. The sums must need nothing that only
-        this process has."""
+        """Whether actors add up the clients' replies to a task.
+
+        They can do so only if the sums need nothing that is in this process alone.
+        """
         wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
         return wanted and mean_vector(task) is not None
 
     def _sizes(self) -> dict[str, int]:
-        """The sizes that every world knows: parameters, classes, and numbers of a sample."""
+        """Sizes that every world knows: parameters P, classes C, and features d of a sample."""
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
@@ -217,7 +219,7 @@ class SimulatedWorld:
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
-        """The rows of a call, with the active ones and the steps that they complete."""
+        """The rows of a call: which clients reply, and how many steps each completes."""
         drawn = stream or self._now
         failed = self._failed(task, clients, drawn)
         steps = np.zeros(len(clients), np.int64)
@@ -268,10 +270,11 @@ class SimulatedWorld:
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
-        """Samples and engine of clients with a subset of their training samples.
+        """Samples and engine of clients that use only a subset of their training samples.
 
-        A further client at the end has the most samples of all and does no work. It gives batches
-        the same width as in any other training, and so dropout the same random numbers.
+        One more client is added at the end: the client with the most samples of all. It does no
+        work, but keeps the batches as wide as in any other training, so that dropout draws the same
+        random numbers.
         """
         largest = int(np.argmax(self.data.train.sizes))
         rows = [
@@ -289,8 +292,10 @@ class SimulatedWorld:
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Rows whose client does not reply. A client that never replies can still do local work
-        that needs no reply."""
+        """Which rows get no reply from their client.
+
+        A client that never replies can still do local work that needs no reply.
+        """
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
             return np.zeros(len(clients), bool)
@@ -306,15 +311,16 @@ class SimulatedWorld:
 
 
 def _check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:
-    """The numbers of the clients in streams: 0 .. N-1 by default.
+    """The clients' ids in the random streams: 0 .. N-1 by default.
 
     Raises:
-        ConfigError: not one number per client, or not ascending from at least 0.
+        ConfigError: there is not one id per client, or they do not ascend from 0 or above.
     """
     if ids is None:
         return np.arange(clients)
     if len(ids) != clients or ids.min(initial=0) < 0 or (np.diff(ids) <= 0).any():
         raise ConfigError(
-            f"ids must be one number for each of {clients} clients, ascending from 0 up, got {ids}"
+            f"ids must be one number for each of {clients} clients, ascending from 0 or above, "
+            f"got {ids}"
         )
     return ids

@@ -1,4 +1,4 @@
-"""A world of quadratic clients for tests of methods: every task has a closed form."""
+"""A world of clients with quadratic losses, for tests of methods: each task has a closed form."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from fedkin.simulation.engine import SimulatedWorld
 
 @dataclass
 class FakeWorld(SimulatedWorld):
-    """A world of quadratic clients for tests: the loss of client i is half the squared distance to
-    ``target[i]``.
+    """Clients with quadratic losses, for tests: the loss of client i at w is half the squared
+    distance of w to ``target[i]``.
 
     One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply;
-    clients in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test; tests
-    change them. The last layer and its bias are the whole vector, or ``head``. With ``detects`` the
-    target of a detector of class c is ``target[i] + c``, and its score is P - |w|^2 on any sample.
-    A client has one sample, of its first class, with its row of ``features``; ``examples`` are its
-    weight.
+    clients in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test, which tests
+    may change. ``head`` selects the parameters of the last layer; None for all. With ``detects``
+    the target of a detector of class c is ``target[i] + c``, and its score is P - |w|^2 on any
+    sample. A client has one sample, of its first class, with its row of ``features``. ``examples``
+    are the clients' weights in means.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -110,7 +110,7 @@ class _Name(NamedTuple):
 
 
 class _Labels:
-    """Label counts at one time."""
+    """The label counts of all clients at one time, in place of a data set."""
 
     packed = None
 
@@ -118,12 +118,12 @@ class _Labels:
         self._counts = counts.copy()
 
     def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
-        """As in ``FederatedData``."""
+        """Label counts of these clients, or of all, as in ``FederatedData``."""
         return self._counts if clients is None else self._counts[clients]
 
 
 class _Samples:
-    """One sample of each client; models never use its features."""
+    """One sample of each client, in place of a data set; models never use its features."""
 
     scored_split = "test"
 
@@ -135,7 +135,7 @@ class _Samples:
 
     @property
     def train(self) -> SimpleNamespace:
-        """The clients' weights; tests change them."""
+        """The clients' weights, as their numbers of samples; tests change them."""
         return SimpleNamespace(sizes=self._world.examples)
 
     @property
@@ -145,7 +145,7 @@ class _Samples:
 
     @property
     def classes(self) -> int:
-        """C."""
+        """Number of classes C."""
         return self.label_counts().shape[1]
 
     def part(self, split: str) -> Ragged:
@@ -153,7 +153,7 @@ class _Samples:
         return self._rows
 
     def label_counts(self, split: str = "train", clients: Any = None) -> Int[np.ndarray, "n C"]:
-        """The present label counts; if the world has none, counts of a single class."""
+        """The present label counts; one sample of one class per client if the world has none."""
         counts = self._world.counts
         if counts is None:
             counts = np.ones((self._world.total_clients, 1), int)
@@ -167,7 +167,7 @@ class _Quadratic:
         self._world = world
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Gradient steps, as many as the largest number of epochs."""
+        """Run gradient steps on all rows, as many as the largest number of epochs."""
         start = call.models[call.model_index].astype(np.float64)
         target = self._world.target[call.clients].astype(np.float64)
         if call.work.positive is not None:
@@ -202,13 +202,13 @@ class _Quadratic:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """The difference to the target."""
+        """The gradient of each row: its model minus its client's target."""
         return (models[model_index] - self._world.target[clients]).astype(np.float32)
 
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
-        """Half the squared distances to the target."""
+        """Half the squared distance of every model to every client's target."""
         away = models[None] - self._world.target[clients][:, None]
         return 0.5 * np.sum(away**2, axis=2).astype(np.float64)
 
@@ -219,8 +219,10 @@ class _Quadratic:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct within a distance of 1; for detectors, if the client's first class scores
-        highest."""
+        """Score models: a model is correct within a distance of 1 from the client's target.
+
+        Detectors are correct if the detector of the client's first class scores highest.
+        """
         ones = np.ones(len(clients), np.int64)
         if model_index.ndim == 2:
             scores = models.shape[1] - np.sum(models[model_index] ** 2, axis=2)
@@ -234,19 +236,20 @@ class _Quadratic:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Float[np.ndarray, "t"]]:
-        """Predictions that differ from the label as much as the model from the target."""
+        """Predictions whose distance from the label is the model's distance from the target."""
         return list(np.sqrt(2 * self.losses(models, clients)).T + self._world.data.y[clients])
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The losses of each client's one sample."""
+        """The loss of each client's single sample under every model."""
         return self.losses(models, clients).T
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """Outputs of a linear layer, the model, on as many entries of the target as it takes."""
+        """Outputs of a linear layer with weights ``model``, whose inputs are entries of the
+        target."""
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
         bias = model[len(model) - classes :]
@@ -259,7 +262,7 @@ class _Quadratic:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """P - |w|^2."""
+        """A detector's score P - |w|^2 for each row."""
         return models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
 
 
@@ -269,13 +272,14 @@ def _step(
     start: Float[np.ndarray, "r P"],
     target: Float[np.ndarray, "r P"],
 ) -> Float[np.ndarray, "r P"]:
-    """The gradient of every row at w with the call's terms; 0 for parameters that are fixed."""
+    """The gradient of every row at w with the call's terms; 0 for parameters that are not
+    trained."""
     gradient = w - target
     if call.weights is not None:
         gradient = np.concatenate(call.weights)[:, None] * gradient
     gradient = gradient + call.work.mu * (w - start)
     if call.terms is not None:
-        # Numbers become a column, to multiply the rows of a vector.
+        # A term that is one number per row becomes a column, to multiply the rows of a vector.
         by_row = call.terms.map(lambda term: term.reshape(len(term), -1))
         gradient = by_row.added_to(gradient, w)
     return gradient if call.trained is None else gradient * call.trained
@@ -284,7 +288,7 @@ def _step(
 def _minimiser(
     envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]
 ) -> np.ndarray:
-    """theta of quadratic clients, by steps from w."""
+    """pFedMe's inner minimiser theta for quadratic clients, by gradient steps from w."""
     theta = w
     for _ in range(envelope.steps):
         theta = theta - envelope.lr * (theta - target + envelope.strength * (theta - w))

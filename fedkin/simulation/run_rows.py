@@ -20,7 +20,7 @@ from fedkin.data.federated import FederatedData
 
 
 def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-    """Run a task on the active rows, and add their replies.
+    """Run a task for the rows whose clients reply, and add their replies.
 
     Args:
         builder: builder of the reply, which has the task.
@@ -29,7 +29,7 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
             client.
 
     Raises:
-        TaskError: replies that do not fit the task's schema; a row with no reply, or with two.
+        TaskError: a reply does not fit the task's schema; a row has no reply, or two.
     """
     task = builder.task
     form = type(task).compute_rows if compiled else Task.compute_rows
@@ -50,11 +50,11 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
 
 
 class SummedCall(NamedTuple):
-    """The common properties of all parts of a call whose replies actors add up."""
+    """Properties that all parts of a call share when actors add up its replies."""
 
-    task: Task  # has no memory
-    sizes: Mapping[str, int]  # by name
-    compiled: bool  # as in ``add_replies``
+    task: Task  # a task without memory
+    sizes: Mapping[str, int]  # the schema's sizes by name
+    compiled: bool  # whether the task runs in its compiled form, as in ``add_replies``
     together: bool  # whether all rows of one client stay in one portion
     stream: Stream | None  # random numbers of the call
 
@@ -64,7 +64,7 @@ class PartOfRows(NamedTuple):
 
     rows: Int[np.ndarray, "r"]  # indices in the call
     clients: Int[np.ndarray, "r"]
-    steps: Int[np.ndarray, "r"]  # epochs or steps that they complete
+    steps: Int[np.ndarray, "r"]  # epochs or steps that each row completes
 
 
 class RowReplies:
@@ -72,7 +72,7 @@ class RowReplies:
 
     Args:
         data: samples of all clients.
-        ids: numbers of the clients in streams.
+        ids: the clients' ids in the random streams.
         scorer: scores models.
         trainer: trains models.
     """
@@ -86,7 +86,7 @@ class RowReplies:
         self._trainer = trainer
 
     def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
-        """The partial reply of some rows, with their sums."""
+        """The reply to a part of the rows, with the sums over them."""
         task = call.task.select(part.rows)
         engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
         memory = ClientMemory(len(self._ids), ids=self._ids, names=self._data.client_names)
@@ -116,8 +116,10 @@ def _refuse_part(*_: Any) -> NoReturn:
 def _active(
     index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
 ) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and their arrays. Arrays with a wrong number of
-    entries are unchanged."""
+    """The rows of a portion whose clients reply, and their arrays.
+
+    Arrays with a wrong number of entries are returned unchanged, so that the schema reports them.
+    """
     rows = np.arange(len(active))[index]
     replying = active[rows]
     arrays = {name: np.asarray(values) for name, values in arrays.items()}

@@ -1,7 +1,7 @@
-"""Selection of a model's trainer and scorer: compiled by JAX, or provided by the model.
+"""Selects a model's trainer and scorer: compiled by JAX, or provided by the model.
 
 Everything else in a simulated world (participation, failures, bytes, memory) is the same for every
-model. JAX is imported only for a JAX model: a client with another model starts without it.
+model. JAX is imported only for a JAX model, so a client with another model starts without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedkin.data.federated import FederatedData
 
 @runtime_checkable
 class AnyModel(Protocol):
-    """What every model has, in JAX or not."""
+    """Interface of every model, whether JAX computes it or not."""
 
     @property
     def name(self) -> str:
@@ -29,11 +29,11 @@ class AnyModel(Protocol):
 
     @property
     def spec(self) -> ModelSpec:
-        """Size and layout of the flat vector."""
+        """Size and layout of the model's flat vector."""
         ...
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
-        """A fresh flat model from two uint32 words of randomness."""
+        """A new flat model, drawn from two uint32 random words."""
         ...
 
 
@@ -42,27 +42,27 @@ Workers = tuple[Scorer, Trainer]
 
 @runtime_checkable
 class ModelWithWorkers(AnyModel, Protocol):
-    """A model outside JAX, with its own trainer and scorer."""
+    """A model that is not a JAX model and has its own trainer and scorer."""
 
     def check(self, data: Samples) -> ModelSpec:
-        """Try the model on one sample; return its layout. Raises ModelError where it does not fit
+        """Try the model on one sample, and return its layout. Raises ModelError if it does not fit
         the data."""
         ...
 
     def in_jax(self, data: FederatedData) -> Any:
-        """The JAX model that is trained in its place; None where its own workers train it."""
+        """The JAX model that is trained in its place; None if its own workers train it."""
         ...
 
     def decided(self, data: FederatedData) -> Any:
-        """The same model, with every open choice about its training made for these data."""
+        """The same model after all open choices about its training are made for these data."""
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
-        """Workers on these data; ``ids`` are the numbers of the clients in streams."""
+        """Trainer and scorer on these data; ``ids`` are the clients' ids in the random streams."""
         ...
 
     def description(self) -> dict[str, str]:
-        """Further entries of a run's description than the model's name and size."""
+        """Entries of a run's description in addition to the model's name and size."""
         ...
 
     def digest(self, data: FederatedData) -> str:
@@ -72,8 +72,11 @@ class ModelWithWorkers(AnyModel, Protocol):
 
 
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
-    """Try the model on one sample and return its spec, without a last layer if the last bias does
-    not match the scores. Raises ModelError if the model does not fit the data."""
+    """Try the model on one sample, and return its spec.
+
+    The spec has no last layer if the last bias does not match the scores. Raises ModelError if the
+    model does not fit the data.
+    """
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
     from fedkin.simulation.jax import workers as jax_workers
@@ -84,14 +87,14 @@ def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
 def worker_factory(
     model: AnyModel, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
 ) -> Callable[[FederatedData], Workers]:
-    """A function that makes the workers for data, which may change from round to round.
+    """A function that makes the scorer and the trainer for data, which may change between rounds.
 
     Args:
-        model: a JAX model, or one that brings its workers.
-        ids: numbers of the clients in streams.
-        devices: number of XLA devices; None for all. JAX models only, as is the next.
+        model: a JAX model, or a model with its own workers.
+        ids: the clients' ids in the random streams.
+        devices: number of XLA devices; None for all. It applies only to JAX models.
         clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
-            the fastest.
+            the fastest number. It applies only to JAX models.
     """
 
     def workers(data: FederatedData) -> Workers:
@@ -106,13 +109,12 @@ def worker_factory(
 
 
 def decided(model: AnyModel, data: FederatedData) -> AnyModel:
-    """The model as it is trained on these data, for processes that see a part of them."""
+    """The model with all choices made on these data, for processes that see only a part of them."""
     return model.decided(data) if isinstance(model, ModelWithWorkers) else model
 
 
 def program_release(model: AnyModel) -> Callable[[], object]:
-    """A function that releases compiled programs if the process has too many, to be called between
-    rounds."""
+    """A function to call between rounds, which releases compiled programs if there are too many."""
     # Without JAX nothing has been compiled.
     if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:
         return lambda: None

@@ -1,7 +1,7 @@
-"""Client work, one kind per file: what clients receive, what they compute, and what they reply.
+"""Client work, one kind of task per file: what clients receive, compute and reply.
 
-Importing this package imports all of its modules, which registers every kind of task by name. The
-parts of a user's task can be imported from here: ``from fedkin.tasks import Rows, Task, floats``.
+Importing this package imports all its modules, which registers every kind of task by name. A user's
+task can import its parts from here: ``from fedkin.tasks import Rows, Task, floats``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""APFL's client work: a personal model for each client, trained in a mix with its cluster's model.
-It never leaves the client.
+"""APFL's client work: each client has a personal model, which is trained in a mix with its
+cluster's model and never leaves the client.
 
-Shapes: n rows, r of a portion, K models, P parameters.
+Shapes: n rows, r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainMixed(Train):
-    """Local training of w as in ``Train``, and of the client's model v on the same batches, in the
-    mix v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the gradient of the loss.
+    """Local training of w as in ``Train``, and of the client's model v on the same batches.
 
-    v starts as the first w that the client receives; if a training diverged, v stays unchanged. The
+    v is trained in the mix v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the
+    gradient of the loss.
+
+    v starts as the first w that the client receives. If a training diverges, v is not changed. The
     share is updated once before the training, but used only after it: share - share_lr <v - w,
-    g(v~)>, of the full training loss, clipped to 0 .. 1.
+    g(v~)>, with the gradient of the full training loss, clipped to 0 .. 1.
 
     Attributes:
-        share: initial share.
-        share_lr: learning rate of the share; 0: it stays fixed.
+        share: initial share of v in the mix.
+        share_lr: learning rate of the share; 0: the share stays fixed.
     """
 
     share: float = 0.5
@@ -74,7 +76,7 @@ class TrainMixed(Train):
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.models, index, self.work, gradient=self.gradient)
-        # In memory: w, v and their mix of each row.
+        # Memory holds w, v and their mix for each row.
         for portion in rows.portions(3 * self.models.shape[1]):
             clients = rows.clients[portion]
             received = self.models[index[portion]]
@@ -106,7 +108,7 @@ class TrainMixed(Train):
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the clients' new models and shares, and which of them are valid."""
+        """The reply's arrays, the clients' new models and shares, and which rows are valid."""
         after = share
         if gradient is not None:
             difference = (own_model - received).astype(np.float64)
@@ -121,14 +123,16 @@ class TrainMixed(Train):
         return self._arrays(local), own_model, after, sound
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, which is not the client's model.
+        # Train would store the local solution, but the client's own model is the mix.
         return self
 
 
 @dataclass(frozen=True)
 class EvaluateMixed(EvaluateOwn):
-    """Evaluation of the mix of each client's model and its cluster's model, on the client's data. A
-    client without a model is evaluated with the cluster's."""
+    """Evaluation of the mix of each client's model and its cluster's model on the client's data.
+
+    A client without a model is evaluated with the cluster's model.
+    """
 
     memory = _MEMORY
 
@@ -142,11 +146,11 @@ def mixed(
     received: Float[np.ndarray, "r P"],
     share: Float[np.ndarray, "r"],
 ) -> Float[np.ndarray, "r P"]:
-    """share v + (1 - share) w.
+    """The mix share v + (1 - share) w of each row.
 
     Args:
-        own_model: v.
-        received: w.
-        share: weight of v.
+        own_model: v, the clients' models.
+        received: w, the clusters' models.
+        share: share of v in the mix.
     """
     return (share[:, None] * own_model + (1 - share[:, None]) * received).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The classes of clients' samples."""
+"""Which classes clients have samples of."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fedkin.core.task import Task
 
 @dataclass(frozen=True)
 class Classes(Task):
-    """Which classes each client has training samples of; a client sends one bit per class."""
+    """The classes of which each client has training samples, as one bit for each class."""
 
     up = Rows(classes=booleans("C", counted=False))
     detectors = None
-    can_be_lost = False  # known since the client was accepted
+    can_be_lost = False  # a client has stated its classes by the time it is accepted
 
     def compute(self, client: Client) -> dict[str, Any]:
         return {"classes": client.label_counts > 0}

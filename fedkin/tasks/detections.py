@@ -1,4 +1,4 @@
-"""Histograms of detectors' scores on clients' own samples."""
+"""Histograms of detectors' scores on clients' samples."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from fedkin.measures.calibration import BINS, score_histogram
 
 @dataclass(frozen=True)
 class Detections(Task):
-    """Histograms of each detector's scores on a client's samples, for the ``positive`` class and
-    for all others (see ``measures.calibration``). -1 everywhere without a reply on training
-    samples.
+    """Histograms of each detector's scores on a client's samples.
+
+    One histogram is for the ``positive`` class and one for all others (``measures.calibration``).
+    Without a reply on training samples all entries are -1.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -32,7 +33,7 @@ class Detections(Task):
 
     @property
     def can_be_lost(self) -> bool:  # type: ignore[override]
-        """Test and validation samples are scored to measure a method, on every client."""
+        """Only training samples: other splits are scored to measure a method, on every client."""
         return self.split == "train"
 
     def compute(self, client: Client) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Ditto's client work: in addition to its cluster's model, each client trains a personal model,
-which never leaves it.
+"""Ditto's client work: each client trains a personal model in addition to its cluster's model. The
+personal model never leaves the client.
 
-Shapes: n rows, r of a portion, K models, P parameters.
+Shapes: n rows, r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainBeside(Train):
-    """Local training as in ``Train``, and of the client's model v_i, regularised towards the
-    received model w: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
+    """Local training as in ``Train``, and of the client's personal model v_i.
 
-    Both use the same batches. v_i starts as the first w that the client receives; if its training
-    diverged, it stays unchanged.
+    v_i is regularised towards the received model w: v_i <- v_i - lr (g_i(v_i) + strength (v_i -
+    w)).
+
+    Both use the same batches. v_i starts as the first w that the client receives. If its training
+    diverges, it is not changed.
 
     Attributes:
         strength: strength of the regularisation.
@@ -86,7 +88,7 @@ class TrainBeside(Train):
         return np.full(rows, self.strength, np.float32)
 
     def _own_work(self) -> LocalTraining:
-        """Settings of the training of v_i."""
+        """Training settings for v_i."""
         # FedProx's term applies only to w.
         work = replace(self.work, mu=0.0)
         if self.own_lr is not None:
@@ -98,5 +100,5 @@ class TrainBeside(Train):
         return replace(work, steps=self.own_epochs)
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, which is not the client's model.
+        # Train would store the local solution, but the client's own model is v_i.
         return self

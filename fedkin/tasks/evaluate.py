@@ -1,5 +1,4 @@
-"""Evaluation: each client evaluates its model on its samples. Shapes: n rows, K models, P
-parameters, C classes."""
+"""Evaluation of models on clients' samples. Shapes: n rows, K models, P parameters, C classes."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from fedkin.core.world import World
 class Evaluate(Task):
     """Evaluation of each client's model on its own data.
 
-    If models are detectors, ``model_index`` [n C] has one for each class (-1: none). The predicted
-    class is that of the detector with the highest score, the first of ties.
+    If models are detectors, ``model_index`` [n C] has a detector for each class (-1: none). The
+    predicted class is the class of the detector with the highest score, the first of several.
 
     Attributes:
-        models: evaluated models.
-        model_index: the model of each row.
+        models: models to evaluate.
+        model_index: model of each row.
         split: ``test``, ``train``, or ``validation`` if the data have one.
-        local: whether peers evaluate models that they already have.
+        local: whether peers evaluate models that they have already.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -41,11 +40,11 @@ class Evaluate(Task):
     up = Rows(
         correct=integers(counted=False),
         examples=integers(counted=False),
-        # The loss is infinite if a model has diverged.
+        # A model that has diverged may have an infinite loss.
         loss=floats(missing=0.0, finite=False, counted=False),
     )
     detectors = None
-    can_be_lost = False  # an evaluation is of every client
+    can_be_lost = False  # an evaluation covers every client
 
     def compute(self, client: Client) -> dict[str, Any]:
         correct, loss, examples = client.score(
@@ -65,20 +64,18 @@ class Evaluate(Task):
         yield rows.every, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Detectors are evaluated together, other models one by one."""
+        """Raise ModelError unless detectors come one per class, and other models one per row."""
         expected = (classes,) if spec.detects else ()
         if self.model_index.shape[1:] != expected:
             raise ModelError(
                 f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are "
-                f"scored together, one of each of {classes} classes, and other models one by one; "
-                f"got shape {self.model_index.shape}"
+                f"scored together, one for each of {classes} classes, and other models one by one; "
+                f"got model_index of shape {self.model_index.shape}"
             )
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(
-                f"task {self.name}: impossible scores, more correct samples than samples"
-            )
+            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
         return {"cluster": self.models[self.model_index[0]]} if self.model_index.ndim == 1 else {}
@@ -86,12 +83,12 @@ class Evaluate(Task):
 
 @dataclass(frozen=True)
 class Scores:
-    """Evaluation results, one entry per row: counts, so that they can be summed over any set of
-    clients."""
+    """Evaluation results, one entry per row. They are counts, so that they can be summed over any
+    set of clients."""
 
     correct: Int[np.ndarray, "n"]
     examples: Int[np.ndarray, "n"]
-    loss: Float[np.ndarray, "n"]  # mean over the row's examples; 0 where it has none
+    loss: Float[np.ndarray, "n"]  # mean loss over the row's samples; 0 without samples
 
 
 def evaluate(
@@ -105,9 +102,9 @@ def evaluate(
 
     Args:
         world: the clients.
-        models: evaluated models.
-        clients: ids, one per row.
-        model_index: the model of each row; for detectors one for each class.
+        models: models to evaluate.
+        clients: client of each row.
+        model_index: model of each row; for detectors, one for each class.
         options: ``split`` and ``local``, as in ``Evaluate``.
     """
     reply = world.run(Evaluate(models, np.asarray(model_index, np.int64), **options), clients)

@@ -1,8 +1,8 @@
-"""FedDrift's client work on a part of clients' samples: a model trains on the steps of a client
+"""FedDrift's client work on parts of clients' samples: a model trains on those steps of a client
 that it owns.
 
 Clients keep the samples of all steps in order of arrival. The server refers to samples by position.
-Shapes: n rows, r of a portion, K models, P parameters, S steps, s samples.
+Shapes: n rows, r rows of a portion, K models, P parameters, S steps, s samples.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fedkin.core.task import Task, chosen, each, setting, shared
 from fedkin.core.training import LocalTraining
 from fedkin.tasks.train import TrainingReply
 
-_MAX_LOSS = 1e30  # anything above cannot be true
+_MAX_LOSS = 1e30  # a larger loss cannot be true
 _LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
 
 
 @dataclass(frozen=True)
 class SampleCounts(Task):
-    """How many training samples each client has now."""
+    """The number of training samples that each client has now."""
 
     up = Rows(samples=integers(counted=False))
     detectors = None
@@ -42,8 +42,10 @@ class SampleCounts(Task):
 
 @dataclass(frozen=True)
 class SpanScores(Task):
-    """For each row, the number of the client's training samples ``start`` .. ``stop`` - 1 that each
-    model classifies correctly."""
+    """The number of correct predictions of each model on a span of each row's training samples.
+
+    The span has the samples ``start`` to ``stop`` - 1.
+    """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
     start: Int[np.ndarray, "n"] = each()
@@ -65,7 +67,7 @@ class SpanScores(Task):
             stops = self.stop[portion].tolist()
             spans = [np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)]
             part = rows.with_samples(portion, spans)
-            # Every client scores every model.
+            # Every client scores every model, so each (client, model) is a row.
             clients = np.repeat(part.clients, K)
             model_index = np.tile(np.arange(K), len(portion))
             correct = part.scorer.score(self.models, clients, model_index, "train").correct
@@ -75,15 +77,16 @@ class SpanScores(Task):
 
 @dataclass(frozen=True)
 class TrainSpans(Task):
-    """Local training of ``models[model_index]`` on spans of a client's training samples. The server
-    receives means of updates.
+    """Local training of ``models[model_index]`` on spans of a client's training samples.
+
+    The server receives means of updates.
 
     Attributes:
         models: initial models.
         work: training settings.
-        model_index: the model of each row; a client may have several rows.
-        spans: first and last position (excluded) of the samples of each step; empty for an unused
-            step.
+        model_index: model of each row; a client may have several rows.
+        spans: first position and end position (excluded) of the samples of each step; empty for a
+            step that is not used.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -148,7 +151,7 @@ class TrainSpans(Task):
 
 
 def positions(spans: Int[np.ndarray, "S 2"]) -> Int[np.ndarray, "s"]:
-    """The positions of the samples in all spans."""
+    """The positions of all samples in the spans."""
     if not len(spans):
         return np.zeros(0, np.int64)
     return np.concatenate([np.arange(start, stop) for start, stop in spans])

@@ -1,8 +1,8 @@
 """FedEM's and FedRC's client work: each client trains all components of a mixture on its samples,
 weighted by the posterior probability of each component.
 
-Shapes: n rows, r of a portion, c components, P parameters, m = c P numbers of all components, C
-classes, t samples.
+Shapes: n rows, r rows of a portion, c components, P parameters, m = c P numbers of all components,
+C classes, t samples.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from fedkin.measures.mixture import log_softmax, responsibilities
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply
 
-_MAX_LOSS = 1e30  # anything above cannot be true
+_MAX_LOSS = 1e30  # a larger loss cannot be true
 _LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
 _MEMBERSHIP = floats("c", low=0, high=1 + 1e-6, over="row", counted=False)
 
 
 @dataclass(frozen=True)
 class TrainMixture(Task):
-    """One E-step, and local training of every component on the samples with the resulting weights.
+    """One E-step, and local training of every component on the weighted samples.
 
     The weighted loss of a batch is divided by its number of samples, not by the sum of weights. All
-    components of a client are one vector, of which the server receives only means over clients. The
-    new ``membership`` is the mean weight of each component over the client's samples.
+    components of a client form one vector, and the server receives only means of it over clients.
+    The new ``membership`` is the mean weight of each component over the client's samples.
 
     Attributes:
         models: the components, concatenated in one row.
         work: training settings.
-        membership: each client's component weights before the E-step.
-        by_label: whether to reply with the summed weights of the samples of each label,
+        membership: weights of the components for each client, before the E-step.
+        by_label: whether to reply with the sums of sample weights for each label,
             ``label_masses``.
-        shares: share of each label among the samples of each component, by which weights are
-            divided; None: no division.
+        shares: share of each label among the samples of each component; weights are divided by it.
+            None: no division.
     """
 
     models: Float[np.ndarray, "K m"] = shared("K m")
@@ -57,8 +57,8 @@ class TrainMixture(Task):
 
     @property
     def up(self) -> Schema:
-        """Mean update of all components, losses, examples, membership; and label masses if
-        requested."""
+        """Mean update of all components, losses, numbers of samples, membership, and label masses
+        if requested."""
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class TrainMixture(Task):
             )
             by_client = np.split(weights, np.cumsum(sizes)[:-1], axis=1)
 
-            # A row for each component of each client.
+            # Each client has a row for each component.
             pairs = np.repeat(portion, count)
             call = rows.select(pairs).train_call(
                 components,
@@ -129,12 +129,12 @@ class TrainMixture(Task):
         return self.models.reshape(self.membership.shape[1], -1)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError for detectors, and for a mixture that is not of whole models."""
+        """Raise ModelError for detectors, and TaskError unless the components are whole models."""
         super().check(model, spec, classes)
         expected = (1, self.membership.shape[1] * spec.parameters)
         if self.models.shape != expected:
             raise TaskError(
-                f"task {self.name}: expected all components end to end, {expected}, got "
+                f"task {self.name}: expected all components in one row, {expected}, got "
                 f"{self.models.shape}"
             )
 
@@ -156,7 +156,7 @@ class TrainMixture(Task):
     def check_reply(self, arrays: Any) -> None:
         if np.any(arrays["model_index"] != 0):
             raise TaskError(
-                f"task {self.name}: model_index is not 0, the only mixture that was sent"
+                f"task {self.name}: model_index must be 0, since only one mixture was sent"
             )
 
     def norm_group(self) -> str:
@@ -165,11 +165,11 @@ class TrainMixture(Task):
 
 @dataclass(frozen=True)
 class MixtureWeights(Task):
-    """Only an E-step: component weights of clients that do not train, such as newcomers.
+    """Only an E-step: component weights of clients that do not train, such as new clients.
 
     Attributes:
         models: the components.
-        membership: each client's component weights before the E-step.
+        membership: weights of the components for each client, before the E-step.
         shares: as in ``TrainMixture``.
     """
 
@@ -189,12 +189,13 @@ class MixtureWeights(Task):
 
 @dataclass(frozen=True)
 class EvaluateMixture(Task):
-    """Evaluation of each client's mixture on its data. It mixes the probabilities of the
-    components, not their logits.
+    """Evaluation of each client's mixture on its data.
+
+    The components' probabilities are mixed, not their logits.
 
     Attributes:
         models: the components.
-        membership: each client's component weights.
+        membership: weights of the components for each client.
         split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
@@ -203,7 +204,7 @@ class EvaluateMixture(Task):
     split: str = "test"
 
     up = Evaluate.up
-    can_be_lost = False  # an evaluation is of every client
+    can_be_lost = False  # an evaluation covers every client
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.samples(self.split)[1]
@@ -234,15 +235,13 @@ class EvaluateMixture(Task):
 
     def check_reply(self, arrays: Any) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(
-                f"task {self.name}: impossible scores, more correct samples than samples"
-            )
+            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
 
 
 def _mixed(
     scores: Iterator[np.ndarray], prior: Float[np.ndarray, "t K"], labels: Int[np.ndarray, "t"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each sample is classified correctly by the mixture of probabilities, and its loss."""
+    """Whether the mixture of probabilities classifies each sample correctly, and its loss."""
     mixed: Any = sum(
         np.exp(log_softmax(of_component)) * prior[:, k, None]
         for k, of_component in enumerate(scores)
@@ -259,13 +258,13 @@ def label_masses(
     sizes: Int[np.ndarray, "r"],
     classes: int,
 ) -> Float[np.ndarray, "r c C"]:
-    """Summed weights of the samples of each label, by client and component.
+    """Sums of the sample weights for each label, by client and component.
 
     Args:
         weights: component weights of the samples of all clients, concatenated.
         labels: labels of the samples.
         sizes: number of samples of each client.
-        classes: C.
+        classes: number of classes C.
     """
     place = np.repeat(np.arange(len(sizes)), sizes) * classes + labels
     room = len(sizes) * classes
@@ -281,13 +280,14 @@ def sample_weights(
     shares: Float[np.ndarray, "c C"] | None,
     labels: Int[np.ndarray, "t"],
 ) -> Float[np.ndarray, "c t"]:
-    """The posterior probability of each component for a sample, divided by the label shares if
-    given.
+    """The posterior probability of each component for each sample.
+
+    It is divided by the label shares if these are given.
 
     Args:
         losses: loss of every component on every sample.
-        prior: weight of each component for each sample, or for all of them.
-        shares: share of each label among the samples of each component; None: equal.
+        prior: weight of each component, for each sample or for all.
+        shares: share of each label among the samples of each component; None: no division.
         labels: labels of the samples.
     """
     with np.errstate(divide="ignore"):
@@ -299,7 +299,7 @@ def sample_weights(
 
 @cache
 def _schema(by_label: bool) -> Schema:
-    """The schema of a reply, cached."""
+    """The schema of a reply, made once for each option and cached."""
     arrays = {
         "update": floats("m", np.float32, missing=0.0, over="model", norm_checked=True),
         "loss": _LOSS,

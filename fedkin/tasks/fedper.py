@@ -1,8 +1,8 @@
 """FedPer's and FedRep's client work: the head of each client's model never leaves the client
 (Arivazhagan et al. 2019; Collins et al. 2021).
 
-Shapes: n rows, r of a portion, K models, P parameters, h numbers of the head, b = P - h numbers of
-the body.
+Shapes: n rows, r rows of a portion, K models, P parameters, h numbers of the head, b = P - h
+numbers of the body.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ from fedkin.core.training import LocalTraining
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply, and_padding, shortened
 
-_MAX_LOSS = 1e30  # anything above cannot be true
+_MAX_LOSS = 1e30  # a larger loss cannot be true
 _HEAD = "personal_head"
 _MEMORY = {_HEAD: Memory("h", np.float32)}
 
 
 @dataclass(frozen=True)
 class Personal(Task):
-    """Local training of whole models, whose heads clients keep. The server receives only means of
-    the bodies' updates.
+    """Local training of whole models, whose heads stay with the clients.
 
-    A client trains its head and its body together. It starts from the head that it kept, or from
-    the head of the run's initial model. If its training diverged, it keeps the old head.
+    The server receives only means of the bodies' updates.
+
+    A client trains its head and its body together. It starts from the head that it has kept, or
+    from the head of the run's initial model. If its training diverges, it keeps the old head.
 
     Attributes:
         models: initial bodies.
         work: training settings.
-        model_index: the body of each row; a client has one row, since it has one head.
+        model_index: body of each row. A client has one row, since it has one head.
         start: the run's initial model.
-        head: slice of a whole model that is the head; None: no head.
-        head_epochs: epochs (or steps) of the head alone, before the body alone is trained; 0: both
-            together.
+        head: slice of a whole model that is the head; None without a head.
+        head_epochs: epochs (or steps) in which only the head is trained, before only the body is;
+            0: both are trained together.
         reduce: whether the mean update of each body is enough.
     """
 
@@ -63,7 +64,8 @@ class Personal(Task):
 
     @property
     def up(self) -> Schema:
-        """The bodies' updates (or their mean by model), losses, examples and the body trained."""
+        """The bodies' updates (or the mean for each body), losses, numbers of samples, and
+        bodies."""
         return _schema(self.reduce)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class Personal(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
-        # In memory: a model and an update of each row.
+        # Memory holds a model and an update for each row.
         for portion in rows.portions(2 * len(self.start)):
             kept = _heads(self, rows, portion)
             index = self.model_index[portion]
@@ -97,11 +99,11 @@ class Personal(Task):
             yield portion, arrays | {"examples": examples[portion], "model_index": index}
 
     def _trained(self, rows: ClientRows, call: TrainCall) -> LocalUpdates:
-        """The training of a portion's rows, head and body together or one after the other.
+        """Train a portion's rows: head and body together, or one after the other.
 
         Args:
-            rows: of the task.
-            call: training of whole models, the models of the rows first.
+            rows: rows of the task.
+            call: training of whole models; row i trains model i.
         """
         if not self.head_epochs:
             return rows.trainer.train(call)
@@ -115,13 +117,13 @@ class Personal(Task):
         return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
 
     def _head_work(self) -> LocalTraining:
-        """Settings of the training of the head alone."""
+        """Training settings for the head alone."""
         if self.work.steps is None:
             return replace(self.work, epochs=self.head_epochs)
         return replace(self.work, steps=self.head_epochs)
 
     def _only(self, head: bool) -> Bool[np.ndarray, "P"]:
-        """Which parameters are trained: the head alone, or the body alone."""
+        """Which parameters are trained: only the head, or only the body."""
         trained = np.full(len(self.start), not head)
         trained[_slice(self.head)] = head
         return trained
@@ -129,15 +131,17 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the new heads, and the rows with a valid training. The update of any
-        other row is NaN."""
+        """The reply's arrays, the new heads, and which rows have a valid training.
+
+        The update of any other row is NaN.
+        """
         update = np.asarray(local.update)
         heads = kept + update[:, _slice(self.head)]
         losses = {
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
         }
-        # The server's checks, applied to the heads too.
+        # The server checks updates and losses. Here the same checks cover the heads too.
         numbers = {"update": np.concatenate([update, heads], axis=1), **losses}
         checks = [sound_rows(self.up.arrays[name], values) for name, values in numbers.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
@@ -160,7 +164,7 @@ class Personal(Task):
         loss = reply.arrays["loss"]
         first_loss = reply.arrays["first_loss"]
         if self.reduce:
-            # Losses are by model: each row has the loss of its model.
+            # Losses come by model, so each row gets the loss of its model.
             loss = np.where(reply.arrived, loss[index], 0.0)
             first_loss = np.where(reply.arrived, first_loss[index], 0.0)
         return TrainingReply(
@@ -180,14 +184,15 @@ class Personal(Task):
 
 @dataclass(frozen=True)
 class EvaluatePersonal(Task):
-    """Evaluation of each client's whole model, its cluster's body and its head, on its data. A
-    client that never trained is evaluated with the head of the run's initial model.
+    """Evaluation of each client's whole model on its data: its cluster's body and its own head.
+
+    A client that never trained is evaluated with the head of the run's initial model.
 
     Attributes:
         models: the bodies.
         model_index: the body of each row.
         start: the run's initial model.
-        head: slice of a whole model that is the head; None: no head.
+        head: slice of a whole model that is the head; None without a head.
         split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
@@ -199,7 +204,7 @@ class EvaluatePersonal(Task):
 
     up = Evaluate.up
     memory = _MEMORY
-    can_be_lost = False  # an evaluation is of every client
+    can_be_lost = False  # an evaluation covers every client
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = join(self.models[self.model_index[0]], _own_head(self, client), self.head)
@@ -228,9 +233,7 @@ class EvaluatePersonal(Task):
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(
-                f"task {self.name}: impossible scores, more correct samples than samples"
-            )
+            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
 
 
 def body_of(models: Float[np.ndarray, "... P"], head: slice | None) -> Float[np.ndarray, "... b"]:
@@ -258,7 +261,7 @@ def join(
 
 @cache
 def _schema(reduce: bool) -> Schema:
-    """The schema of a reply, cached."""
+    """The schema of a reply, made once for each option and cached."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
     kind = Sums if reduce else Rows
@@ -276,14 +279,14 @@ def _slice(head: slice | None) -> slice:
 
 
 def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.ndarray, "h"]:
-    """The head that a client kept, or the head of the initial model."""
+    """The head that a client has kept, or the head of the initial model."""
     return client.memory.get(_HEAD, task.start[_slice(task.head)])
 
 
 def _heads(
     task: Personal | EvaluatePersonal, rows: ClientRows, portion: Int[np.ndarray, "r"]
 ) -> Float[np.ndarray, "r h"]:
-    """The heads that the clients of a portion kept, or the head of the initial model."""
+    """The heads that a portion's clients have kept; without one, the head of the initial model."""
     first = task.start[_slice(task.head)]
     first_heads = np.broadcast_to(first, (len(portion), len(first)))
     return rows.memory.read(_HEAD, rows.clients[portion], first_heads)
@@ -293,6 +296,6 @@ def _check_parts(task: Personal | EvaluatePersonal) -> None:
     body = body_of(task.start, task.head)
     if len(body) != task.models.shape[1]:
         raise TaskError(
-            f"task {task.name}: of a model of {len(task.start)} numbers, without its head, "
-            f"{len(body)} are left, and models has {task.models.shape[1]}"
+            f"task {task.name}: a model of {len(task.start)} numbers has a body of {len(body)}, "
+            f"but models has {task.models.shape[1]} columns"
         )

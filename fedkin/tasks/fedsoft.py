@@ -1,7 +1,7 @@
-"""FedSoft's client work: one model for each client, with proximal terms to all centres. The weight
-of a centre is proportional to the number of the client's samples that it fits best.
+"""FedSoft's client work: each client has one model, which is trained with proximal terms to all
+centres. The weight of a centre is the share of the client's samples that it fits best.
 
-Shapes: n rows, r of a portion, K centres, P parameters, t samples of all rows.
+Shapes: n rows, r rows of a portion, K centres, P parameters, t samples of all rows.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ _IMPORTANCE = floats("K", low=0, high=1, counted=False)
 
 @dataclass(frozen=True)
 class TrainTowards(Train):
-    """Local training of each client's model w from its last value, with the term strength/2 sum_k
-    u_k |w - c_k|^2.
+    """Local training of each client's model w from its last value, with proximal terms to the
+    centres.
+
+    The terms are strength/2 sum_k u_k |w - c_k|^2.
 
     The update in the reply is w minus the centre ``model_index``. w starts as the mean of the
-    centres with weights u; if its training diverged, it stays unchanged.
+    centres with weights u. If its training diverges, it is not changed.
 
     Attributes:
         models: the centres c.
-        importance: u of each row; a row of zeros is measured first, as by ``Importance``.
+        importance: u of each row. For a row of zeros u is measured first, as in ``Importance``.
         strength: strength of the proximal terms.
-        floor: replaces an importance of 0.
+        floor: number that replaces an importance of 0.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -49,11 +51,11 @@ class TrainTowards(Train):
 
     detectors = False
     memory = _MEMORY
-    charged = "not"  # single solutions
+    charged = "not"  # single solutions are sent, not sums
 
     @property
     def up(self) -> Schema:
-        """As ``Train``, and each row's importance."""
+        """The arrays of ``Train``, and each row's importance."""
         return Rows(**super().up.arrays, importance=_IMPORTANCE)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class TrainTowards(Train):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
-        # In memory: a model and an anchor of each row.
+        # Memory holds a model and an anchor for each row.
         for portion in rows.portions(2 * self.models.shape[1]):
             clients = rows.clients[portion]
             importance = self.importance[portion].astype(np.float64)
@@ -112,13 +114,15 @@ class TrainTowards(Train):
     def _terms(
         self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]
     ) -> GradientTerms:
-        """The proximal terms to all centres: equivalent to one term to their mean, with their total
-        strength."""
+        """The proximal terms to all centres.
+
+        They equal one term to the weighted mean of the centres, with the sum of their strengths.
+        """
         strength = self.strength * importance.sum(axis=1)
         return GradientTerms(anchor=anchor, strength=strength.astype(np.float32))
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, and a client stores its own model already.
+        # Train would store the local solution, but a client stores its own model already.
         return self
 
     def training(self, reply: Reply) -> TrainingReply | None:
@@ -128,11 +132,11 @@ class TrainTowards(Train):
 
 @dataclass(frozen=True)
 class Importance(Task):
-    """The share of a client's samples that each centre fits best, the first of ties.
+    """The share of a client's samples that each centre fits best; the first of several.
 
     Attributes:
         models: the centres.
-        floor: replaces a share of 0.
+        floor: number that replaces a share of 0.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -148,13 +152,14 @@ class Importance(Task):
 def importances(
     losses: Float[np.ndarray, "K t"], sizes: Int[np.ndarray, "r"], floor: float
 ) -> Float[np.ndarray, "r K"]:
-    """Share of each client's samples whose loss is lowest at each centre, with 0 replaced by
-    ``floor``. A row may sum to a little more than 1, as in the authors' code.
+    """Share of each client's samples whose loss is lowest at each centre; ``floor`` in place of 0.
+
+    A row may sum to a little more than 1, as in the authors' code.
 
     Args:
         losses: loss of each centre on the samples of all clients, concatenated.
         sizes: number of samples of each client.
-        floor: above 0.
+        floor: a number above 0.
     """
     best = np.where(np.isnan(losses), np.inf, losses).argmin(axis=0)
     shares = np.stack([sums_by_row(best == k, sizes) / sizes for k in range(len(losses))], axis=1)

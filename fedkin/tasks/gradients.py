@@ -22,7 +22,7 @@ class Gradients(Task):
     model_index: Int[np.ndarray, "n"] = each()
 
     up = Rows(gradients=floats("P", np.float32))
-    can_be_lost = False  # only clients that replied in this round are asked
+    can_be_lost = False  # the server asks only clients that have replied in this round
 
     def compute(self, client: Client) -> dict[str, Any]:
         return {"gradients": client.gradient(self.models[self.model_index[0]])}
@@ -37,6 +37,6 @@ class Gradients(Task):
 
 @dataclass(frozen=True)
 class CriterionGradients(Gradients):
-    """Gradients for a clustering, from clients that may fail to reply."""
+    """Gradients by which clients are clustered; here clients may fail to reply."""
 
     can_be_lost = True

@@ -16,8 +16,10 @@ from fedkin.core.task import Task, shared
 
 @dataclass(frozen=True)
 class LabelErrors(Task):
-    """Root mean square error of the class *numbers* that each model predicts for each client's
-    training samples; NaN without a reply. Only these numbers are sent."""
+    """Root mean square error of the class *numbers* that each model predicts, on training samples.
+
+    NaN without a reply. Only the errors are sent.
+    """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 

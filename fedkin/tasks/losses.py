@@ -16,12 +16,12 @@ from fedkin.core.task import Task, shared
 
 @dataclass(frozen=True)
 class Losses(Task):
-    """Mean training loss of every model on every client, with the regularisation used in training;
-    NaN without a reply."""
+    """Mean training loss of every model on every client, with the regularisation of training; NaN
+    without a reply."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 
-    # A loss is infinite if a model has diverged.
+    # A model that has diverged may have an infinite loss.
     up = Rows(losses=floats("K", finite=False, counted=False))
 
     def compute(self, client: Client) -> dict[str, Any]:

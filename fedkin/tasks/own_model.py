@@ -1,7 +1,7 @@
-"""A personal model for each client, which never leaves it (Ditto, APFL, pFedMe, FedSoft): its name
-in client memory, and its evaluation.
+"""The personal model of a client, which never leaves it (Ditto, APFL, pFedMe, FedSoft): its name in
+client memory, and its evaluation.
 
-Shapes: n rows, r of a portion, K models, P parameters.
+Shapes: n rows, r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _MEMORY = {OWN: Memory("P", np.float32)}
 
 @dataclass(frozen=True)
 class EvaluateOwn(Task):
-    """Evaluation of each client's model on its data. A client without a model is evaluated with the
-    model of its cluster.
+    """Evaluation of each client's personal model on its data.
+
+    A client without a personal model is evaluated with its cluster's model.
 
     Attributes:
         models: models of the clusters.
-        model_index: the cluster's model of each row.
+        model_index: model of each row's cluster.
         split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
@@ -42,7 +43,7 @@ class EvaluateOwn(Task):
 
     up = Evaluate.up
     memory = _MEMORY
-    can_be_lost = False  # a measurement of the method, on every client
+    can_be_lost = False  # an evaluation covers every client
 
     def compute(self, client: Client) -> dict[str, Any]:
 
@@ -71,17 +72,15 @@ class EvaluateOwn(Task):
             )
 
     def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
-        """The models with which the clients of r rows are evaluated.
+        """The models with which the clients of some rows are evaluated.
 
         Args:
-            stored: reads an array from clients' memory, by its name and a default for a client that
-                keeps none.
-            received: the models of their clusters.
+            stored: reads an array from the clients' memory, by its name and a default for clients
+                without it.
+            received: models of the clients' clusters.
         """
         return stored(OWN, received)
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(
-                f"task {self.name}: impossible scores, more correct samples than samples"
-            )
+            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")

@@ -1,4 +1,4 @@
-"""PACFL's client work: subspaces of clients' samples. Shapes: d numbers of a sample, p directions,
+"""PACFL's client work: subspaces of clients' samples. Shapes: d features of a sample, p directions,
 C classes."""
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from fedkin.measures.principal_angles import directions_by_label, leading_direct
 
 @dataclass(frozen=True)
 class Subspace(Task):
-    """The first p left singular vectors of each client's data matrix, whose columns are its
-    training samples; NaN without a reply.
+    """The first p left singular vectors of each client's data matrix; NaN without a reply.
+
+    The columns of the data matrix are the client's training samples.
 
     Samples are flattened and not centred. The largest component of each vector is positive. If a
     client has fewer than p samples, or its samples span fewer dimensions, the last columns are
@@ -27,7 +28,7 @@ class Subspace(Task):
     vectors are computed over all samples, so every client sends the same amount and needs no
     labels.
 
-    The vectors are directions of the data: the first resembles a mean sample, and is sent
+    The vectors are directions of the data. The first one resembles a mean sample, and it is sent
     unprotected.
 
     Attributes:
@@ -53,8 +54,9 @@ class Subspace(Task):
 
 @dataclass(frozen=True)
 class LabelSubspaces(Task):
-    """The first p left singular vectors of each client's training samples of each label; NaN
-    without a reply.
+    """The first p left singular vectors of each client's training samples of each label.
+
+    NaN without a reply.
 
     Samples are treated as in ``Subspace``. Every reply has space for all C labels, with columns of
     zeros for labels that a client does not have.
@@ -75,7 +77,7 @@ class LabelSubspaces(Task):
         features, labels = client.samples()
         if not np.issubdtype(features.dtype, np.floating):
             raise TaskError(
-                f"task {self.name}: subspaces are of numeric features, got word numbers ({client})"
+                f"task {self.name}: subspaces need numeric features, got word numbers ({client})"
             )
         rows = features.reshape(len(features), -1)
         return {

@@ -15,11 +15,11 @@ from fedkin.core.task import Task, stays
 
 @dataclass(frozen=True)
 class Ask(Task):
-    """Whether each client, a peer that another one queries, replies with this many vectors: its
-    model, and possibly its last update. The simulation already has the models, so the reply carries
-    none.
+    """Whether each queried peer replies with its vectors: its model, and possibly its last update.
 
-    Bytes count both as download and as upload: one client receives what another sends.
+    The simulation has the models already, so the reply carries none.
+
+    Bytes count as download and as upload: one client receives what another sends.
     """
 
     vectors: int = stays(default=1)
@@ -29,7 +29,7 @@ class Ask(Task):
 
     @property
     def up(self) -> Rows:
-        """The vectors of one peer."""
+        """The vectors that one peer sends."""
         return Rows(vectors=floats(f"{self.vectors} P", np.float32, carried=False))
 
     def compute(self, client: Client) -> dict[str, Any]:

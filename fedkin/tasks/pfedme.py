@@ -1,7 +1,7 @@
-"""pFedMe's client work: training on the Moreau envelope of the loss. The minimiser is the client's
-personal model, which never leaves it.
+"""pFedMe's client work: training on the Moreau envelope of the loss. Its inner minimiser theta is
+the client's personal model, which never leaves the client.
 
-Shapes: n rows, r of a portion, K models, P parameters.
+Shapes: n rows, r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainEnvelope(Train):
-    """Local training of w as in ``Train``, with strength (w - theta) instead of the gradient. theta
-    results from ``own_steps`` steps of gradient descent from w on the batch's loss plus strength/2
-    |theta - w|^2.
+    """Local training of w as in ``Train``, with strength (w - theta) in place of the gradient.
 
-    The client keeps the theta of its last batch; if the training diverged, the previous one.
+    theta comes from ``own_steps`` steps of gradient descent from w, on the batch's loss plus
+    strength/2 |theta - w|^2.
+
+    The client keeps the theta of its last batch, or the previous one if the training diverges.
 
     Attributes:
         strength: lambda, strength of the proximal term.
@@ -69,7 +70,7 @@ class TrainEnvelope(Train):
             gradient=self.gradient,
             envelope=self._envelope(),
         )
-        # In memory: w and theta of each row.
+        # Memory holds w and theta for each row.
         for portion in rows.portions(2 * self.models.shape[1]):
             local = rows.trainer.train(call.select(portion))
             own_model = self.models[index[portion]] + np.asarray(local.own)
@@ -86,5 +87,5 @@ class TrainEnvelope(Train):
         return Envelope(self.strength, self.own_steps, self.own_lr)
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, which is not the client's model.
+        # Train would store the local solution, but the client's own model is theta.
         return self

@@ -1,7 +1,7 @@
 """SCAFFOLD's local training, with a control variate that each client keeps (Karimireddy et al.,
 ICML 2020).
 
-Shapes: n rows, r of a portion, K models, P parameters.
+Shapes: n rows, r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedkin.core.train_call import GradientTerms
 from fedkin.core.training import LocalTraining
 from fedkin.tasks.train import TrainingReply
 
-_MAX_LOSS = 1e30  # anything above cannot be true
+_MAX_LOSS = 1e30  # a larger loss cannot be true
 _LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
 _CONTROL = "control_variate"
 _MEMORY = {_CONTROL: Memory("P", np.float32)}
@@ -32,16 +32,16 @@ _MEMORY = {_CONTROL: Memory("P", np.float32)}
 class Controlled(Task):
     """Local training by y <- y - lr (g_i(y) - c_i + c), after which the client keeps a new c_i.
 
-    The server receives unweighted means of the updates of models and of control variates. A client
-    whose training diverged keeps its old control variate.
+    The server receives unweighted means of the updates of models and of control variates. If a
+    client's training diverges, it keeps its old control variate.
 
     Attributes:
         models: initial models.
         control: c, the server's control variate.
-        work: training settings: plain steps of SGD.
+        work: training settings; plain SGD steps.
         model_index: the model of each row.
         rate: learning rate of this round.
-        option: update rule of c_i, with the paper's number.
+        option: number in the paper of the update rule for c_i.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -56,7 +56,7 @@ class Controlled(Task):
         control_update=floats("P", np.float32, missing=0.0, over="model"),
         loss=_LOSS,
         first_loss=replace(_LOSS, finite=False),
-        examples=integers(over="row", counted=False, high=1),  # 1: means are plain
+        examples=integers(over="row", counted=False, high=1),  # 1: means are unweighted
         model_index=integers(over="row", counted=False),
     )
     memory = _MEMORY
@@ -103,11 +103,11 @@ class Controlled(Task):
     def _way(
         self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r 1"]:
-        """K_i lr, the sum of the learning rates of all steps of each row.
+        """K_i lr: the sum of the learning rates of all steps of each row.
 
         Args:
             sizes: number of samples of each client.
-            done: epochs, or steps if the training counts steps.
+            done: number of epochs, or of steps if the training counts steps.
         """
         batches = -(-sizes // self.work.batch_size)
         count = done if self.work.steps is not None else done * batches
@@ -136,7 +136,7 @@ class Controlled(Task):
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
         }
-        # The same checks as the server's.
+        # The same checks as the server's, so that an invalid row keeps its old control variate.
         checks = [sound_rows(self.up.arrays[name], values) for name, values in arrays.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
         if not sound.all():

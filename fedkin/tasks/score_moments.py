@@ -20,8 +20,10 @@ _OVERALL = floats("2 C")
 
 @dataclass(frozen=True)
 class DescribingModel(Task):
-    """The model of ``ScoreMoments``, which clients keep. A real client receives it with the first
-    task that uses it."""
+    """The model of ``ScoreMoments``, which clients keep.
+
+    A real client receives it with the first task that uses it.
+    """
 
     model: Float[np.ndarray, "P"] = kept("P")
 
@@ -37,15 +39,16 @@ class DescribingModel(Task):
 
 @dataclass(frozen=True)
 class ScoreMoments(Task):
-    """Mean and standard deviation of each output of a model on a client's training samples: over
-    all of them, and over the samples of each class (-1 for a class with fewer than two).
+    """Mean and standard deviation of each output of a model on a client's training samples.
 
-    The last layer of the model may be a projection: then these are moments of the projected
-    features.
+    They are taken over all samples, and over the samples of each class (-1 for a class with fewer
+    than two samples).
+
+    The model's last layer may be a projection: then these are moments of the projected features.
 
     Attributes:
-        model: the model, which clients already have (``DescribingModel``).
-        labels: whether to compute moments by class; otherwise no label is read.
+        model: the model, which clients have already (``DescribingModel``).
+        labels: whether to compute moments for each class; otherwise no label is read.
     """
 
     model: Float[np.ndarray, "P"] = kept("P")
@@ -53,7 +56,7 @@ class ScoreMoments(Task):
 
     @property
     def up(self) -> Rows:
-        """Moments of all samples [2 C], and by class [2 C C] if labels are read."""
+        """Moments of all samples [2 C], and of each class [2 C C] if labels are read."""
         return _WITH_LABELS if self.labels else _WITHOUT
 
     def compute(self, client: Client) -> dict[str, Any]:

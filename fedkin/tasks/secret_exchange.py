@@ -1,9 +1,8 @@
-"""The exchanges of a secret sum that carry keys and shares: the first, the second and the last of
-four.
+"""The exchanges of a secret sum that carry keys and shares: the first, second and last of four.
 
-In between, clients train and send masked vectors (``secret_training``). A client's refusal is an
-error, which a real site sends as its reply. Shapes: n rows of a call, G holders of a client's
-shares, itself included.
+In the third exchange clients train and send masked vectors (``secret_training``). A client's
+refusal is an error, which a real site sends as its reply. Shapes: n rows of a call, G holders of a
+client's shares, including the client.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def kept_session(memory: OwnMemory) -> Session:
 
 @dataclass(frozen=True)
 class SecretKeys(Task):
-    """New keys of each client.
+    """New keys of each client for one sum.
 
     Attributes:
         sum_id: unique id of this sum, including the round.
@@ -53,7 +52,7 @@ class SecretKeys(Task):
 
     up = Rows(announced=integers(str(ANNOUNCED), **_BYTES), signature=integers("S", **_BYTES))
     memory = SESSION_MEMORY
-    can_be_lost = False  # a simulated client fails in the training
+    can_be_lost = False  # a simulated client fails in the training instead
 
     def compute(self, client: Client) -> dict[str, Any]:
         about = context(self.sum_id, int(self.group[0]))
@@ -71,14 +70,14 @@ class SecretKeys(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Holders:
-    """Fields of tasks about the holders of a client's shares.
+    """Fields of tasks that name the holders of a client's shares.
 
     Attributes:
-        sum_id: as in ``SecretKeys``.
-        group: as in ``SecretKeys``.
-        holders: their numbers, padded with -1.
-        announced: the announcement of each, in bytes.
-        least: minimum number of clients of a sum.
+        sum_id: unique id of the sum, as in ``SecretKeys``.
+        group: number of each client's group, as in ``SecretKeys``.
+        holders: numbers of the holders, padded with -1.
+        announced: announcement of each holder, in bytes.
+        least: smallest number of clients in a sum.
     """
 
     sum_id: str = setting()
@@ -88,7 +87,7 @@ class Holders:
     least: int = setting(default=LEAST)
 
     def group_of(self, client: int, row: int = 0) -> Group:
-        """A row's group, as its client is told."""
+        """The group of a row, as its client learns it."""
         about = context(self.sum_id, int(self.group[row]))
         return Group(
             about=about,
@@ -101,7 +100,7 @@ class Holders:
 
 @dataclass(frozen=True, kw_only=True)
 class SecretShares(Holders, Task):
-    """Shares of each client's secrets, sealed for their holders.
+    """Shares of each client's secrets, sealed for the holders.
 
     Attributes:
         signatures: signatures of the holders' announcements; empty if they are not signed.
@@ -127,13 +126,13 @@ class SecretShares(Holders, Task):
 
 @dataclass(frozen=True, kw_only=True)
 class SecretReveal(Holders, Task):
-    """One share of each neighbour of a client, if one is requested.
+    """One share for each neighbour of a client for which a share is requested.
 
     Attributes:
         partners: holders with whom the client has masked.
         sealed: the message that each holder has sealed for the client, in bytes.
-        wanted: 0 nothing; 1 a share of the seed of a neighbour whose vector is in the sum; 2 a
-            share of the key of a neighbour that has dropped out.
+        wanted: 0 for nothing; 1 for a share of the seed of a neighbour whose vector is in the sum;
+            2 for a share of the key of a neighbour that has dropped out.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -163,8 +162,10 @@ class SecretReveal(Holders, Task):
 
 @dataclass(frozen=True)
 class SecretForget(Task):
-    """Clients that have not revealed delete the secrets of their last sum: it was lost, or computed
-    without them."""
+    """Clients delete the secrets of their last sum if they have not revealed shares.
+
+    The sum was lost, or computed without them.
+    """
 
     memory = SESSION_MEMORY
     delivery = "next"

@@ -2,9 +2,8 @@
 clients.
 
 Every kind of training that secret sums may request has its masked form here, in two lines. Shapes:
-n
-rows of a call, r of a portion, G holders of a client's shares, V numbers that a client sends, K
-models.
+n rows of a call, r rows of a portion, G holders of a client's shares, V numbers that a client
+sends, K models.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from fedkin.tasks.train import Train
 
 @dataclass(frozen=True, kw_only=True)
 class _Masked(Holders):
-    """The masked form of a training: a mix-in, first among the bases of a class.
+    """The masked form of a training: a mix-in, which comes first among a class's bases.
 
     Attributes:
         partners: holders with whom each client masks.
-        members: n, most clients of a group.
-        limit: as in ``IntegerGrid``.
-        cap: as in ``IntegerGrid``.
-        hide_choice: whether a client sends a vector for every model: zeros, or noise, for all
-            models that it did not train.
-        clip: clip for the client's share of the noise, as in ``NoiseShare``; 0: no noise.
-        deviation: as in ``NoiseShare``.
-        seeded: as in ``NoiseShare``. It is never sent to real sites: their noise is the system's,
-            whatever a server says.
+        members: largest number of clients n in a group.
+        limit: largest absolute value of a number, as in ``IntegerGrid``.
+        cap: largest number of samples that counts for a client, as in ``IntegerGrid``.
+        hide_choice: whether a client sends a vector for every model. For models that it did not
+            train, the vector is zero, or only noise.
+        clip: clipping norm for the client's share of the noise, as in ``NoiseShare``; 0: no noise.
+        deviation: standard deviation of the share, as in ``NoiseShare``.
+        seeded: whether noise comes from a seed, as in ``NoiseShare``. It is never sent to real
+            sites, whose noise comes from their systems.
     """
 
     partners: Bool[np.ndarray, "n G"] = each()
@@ -114,7 +113,8 @@ class _Masked(Holders):
         group = self.group_of(number, row)
         if self.clip and group.present.sum() < self.least:
             raise protocol.MaskingError(
-                f"noise for a sum of {self.least} clients, of whom {group.present.sum()} are shown"
+                f"the noise is for a sum of {self.least} clients, but the request names only "
+                f"{group.present.sum()}"
             )
         session = kept_session(memory)
         session, masked = protocol.mask(session, group, self.partners[row], vectors.ravel())
@@ -124,7 +124,8 @@ class _Masked(Holders):
     def _vectors(
         self, reply: dict[str, Any], rng: np.random.Generator
     ) -> UInt32[np.ndarray, "k v"]:
-        """The integers that a client adds to the sum of its model, or to the sums of all models."""
+        """The integers that a client adds: to the sum of its model, or to the sums of all
+        models."""
         grid = IntegerGrid(self.members, self.limit, self.cap)
         examples = int(reply["examples"])
         sizes = self.sizes()
@@ -160,7 +161,7 @@ class _Masked(Holders):
         return self
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
-        """Only the cluster's model: the client's model is not in the reply."""
+        """Only the cluster's model, since the reply does not contain the client's model."""
         index = cast(Any, self).model_index
         if index is None or not reply.arrived.all():
             return {}
@@ -169,28 +170,28 @@ class _Masked(Holders):
 
 @dataclass(frozen=True)
 class SecretTrain(_Masked, Train):
-    """``Train``, of which sums only are known."""
+    """``Train`` with masked updates, so that the server learns only sums."""
 
     memory = SESSION_MEMORY
 
 
 @dataclass(frozen=True)
 class SecretTrainBeside(_Masked, TrainBeside):
-    """``TrainBeside``, of which sums only are known."""
+    """``TrainBeside`` with masked updates, so that the server learns only sums."""
 
     memory: ClassVar[Mapping[str, Memory]] = {**TrainBeside.memory, **SESSION_MEMORY}
 
 
 @dataclass(frozen=True)
 class SecretTrainEnvelope(_Masked, TrainEnvelope):
-    """``TrainEnvelope``, of which sums only are known."""
+    """``TrainEnvelope`` with masked updates, so that the server learns only sums."""
 
     memory: ClassVar[Mapping[str, Memory]] = {**TrainEnvelope.memory, **SESSION_MEMORY}
 
 
 @dataclass(frozen=True)
 class SecretTrainMixed(_Masked, TrainMixed):
-    """``TrainMixed``, of which sums only are known."""
+    """``TrainMixed`` with masked updates, so that the server learns only sums."""
 
     memory: ClassVar[Mapping[str, Memory]] = {**TrainMixed.memory, **SESSION_MEMORY}
 
@@ -207,8 +208,8 @@ def masked_form(task: Task, **fields: Any) -> Task:
     """The masked form of a task that requests means.
 
     Args:
-        task: a task of a kind with a masked form.
-        fields: fields of the masked form.
+        task: a task that has a masked form.
+        fields: fields that the masked form adds.
 
     Raises:
         TaskError: the task has no masked form.
@@ -218,7 +219,7 @@ def masked_form(task: Task, **fields: Any) -> Task:
     if single is None or kind is None:
         names = ", ".join(training.name for training in MASKED)
         raise TaskError(
-            f"secret sums have no masked form of the task {task.name}; there are those of {names}"
+            f"secret sums have no masked form of the task {task.name}; they have one of {names}"
         )
     training_fields = {
         field.name: getattr(single, field.name) for field in dataclasses.fields(single)

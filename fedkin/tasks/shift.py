@@ -1,7 +1,7 @@
-"""Shifts of clients' data: each keeps the label counts it had when it was placed, and tests whether
+"""Shifts of clients' data: each client keeps its label counts from its placement, and tests whether
 they have changed.
 
-Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5; as in the authors' code, the distance is
+Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5. As in the authors' code, the distance is
 between label counts. Shapes: n rows, C classes.
 """
 
@@ -25,7 +25,7 @@ _MEMORY = {"noted_labels": Memory("C", np.int32), "samples_at_first": Memory("",
 
 
 class _Noted(NamedTuple):
-    """The counts that clients keep: by label when they were placed, and the number of samples
+    """The counts that clients keep: label counts at their placement, and the number of samples
     before any shift."""
 
     labels: Int[np.ndarray, "n C"]
@@ -34,11 +34,11 @@ class _Noted(NamedTuple):
 
 @dataclass(frozen=True)
 class Note(Task):
-    """Clients that were just placed store their present label counts.
+    """Clients that have just been placed store their present label counts.
 
-    Where counts are stale (``Incremental(as_coded=True)``), a first placement's counts hold for one
-    test only: see ``Shifted``. ``samples_at_first`` is stored with counts that last, so that
-    without it they are for one test.
+    If counts are stale (``Incremental(as_coded=True)``), the counts of a first placement serve only
+    one test (see ``Shifted``). ``samples_at_first`` is stored only with counts that last: without
+    it, counts serve one test.
     """
 
     memory = _MEMORY
@@ -66,19 +66,21 @@ class Note(Task):
 
 @dataclass(frozen=True)
 class Shifted(Task):
-    """Whether clients' data have shifted since they were placed: the distance between their label
-    counts and the stored ones is above ``threshold`` n_i / C.
+    """Whether each client's data have shifted since it was placed.
+
+    They have if the distance between its label counts and the stored ones is above ``threshold``
+    n_i / C.
 
     ``label_blind`` is the Wasserstein distance between the counts as samples, which does not detect
-    a renaming of classes; its n_i is always the client's number of samples before any shift, as in
-    FlexCFL's code. ``label_aware`` is ours: it compares the counts class by class, and its n_i is
-    the number of samples when the counts were stored: with the number at the start, a client that
-    lost most samples would hardly ever detect a shift.
+    a permutation of classes. Its n_i is always the client's number of samples before any shift, as
+    in FlexCFL's code. ``label_aware`` is our own: it compares the counts class by class, and its
+    n_i is the number of samples when the counts were stored. (With the number at the start, a
+    client that has lost most of its samples would hardly ever detect a shift.)
 
     In the authors' code a client is first tested in the round after its placement, against its
-    counts before any shift; here it is tested in the round of its placement too. Where counts are
-    stale, that test is against those at its placement, and stores the counts before any shift for
-    the next.
+    counts before any shift. Here it is also tested in the round of its placement. If counts are
+    stale, that test uses the counts of its placement, and stores the counts before any shift for
+    the next test.
     """
 
     test: str = "label_blind"
@@ -95,14 +97,14 @@ class Shifted(Task):
             raise MethodError(
                 f"the shift test must be one of {', '.join(TESTS)}, got {self.test!r}"
             )
-        # A float in any case, so that equal tests have equal messages.
+        # Always a float, so that equal tests are encoded as equal messages.
         object.__setattr__(self, "threshold", float(self.threshold))
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
-        # Counts that were for one test only give way to the counts before any shift.
+        # Counts that served one test are replaced by the counts before any shift.
         if (
             client.stale_counts
             and "noted_labels" in client.memory
@@ -126,7 +128,7 @@ class Shifted(Task):
 
 
 def _store_first(rows: ClientRows) -> None:
-    """Clients whose counts were for one test store their counts before any shift."""
+    """Clients whose counts serve only one test store their counts before any shift."""
     noted = rows.memory.has("noted_labels", rows.clients)
     lasting = rows.memory.has("samples_at_first", rows.clients)
     once = np.flatnonzero(noted & ~lasting)
@@ -136,8 +138,8 @@ def _store_first(rows: ClientRows) -> None:
 
 
 def _noted(rows: ClientRows) -> _Noted:
-    """The counts that the clients of all rows keep; before any shift, for a client that keeps
-    none."""
+    """The counts that the clients of all rows keep; the counts before any shift for clients without
+    stored ones."""
     first = rows.samples.first_data.label_counts(clients=rows.clients)
     samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
     return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

@@ -1,4 +1,4 @@
-"""Similarities of clients' updates with directions that they keep. Shapes: n rows, K directions, P
+"""Similarities between clients' updates and directions of clusters. Shapes: n rows, K directions, P
 parameters."""
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from fedkin.measures.cosine import unit_rows
 
 @dataclass(frozen=True)
 class Directions(Task):
-    """Directions of clusters, for clients to keep; a real client receives them with the first task
-    that uses them."""
+    """Directions of clusters, which clients keep.
+
+    A real client receives them with the first task that uses them.
+    """
 
     directions: Float[np.ndarray, "K P"] = kept("K P")
 
@@ -38,12 +40,13 @@ class Directions(Task):
 
 @dataclass(frozen=True)
 class Similarities(Task):
-    """Cosines of each client's update with directions that it was sent (``Directions``); NaN
-    without a finite reply, or where the update is zero.
+    """Cosines between each client's update and the directions that it keeps (``Directions``).
+
+    NaN without a finite reply, or if the update is zero.
 
     Attributes:
         start: the run's initial model, from which clients train.
-        directions: of the clusters.
+        directions: directions of the clusters.
         work: settings of the training.
     """
 
@@ -64,7 +67,7 @@ class Similarities(Task):
         call = rows.train_call(self.start[None], np.zeros(len(rows.clients), np.int64), self.work)
         for portion in rows.portions(len(self.start)):
             local = rows.trainer.train(call.select(portion))
-            # One row at a time, as a client computes it, so that bits do not depend on other rows.
+            # One row at a time, as on a client, so that the bits do not depend on other rows.
             cosines = [
                 self._cosines(directions, update, loss)
                 for update, loss in zip(local.update, local.loss, strict=True)
@@ -74,7 +77,7 @@ class Similarities(Task):
     def _cosines(
         self, directions: Float[np.ndarray, "K P"], update: Float[np.ndarray, "P"], loss: Any
     ) -> Float[np.ndarray, "K"]:
-        """Cosines of an update with directions of length 1."""
+        """Cosines between an update and directions of length 1."""
         if not (np.isfinite(update).all() and update.any() and np.isfinite(loss)):
             return np.full(len(directions), np.nan, np.float32)
         return np.clip(unit_rows(update[None]) @ directions.T, -1, 1)[0].astype(np.float32)

@@ -1,9 +1,9 @@
-"""Sums of the directions of clients' first updates, in a few numbers, and the nearest direction of
-each client.
+"""Sums of the directions of clients' first updates, reduced to a few numbers, and the nearest
+direction of each client.
 
-A client adds one vector of length 1 to one sum, so that noise of a fixed size makes it private
-(``charged = "unit_sum"``). It trains again for every one of these tasks: with the same stream it
-gets the same update. Shapes: r rows of a portion, P parameters, K directions, s numbers of a
+A client adds one vector of length 1 to one sum, so noise of a fixed size makes the sum private
+(``charged = "unit_sum"``). The client trains again for each of these tasks, and gets the same
+update from the same stream. Shapes: r rows of a portion, P parameters, K directions, s numbers of a
 sketch, m = s (s + 1) / 2.
 """
 
@@ -28,13 +28,13 @@ from fedkin.measures.sketch import second_moments, unit_sketches
 
 @dataclass(frozen=True)
 class _Sketching:
-    """Fields and work that these tasks share.
+    """Fields and computation that all sketch tasks share.
 
     Attributes:
         start: the run's initial model, from which clients train.
         work: settings of the training.
-        size: s.
-        seed: of the sketches.
+        size: number of values s in a sketch.
+        seed: seed of the sketches.
     """
 
     start: Float[np.ndarray, "P"] = initial("P")
@@ -46,7 +46,7 @@ class _Sketching:
         local = client.train(self.start, self.work)
         arrays = self.arrays(self._sketches(local.update[None]))
         reply = {name: array[0] for name, array in arrays.items()}
-        # A choice says nothing else, no number of examples either.
+        # A choice must not reveal anything else, so no number of samples is sent with it.
         if "nearest" in arrays:
             return reply
         return reply | {"examples": len(client.samples()[1])}
@@ -62,11 +62,11 @@ class _Sketching:
             yield portion, arrays
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
-        """The reply without numbers of examples."""
+        """The reply's arrays, without numbers of samples."""
         raise NotImplementedError
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Refuse a direction that was not sent."""
+        """Raise TaskError if a reply names a direction that was not sent."""
         directions = self.sizes()["K"]
         task_name = self.name  # type: ignore[attr-defined]
         for name in {"nearest", "model_index"} & arrays.keys():
@@ -74,7 +74,7 @@ class _Sketching:
                 raise TaskError(f"task {task_name}: {name} is outside 0..{directions - 1}")
 
     def sizes(self) -> dict[str, int]:
-        """Sizes by name; moments are of one model."""
+        """Sizes by name. Moments count as one model."""
         size = int(self.size)
         sizes = super().sizes()  # type: ignore[misc]
         return {"K": 1, **sizes, "s": size, "m": size * (size + 1) // 2}
@@ -85,7 +85,7 @@ class _Sketching:
 
 @dataclass(frozen=True)
 class SketchMoments(_Sketching, Task):
-    """The second moments of clients' sketched directions, x x^T, as the mean over all.
+    """The second moments x x^T of clients' sketched directions x, as the mean over all clients.
 
     Attributes:
         reduce: whether the mean is enough.
@@ -98,7 +98,7 @@ class SketchMoments(_Sketching, Task):
 
     @property
     def up(self) -> Schema:
-        """moments (or their mean), and examples."""
+        """The moments (or their mean), and numbers of samples."""
         return _schema("moments", "m", self.reduce)
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
@@ -113,11 +113,12 @@ class SketchMoments(_Sketching, Task):
 
 @dataclass(frozen=True)
 class SketchSums(_Sketching, Task):
-    """Clients' sketched directions, as the mean over those whose product with each of K directions
-    is highest.
+    """Clients' sketched directions, as the mean for each of K directions.
+
+    A client counts for the direction with which its product is highest.
 
     Attributes:
-        directions: with which each client compares its sketch.
+        directions: directions with which each client compares its sketch.
         reduce: whether the means are enough.
     """
 
@@ -129,7 +130,8 @@ class SketchSums(_Sketching, Task):
 
     @property
     def up(self) -> Schema:
-        """sketch (or its mean by direction), examples and the direction that was nearest."""
+        """The sketch (or its mean for each direction), numbers of samples, and nearest
+        directions."""
         return _schema("sketch", "s", self.reduce)
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
@@ -141,11 +143,12 @@ class SketchSums(_Sketching, Task):
 
 @dataclass(frozen=True)
 class NearestSketch(_Sketching, Task):
-    """The direction of K with the highest product with each client's direction; -1 without a reply,
-    or where its update is 0.
+    """The one of K directions that has the highest product with each client's direction.
+
+    -1 without a reply, or if the client's update is zero.
 
     Attributes:
-        directions: with which each client compares its sketch.
+        directions: directions with which each client compares its sketch.
     """
 
     directions: Float[np.ndarray, "K s"] = shared("K s", default=None)
@@ -163,14 +166,14 @@ class NearestSketch(_Sketching, Task):
 def _nearest(
     sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]
 ) -> np.ndarray:
-    """The direction of the highest product with each row, the first of equals."""
+    """The direction with the highest product for each row; the first of several."""
     products = [np.nan_to_num(sketches) @ direction for direction in directions]
     return np.stack(products, axis=1).argmax(axis=1)
 
 
 @cache
 def _schema(name: str, axes: str, reduce: bool) -> Schema:
-    """The schema of a reply, made once."""
+    """The schema of a reply, made once for each option and cached."""
     over = "model" if reduce else "row"
     arrays: dict[str, Any] = {}
     arrays[name] = floats(axes, missing=0.0, over=over, norm_checked=True)

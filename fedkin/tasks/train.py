@@ -25,7 +25,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 from fedkin.tasks.evaluate import Scores
 
-_MAX_LOSS = 1e30  # anything above cannot be true
+_MAX_LOSS = 1e30  # a larger loss cannot be true
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Train(Task):
         reduce: whether the mean update of each model is enough.
         gradient: whether to reply with the gradient of the full training loss at the start too, in
             the same message.
-        part: the requested slice of the update; None: all of it.
+        part: slice of the update that is requested; None: all of it.
         test: whether to evaluate the models before training, all rows together.
         save: whether a client that is alone on its device stores its model.
-        local: whether peers train models that they already have.
+        local: whether peers train models that they have already.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -61,8 +61,8 @@ class Train(Task):
 
     @property
     def up(self) -> Schema:
-        """Update (or its mean by model), losses of the last and first local epoch, examples and the
-        model that was trained."""
+        """Update (or its mean for each model), losses of the last and first local epoch, numbers of
+        samples, and the models that were trained."""
         return _schema(self.reduce, self.gradient, self.test)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -94,13 +94,15 @@ class Train(Task):
             yield portion, arrays
 
     def _chosen(self, rows: ClientRows) -> Int[np.ndarray, "n"]:
-        """The model that each row trains; never one whose loss is NaN."""
+        """The model that each row trains: the one with the lowest loss, never one whose loss is
+        NaN."""
         if self.model_index is not None:
             return np.asarray(self.model_index, np.int64)
         return np.argmin(_finite(rows.scorer.losses(self.models, rows.clients)), axis=1)
 
     def _arrays(self, local: LocalUpdates) -> dict[str, Any]:
-        """The requested part, NaN in rows in which any other number is not finite."""
+        """The requested part of the update; NaN in rows with any other number that is not
+        finite."""
         arrays = {
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
@@ -116,8 +118,10 @@ class Train(Task):
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Detectors need one class each, and clients cannot choose among them; other models have
-        none."""
+        """Raise ModelError unless detectors have one class each and other models none.
+
+        Clients cannot choose among detectors.
+        """
         has_classes = self.work.positive is not None
         detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
@@ -137,7 +141,10 @@ class Train(Task):
             correct = arrays["test_sums"][..., 0]
             samples = arrays["test_sums"][..., 1]
             if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
-                raise TaskError(f"task {self.name}: test_sums has impossible numbers of samples")
+                raise TaskError(
+                    f"task {self.name}: test_sums has impossible numbers of samples, such as more "
+                    "correct samples than samples"
+                )
 
     def sizes(self) -> dict[str, int]:
         sizes = super().sizes()
@@ -148,8 +155,8 @@ class Train(Task):
         return replace(self, reduce=False) if self.reduce else None
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        """Clients evaluate a whole model before they train it, and store it, so that no other
-        message is needed."""
+        """The form that is sent to real clients: they evaluate a whole model before they train it,
+        and store it, so that no other message is needed."""
         whole = self.part is None and self.work.steps is None and not spec.detects
         return replace(self, test=whole, save=whole)
 
@@ -175,32 +182,33 @@ class Train(Task):
 
 @dataclass(frozen=True)
 class TrainingReply:
-    """Result of local training. Rows that did not arrive hold zeros.
+    """The result of local training. Rows that did not arrive hold zeros.
 
-    ``update`` is the local model minus the model it started from, one row per row of the call; or,
-    with ``reduce``, the example-weighted mean update of each model. Where only a part of the vector
-    was requested, it is that part.
+    ``update`` is the local model minus the model it started from, with one row per row of the call.
+    With ``reduce``, it is the sample-weighted mean update of each model. If only a part of the
+    vector was requested, it is that part.
     """
 
     update: Float[np.ndarray, "rows p"]
-    model_index: Int[np.ndarray, "n"]  # the model that each row trained
-    examples: Int[np.ndarray, "n"]  # training examples of each row
-    # Mean training loss during the last local epoch; with ``reduce``, the mean over the row's
+    model_index: Int[np.ndarray, "n"]  # model that each row trained
+    examples: Int[np.ndarray, "n"]  # number of training samples of each row
+    # Mean training loss in the last local epoch. With ``reduce``, the mean over all rows of the
+    # same
     # model.
     loss: Float[np.ndarray, "n"]
     first_loss: Float[np.ndarray, "n"]  # the same during the first local epoch
-    arrived: Bool[np.ndarray, "n"]  # a finite update arrived
-    nonfinite: Bool[np.ndarray, "n"]  # an update arrived that is not finite, and is excluded
-    # With ``reduce``: examples behind each mean, 0 where no row arrived.
+    arrived: Bool[np.ndarray, "n"]  # whether a finite update arrived
+    nonfinite: Bool[np.ndarray, "n"]  # whether an update arrived that is not finite; it is excluded
+    # With ``reduce``: number of samples behind each mean; 0 if no row arrived.
     weight: Float[np.ndarray, "K"] | None = None
-    # Where requested: gradient of the full training loss, at the start.
+    # If requested: gradient of the full training loss at the start.
     gradient: Float[np.ndarray, "n P"] | None = None
     # Test results of the models before training, one row for all clients.
     before_training: Scores | None = None
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
-    """The reply to ``Train``, with one entry of each array per row."""
+    """Convert a reply to ``Train``, so that each array has one entry per row."""
     arrays = dict(reply.arrays)
     if task.model_index is not None:
         arrays["model_index"] = np.array(task.model_index, np.int64)
@@ -236,10 +244,10 @@ def train(
     Args:
         world: the clients.
         models: initial models.
-        clients: ids, one per row.
-        model_index: the model of each row; None: all K are sent, and each client trains the model
+        clients: client of each row.
+        model_index: model of each row; None: all K models are sent, and each client trains the one
             with its lowest training loss.
-        work: training settings; by default the run's.
+        work: training settings; the run's by default.
         stream: the clients' random numbers.
         options: ``reduce``, ``gradient``, ``part``, ``local``, as in ``Train``.
     """
@@ -248,8 +256,9 @@ def train(
 
 
 def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) of a second training in a task. A client that ran out of time does the same
-    share of both.
+    """Epochs (or steps) of a second training in a task.
+
+    A client that runs out of time completes the same share of both trainings.
 
     Args:
         count: epochs or steps of the second training.
@@ -261,15 +270,15 @@ def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> In
 
 
 def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
-    """The models, padded with zeros to a power of two: a compiled program is for a fixed number of
-    models."""
+    """The models, padded with zeros to a power of two, since each number of models needs another
+    compiled program."""
     padded = 1 << (len(models) - 1).bit_length()
     return np.pad(models, ((0, padded - len(models)), (0, 0)))
 
 
 @cache
 def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
-    """The schema of a reply, cached."""
+    """The schema of a reply, made once for each combination of options and cached."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
     arrays = {
@@ -293,6 +302,6 @@ def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
 
 
 def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
-    """Correct samples, samples and summed loss, of each row."""
+    """Numbers of correct samples and of samples, and the summed loss, of each row."""
     counts = [np.asarray(correct, np.float64), np.asarray(examples, np.float64)]
     return np.stack([*counts, loss], axis=-1)

@@ -307,7 +307,7 @@ def test_a_site_exports_the_model_in_its_state_folder(tmp_path: Path) -> None:
     disk.save_models("trial-ifca-1", {"cluster": cluster[:4]})
     refused(
         fedkin("export", tmp_path / "client.toml", "--out", tmp_path / "f"),
-        "4 parameters, and [model] has 8",
+        "4 parameters, but [model] has 8",
     )
 
 

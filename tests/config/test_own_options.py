@@ -121,10 +121,10 @@ def test_options_in_python_are_options_that_were_made_and_one_of_a_kind() -> Non
         ):
             by_section([wrong])
     with pytest.raises(
-        ConfigError, match="options: server_optimizer is given twice; a run has one at most"
+        ConfigError, match="options: server_optimizer is given twice; give at most one"
     ):
         by_section([fk.FedAdam(), fk.FedAvgM()])
-    with pytest.raises(ConfigError, match="options: Nameless names no section"):
+    with pytest.raises(ConfigError, match="options: Nameless has no section"):
         by_section([Nameless()])
 
 

@@ -70,7 +70,7 @@ def test_bytes_are_the_text_that_they_encode(ids: Any) -> None:
 
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(
-        DataError, match=r"clients in row 1 is b'\\xff', bytes that are no UTF-8.*latin-1"
+        DataError, match=r"clients in row 1 is b'\\xff', bytes that are not UTF-8.*latin-1"
     ):
         client_ids([b"a", b"\xff"], "place", "clients")
 

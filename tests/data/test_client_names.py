@@ -167,7 +167,7 @@ def test_damaged_names_are_refused(data: FederatedData, tmp_path: Path) -> None:
     whole = np.load(path)
     content = path.read_bytes()
     np.save(path, np.where(whole == ord("n"), 255, whole).astype(np.uint8))
-    with pytest.raises(DataError, match="its files are not what was packed"):
+    with pytest.raises(DataError, match="its files differ from the packed ones"):
         verify(folder)
     path.write_bytes(content)
     np.save(folder / "client_names.offsets.npy", np.arange(9))

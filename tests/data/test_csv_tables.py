@@ -64,7 +64,7 @@ def test_commas_that_may_separate_thousands_are_not_guessed(tmp_path: Path) -> N
     path = tmp_path / "t.csv"
     path.write_text("a;y;client_id\n1,234;0;n\n5,678;1;s\n")
     with pytest.raises(
-        DataError, match=r"t\.csv: column a, row 0 .*'1,234', which is no number.*thousands"
+        DataError, match=r"t\.csv: column a, row 0 .*'1,234', which is not a number.*thousands"
     ):
         load(path)
 
@@ -88,7 +88,7 @@ def test_the_first_cell_that_is_no_number_is_named(cell: str, tmp_path: Path) ->
     path.write_text(f"a;y;client_id\n1;0;n\n{cell};1;n\n")
     with pytest.raises(
         DataError,
-        match=rf"column a, row 1 .*'{re.escape(cell)}', which is no number.*missing value",
+        match=rf"column a, row 1 .*'{re.escape(cell)}', which is not a number.*missing value",
     ):
         load(path)
 
@@ -119,7 +119,7 @@ def test_an_empty_cell_is_missing(cell: str, tmp_path: Path) -> None:
 def test_a_word_among_numbers_is_refused_with_its_row(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,y,client_id\n1,0,n\nNA,1,n\n3,0,n\n")
-    with pytest.raises(DataError, match=r"column a, row 1 .*'NA', which is no number"):
+    with pytest.raises(DataError, match=r"column a, row 1 .*'NA', which is not a number"):
         load(path)
 
 
@@ -152,7 +152,7 @@ def test_another_encoding_is_refused_with_a_cure(tmp_path: Path) -> None:
     path.write_bytes("a,y,client_id\n1,0,Köln\n".encode("latin-1"))
     with pytest.raises(
         DataError,
-        match=r"UTF-8, found the byte f6.*iconv -f LATIN1 -t UTF-8 '.*my table\.csv' > utf8",
+        match=r"UTF-8, but the byte f6.*iconv -f LATIN1 -t UTF-8 '.*my table\.csv' > utf8",
     ):
         load(path)
     path.write_bytes("a,y,client_id\n1,0,c\n".encode("utf-16-le"))
@@ -163,10 +163,10 @@ def test_another_encoding_is_refused_with_a_cure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("a,y\n1,0,c\n2,1,c\n", "the header names 2 columns, and rows have 3 cells"),
+        ("a,y\n1,0,c\n2,1,c\n", "the header names 2 columns, but rows have 3 cells"),
         ("a,y,client_id\n1,0,c\n2,1,c,9\n", "Expected 3 fields in line 3, saw 4"),
-        ('[{"a": 1, "y": 0}]', "its content is JSON"),
-        ("<html></html>", "that of a web page"),
+        ('[{"a": 1, "y": 0}]', "but it is JSON"),
+        ("<html></html>", "it is a web page"),
         ("", "another kind"),
     ],
 )

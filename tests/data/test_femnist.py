@@ -62,9 +62,7 @@ def test_letters_by_any_partition(partition: str, little_femnist: Path) -> None:
 def test_options_of_a_partition_of_letters(little_femnist: Path) -> None:
     one = femnist(partition="shards", classes_per_client=1, clients=10, train_fraction=1)
     assert (one.label_counts() > 0).sum(axis=1).tolist() == [1] * 10
-    with pytest.raises(
-        ConfigError, match=r"alpha = 0.1 belongs to a partition; set partition = 'dirichlet'"
-    ):
+    with pytest.raises(ConfigError, match=r"alpha = 0.1 applies to partition = 'dirichlet'"):
         femnist(alpha=0.1)
     with pytest.raises(ConfigError, match=r"alpha = 0.1 does not apply to partition 'iid'"):
         femnist(partition="iid", alpha=0.1)
@@ -158,7 +156,7 @@ def test_options_that_mean_nothing_by_writer(extra: dict[str, Any]) -> None:
         ({"client_id": np.full(21, 3)}, "labels|client"),
         ({"split": np.full(21, 2)}, r"femnist_0\.npz"),
         ({"y": np.full(21, 62)}, "row 0 has 62"),
-        ({"x": np.zeros((20, 784), np.uint8)}, "21 labels but 20 entries in x"),
+        ({"x": np.zeros((20, 784), np.uint8)}, "21 labels, but 20 entries in x"),
         ({"x": np.zeros((21, 784))}, "expected x uint8"),
     ],
 )

@@ -81,7 +81,7 @@ def test_images_and_labels_must_fit(tmp_path: Path, to_idx: Callable[[np.ndarray
     with pytest.raises(DataError, match="expected 3 labels"):
         read_idx_pair(images, labels)
     labels.write_bytes(to_idx(np.array([0, 10, 1], np.uint8)))
-    with pytest.raises(DataError, match=r"labels.*0 to 9, row 1 has 10"):
+    with pytest.raises(DataError, match=r"labels.*0 to 9, but row 1 has 10"):
         read_idx_pair(images, labels)
     with pytest.raises(DataError, match="8-bit images"):
         read_idx_pair(labels, labels)
@@ -122,7 +122,7 @@ def test_damaged_npz_is_refused_by_name(tmp_path: Path) -> None:
     np.savez_compressed(path, x=np.arange(1000), y=np.arange(1000))
     whole = path.read_bytes()
     assert set(read_npz(path, ("x",))) == {"x", "y"}
-    with pytest.raises(DataError, match=r"mine\.npz.*z not among"):
+    with pytest.raises(DataError, match=r"mine\.npz.*z is not among"):
         read_npz(path, ("x", "z"))
     flipped = bytearray(whole)
     flipped[100] ^= 255

@@ -140,10 +140,10 @@ def test_a_client_with_one_sample_trains_on_it(caplog: pytest.LogCaptureFixture)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "whose is each sample.*got neither"),
+        ({}, "the client of each sample.*got neither"),
         ({"clients": WHO, "partition": "iid", "num_clients": 2}, "got both"),
         ({"clients": 5}, "clients must be an id for each sample, got 5; .*num_clients="),
-        ({"partition": "iid"}, "partition='iid' needs the number of clients: num_clients="),
+        ({"partition": "iid"}, "partition='iid' needs the number of clients, such as num_clients="),
         ({"partition": "iid", "num_clients": 0}, "num_clients must be at least 1, got 0"),
         ({"partition": "iid", "num_clients": 21}, "from 1 to the number of samples, 20; got 21"),
         (
@@ -154,13 +154,13 @@ def test_a_client_with_one_sample_trains_on_it(caplog: pytest.LogCaptureFixture)
             {"partition": "iid", "num_clients": 2, "alpha": 0.1},
             "alpha = 0.1 does not apply to partition 'iid'",
         ),
-        ({"clients": WHO, "alpha": 0.1}, "alpha = 0.1 belongs to a partition"),
-        ({"clients": WHO, "num_clients": 2}, "num_clients = 2 belongs to a partition"),
+        ({"clients": WHO, "alpha": 0.1}, "alpha = 0.1 applies to a partition"),
+        ({"clients": WHO, "num_clients": 2}, "num_clients = 2 applies to a partition"),
         ({"clients": WHO, "test": 1}, "test must be each client's share .* got 1"),
         ({"clients": WHO, "test": -0.1}, "test must be"),
         ({"clients": WHO, "test": True}, "test must be"),
         ({"clients": WHO, "test": "split"}, "test must be"),
-        ({"clients": WHO, "seed": -1}, "seed must be an integer from 0"),
+        ({"clients": WHO, "seed": -1}, "seed must be an integer of at least 0"),
         ({"clients": WHO, "label_names": "abcd"}, "label_names must be a list of text"),
     ],
 )
@@ -172,12 +172,12 @@ def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": X[:19]}, r"x has 19 samples, y has shape \(20,\)"),
-        ({"clients": WHO[:3]}, r"x has 20 samples, clients has shape \(3,\)"),
-        ({"test": np.zeros(3, bool)}, r"x has 20 samples, split has shape \(3,\)"),
+        ({"x": X[:19]}, r"x has 19 samples, but y has shape \(20,\)"),
+        ({"clients": WHO[:3]}, r"x has 20 samples, but clients has shape \(3,\)"),
+        ({"test": np.zeros(3, bool)}, r"x has 20 samples, but split has shape \(3,\)"),
         (
             {"test": np.full(20, 5)},
-            "split must be train, test or validation, or 0, 1 or 2; row 0 has 5",
+            "split must be train, test or validation, or 0, 1 or 2, but row 0 has 5",
         ),
         ({"x": X[:, 0]}, r"x must be numbers of shape \[M, ...\].*one feature is x\[:, None\]"),
         ({"x": np.zeros((0, 2)), "y": [], "clients": []}, r"x must be numbers.* of shape \(0, 2\)"),
@@ -287,10 +287,10 @@ def test_unusual_classes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     for y, message in (
         (
             1 + np.arange(20) % 3,
-            r"labels are 1 to 3, so that no sample has class 0 (1 of the classes 0 to 3 are empty)",
+            r"labels are 1 to 3, so no sample has class 0 (1 of the classes 0 to 3 are empty)",
         ),
-        (np.ones(20, int), "one class only, as all labels are 1"),
-        (["ill"] * 20, "one class only, as all labels are 'ill'"),
+        (np.ones(20, int), "all labels are 1, so there is only one class"),
+        (["ill"] * 20, "all labels are 'ill', so there is only one class"),
     ):
         caplog.clear()
         data = from_arrays(X, y, clients=WHO)
@@ -305,18 +305,18 @@ def test_unusual_classes_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_features_labels_and_clients_of_a_frame() -> None:
     with pytest.raises(
         DataError,
-        match=r"expected a pandas DataFrame, got ndarray; arrays go to fk\.data\.from_arrays",
+        match=r"expected a pandas DataFrame, got ndarray; for arrays use fk\.data\.from_arrays",
     ):
         from_pandas(X, label="a", client="b")
     with pytest.raises(DataError, match="got 'age' twice"):
         from_pandas(pd.concat([TABLE, TABLE[["age"]]], axis=1), label="outcome", client="hospital")
     with pytest.raises(DataError, match="one row per sample, found none"):
         from_pandas(TABLE[:0], label="outcome", client="hospital")
-    with pytest.raises(ConfigError, match=r"Name the column .* client=.* got neither"):
+    with pytest.raises(ConfigError, match=r"with client=.* partition=.* got neither"):
         from_pandas(TABLE, label="outcome")
     with pytest.raises(ConfigError, match="got both"):
         from_pandas(TABLE, label="outcome", client="hospital", partition="iid", num_clients=2)
-    with pytest.raises(ConfigError, match="'outcome' cannot be a feature and the label"):
+    with pytest.raises(ConfigError, match="'outcome' cannot be a feature and also the label"):
         from_pandas(TABLE, label="outcome", client="hospital", features=["outcome"])
     with pytest.raises(ConfigError, match="must be different columns"):
         from_pandas(TABLE, label="outcome", client="outcome")
@@ -333,5 +333,5 @@ def test_a_small_alpha_needs_a_smaller_minimum() -> None:
     assert len(owned.train.sizes) == 30 and (owned.train.sizes + owned.test.sizes).min() >= 2
     with pytest.raises(ConfigError, match="min_samples = 2 does not apply to partition 'iid'"):
         from_arrays(x, y, partition="iid", num_clients=30, min_samples=2)
-    with pytest.raises(ConfigError, match="min_samples = 2 belongs to a partition"):
+    with pytest.raises(ConfigError, match="min_samples = 2 applies to a partition"):
         from_arrays(x, y, clients=np.arange(3000) % 30, min_samples=2)

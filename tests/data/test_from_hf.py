@@ -50,7 +50,7 @@ def test_client_is_the_same_as_by() -> None:
         "age",
         "weight",
     )
-    with pytest.raises(ConfigError, match="client is the same as by"):
+    with pytest.raises(ConfigError, match="client and by are the same option"):
         from_hf(rows(), by="who", client="who")
 
 
@@ -93,7 +93,7 @@ def test_names_of_a_class_label() -> None:
         [0, 1],
     )
     missing = rows(label=[0, -1] * 10).cast_column("label", labels)
-    with pytest.raises(DataError, match="0 to 2, row 1 has -1"):
+    with pytest.raises(DataError, match="0 to 2, but row 1 has -1"):
         from_hf(missing, by="who")
 
 
@@ -128,10 +128,10 @@ def test_partitioners_of_flwr_datasets() -> None:
     )
     one_each = from_hf(rows(), by=pathological, features=["age"], test=0)
     assert (one_each.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
-    with pytest.raises(ConfigError, match="divides another data set already"):
+    with pytest.raises(ConfigError, match="already divides another data set"):
         from_hf(rows(), by=iid, features=["age"])
     many = partitioners.IidPartitioner(num_partitions=22)
-    with pytest.raises(DataError, match="by: the IidPartitioner does not divide these data"):
+    with pytest.raises(DataError, match="by: the IidPartitioner cannot divide these data"):
         from_hf(rows(), by=many, features=["age"])
     skewed = partitioners.DirichletPartitioner(
         15, "label", 0.001, min_partition_size=0, self_balancing=False
@@ -146,7 +146,7 @@ def test_partitioners_of_flwr_datasets() -> None:
     natural.dataset = same
     assert from_hf(same, by=natural, features=["age"]).clients == 2
     with pytest.raises(
-        DataError, match=r"by: the NaturalIdPartitioner does not divide these data: .*absent"
+        DataError, match=r"by: the NaturalIdPartitioner cannot divide these data: .*absent"
     ):
         from_hf(
             rows(), by=partitioners.NaturalIdPartitioner(partition_by="absent"), features=["age"]
@@ -176,16 +176,16 @@ def test_own_partitions_and_test_sets() -> None:
         ({}, {"features": ["wieght"]}, "unknown column 'wieght'; did you mean 'weight'"),
         ({"age": [1.0, None] * 10}, {}, r"column age, row 1 is missing \(10 such rows\)"),
         ({"label": ["a", None] * 10}, {}, "label is missing in row 1"),
-        ({"age": ["x"] * 20}, {}, r"column age holds text, such as \['x'\]; make it numbers"),
+        ({"age": ["x"] * 20}, {}, r"column age holds text, such as \['x'\]; convert it to numbers"),
         (
             {"age": [[1.0], [1.0, 2.0]] * 10},
             {"features": "age"},
-            r"row 1 has shape \(2,\), row 0 \(1,\); resize or pad",
+            r"row 1 has shape \(2,\), but row 0 has \(1,\); resize or pad",
         ),
         (
             {"age": [[1.0, 2.0]] * 20},
             {},
-            r"age has shape \(2,\) beside 1 others; name it alone with features=",
+            r"age has shape \(2,\) next to 1 other columns; name it alone with features=",
         ),
         ({}, {"features": []}, "got none"),
     ],
@@ -207,7 +207,7 @@ def test_objects_that_are_no_data_set() -> None:
         from_hf([], by="who")
     with pytest.raises(DataError, match="found none"):
         from_hf(rows().select([]), by="who")
-    with pytest.raises(ConfigError, match=r"whose is each sample\?.* got neither"):
+    with pytest.raises(ConfigError, match=r"with by=.* got neither"):
         from_hf(rows())
     with pytest.raises(ConfigError, match="got both"):
         from_hf(rows(), by="who", partition="iid", num_clients=2)
@@ -224,7 +224,7 @@ def test_clients_that_are_classes_keep_their_names() -> None:
         "who", hf.ClassLabel(names=hospitals)
     )
     with pytest.raises(
-        DataError, match=r"column who, row 0 has no client: -1 is no class of its ClassLabel"
+        DataError, match=r"column who, row 0 has no client: -1 is not a class of its ClassLabel"
     ):
         from_hf(table, by="who")
 

@@ -135,11 +135,11 @@ class Endless(IterableDataset[Any]):
         ([Pairs([(1, 2, 3)])], r"client 0: expected samples \(x, y\), got a tuple for sample 0"),
         (
             [Pairs([(np.zeros(2), 0), (np.zeros(3), 0)])],
-            r"client 0: sample 1 has shape \(3,\), sample 0 \(2,\); resize",
+            r"client 0: sample 1 has shape \(3,\), but sample 0 has \(2,\); resize",
         ),
         (
             [THREE[0], Pairs([(np.zeros(3, np.float32), 0)])],
-            r"client 1 has samples of shape \(3,\) .*client 0 of \(2,\)",
+            r"client 1 has samples of shape \(3,\) .*client 0 has \(2,\)",
         ),
         (
             [THREE[0], Pairs([(np.zeros(2, np.uint8), 0)])],
@@ -167,7 +167,7 @@ class Endless(IterableDataset[Any]):
             [DataLoader(THREE[0], batch_sampler=[[0, 1]])],  # type: ignore[arg-type]
             "draws with a list",
         ),
-        ([DataLoader(THREE[0], collate_fn=list)], "collate_fn of its own"),
+        ([DataLoader(THREE[0], collate_fn=list)], "its own collate_fn"),
         ([Subset(THREE[0], [])], "client 0 has no samples"),
         ([Pairs([([1.0], 0), ([1.0], "a")])], "labels must be of one type"),
     ],
@@ -183,10 +183,10 @@ def test_refused_sources(source: list[Any], message: str) -> None:
         (
             THREE,
             {"partition": "iid", "num_clients": 2},
-            "partition does not apply to a list with a dataset per client",
+            "partition does not apply to a list with a dataset for each client",
         ),
         (THREE, {"clients": [0] * 20}, "clients does not apply"),
-        (THREE[0], {}, "whose is each sample"),
+        (THREE[0], {}, "the client of each sample"),
         (
             THREE[0],
             {"partition": "iid", "num_clients": 2, "test": THREE[1]},

@@ -72,11 +72,11 @@ def test_counts_in_leafs_layout(places: Path) -> None:
     leaf_file(places / "goodreads" / "test" / "a.json", {"u": ([[3, 0]], [1])})
     data = goodreads()
     assert data.x.tolist() == [[0, 2], [1, 0], [3, 0]] and data.train.sizes.tolist() == [2]
-    with pytest.raises(DataError, match="expected x of sentences, got numbers; leave out text"):
+    with pytest.raises(DataError, match="expected sentences as x, got numbers; leave out text"):
         goodreads(text=True)
     leaf_file(places / "goodreads" / "train" / "a.json", {"u": ([[0, 2], [1, 0]], [0, 2])})
     with pytest.raises(
-        DataError, match="goodreads: labels must be whole numbers from 0 to 1, row 1 has 2"
+        DataError, match="goodreads: labels must be whole numbers from 0 to 1, but row 1 has 2"
     ):
         goodreads()
 
@@ -132,7 +132,8 @@ def test_word_vectors(sentences: Path, tmp_path: Path) -> None:
 
 def test_text_and_counts_are_not_mistaken_for_each_other(sentences: Path) -> None:
     with pytest.raises(
-        DataError, match=r"FedGoodreads: expected x of word counts .* got sentences; use text=True"
+        DataError,
+        match=r"FedGoodreads: expected word counts .* as x.* got sentences; use text=True",
     ):
         goodreads()
 
@@ -242,7 +243,7 @@ def test_features_are_the_words_of_enough_sentences(tmp_path: Path) -> None:
     assert np.array_equal(data.x[:, dies], data.y)
     with pytest.raises(
         DataError,
-        match=r"r\.json\.gz: no word occurs in 1000 sentences, the commonest in 80; take a",
+        match=r"r\.json\.gz: no word occurs in 1000 sentences, the most frequent one in 80; set a",
     ):
         goodreads(path=path, clients=3)
 
@@ -274,7 +275,8 @@ def test_seeds_and_sizes(tmp_path: Path) -> None:
 def test_too_few_users(tmp_path: Path) -> None:
     path = reviews_file(tmp_path / "r.json.gz")
     with pytest.raises(
-        DataError, match=r"r\.json\.gz: 6 of 8 users have 3 spoilers .* 7 clients requested"
+        DataError,
+        match=r"r\.json\.gz: only 6 of 8 users have 3 spoilers .* 7 clients are requested",
     ):
         goodreads(path=path, clients=7, min_df=1)
     # No user has three of each in one.

@@ -94,7 +94,7 @@ def test_options_reach_the_partition() -> None:
         ({"partition": "blocks", "clients": 4}, "at least 5 clients; got 4"),
         ({"tested": "idd"}, "unknown value of tested 'idd'; did you mean 'iid'"),
         ({"size": 0}, "size must be from 1 to 256"),
-        ({"augment": ("flip",)}, "say size=8"),
+        ({"augment": ("flip",)}, "set size=8"),
         ({"size": 8, "augment": ("flop",)}, "did you mean 'flip'"),
         ({"train_fraction": 0.0}, "train_fraction"),
         ({"seed": -1}, "seed"),
@@ -317,7 +317,7 @@ def test_real_mnist_by_writer(real: Path) -> None:
 def test_writers_of_another_set_are_refused(real: Path) -> None:
     images = mnist_images()
     swapped = Images(images.name, images.pixels, images.y[::-1].copy(), images.train)
-    with pytest.raises(DataError, match="not those of MNIST"):
+    with pytest.raises(DataError, match="differ from MNIST's"):
         mnist_writers(swapped)
 
 
@@ -480,7 +480,7 @@ def test_negative_seeds_are_refused_alike(maker: str, places: Path) -> None:
     if maker == "digits":
         choices = [{"partition": partition} for partition in POOLED]
     for options in choices + ([{"writer": True}] if maker == "femnist" else []):
-        with pytest.raises(ConfigError, match=r"^seed must be an integer from 0 up, got -1$"):
+        with pytest.raises(ConfigError, match=r"^seed must be an integer of at least 0, got -1$"):
             MAKERS[maker](seed=-1, **options)
 
 

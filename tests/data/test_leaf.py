@@ -81,7 +81,7 @@ def test_text_stays_text(tmp_path: Path) -> None:
     folder = write(tmp_path, {"u": (["one", "two"], [0, 1])}, {"u": (["three"], ["1"])})
     files = read_leaf(folder)
     assert files.x == ("one", "two", "three") and files.y.tolist() == [0, 1, 1]
-    with pytest.raises(DataError, match="expected x of numbers, got text such as 'one'"):
+    with pytest.raises(DataError, match="expected numbers as x, got text such as 'one'"):
         leaf(folder)
 
 
@@ -91,7 +91,7 @@ def test_a_federation(tmp_path: Path) -> None:
     assert data.x[data.test[0]].tolist() == [[7, 8]] and data.test.sizes.tolist() == [1, 0]
     assert leaf(tmp_path / "mine", classes=62).classes == 62
     with pytest.raises(
-        DataError, match="mine: labels must be whole numbers from 0 to 1, row 2 has 2"
+        DataError, match="mine: labels must be whole numbers from 0 to 1, but row 2 has 2"
     ):
         leaf(tmp_path / "mine", classes=2)
 
@@ -110,7 +110,8 @@ def test_images_keep_their_shape(tmp_path: Path) -> None:
 def test_absurd_labels_need_to_be_meant(tmp_path: Path) -> None:
     folder = write(tmp_path, {"u": ([[1], [2]], [0, 10**9])}, {})
     with pytest.raises(
-        DataError, match=r"label 1000000000 is more than the 2 samples allow.*classes=1000000001"
+        DataError,
+        match=r"label 1000000000 is larger than the number of samples, 2.*classes=1000000001",
     ):
         leaf(folder)
     assert leaf(folder, classes=10**9 + 1).classes == 10**9 + 1
@@ -123,21 +124,24 @@ def test_absurd_labels_need_to_be_meant(tmp_path: Path) -> None:
             {"u": ([[1], [2]], [0])},
             "user 'u': x and y must be lists of one length, got 2 entries and 1 entries",
         ),
-        ({"u": ([[1, 2], [3]], [0, 1])}, r"user 'u': samples differ in shape, lengths \[1, 2\]"),
+        (
+            {"u": ([[1, 2], [3]], [0, 1])},
+            r"user 'u': samples have different shapes, with lengths \[1, 2\]",
+        ),
         (
             {"u": ([[1, 2]], [0]), "v": ([[1]], [0])},
-            r"user 'v' has samples of \[1\] numbers, user 'u' of \[2\]",
+            r"user 'v' has samples of \[1\] numbers, but user 'u' of \[2\]",
         ),
         (
             {"u": (["a"], [0]), "v": ([[1]], [0])},
-            r"user 'v' has samples of \[1\] numbers, user 'u' of text",
+            r"user 'v' has samples of \[1\] numbers, but user 'u' of text",
         ),
         ({"u": ([[1, "2"]], [0])}, "user 'u': x must be lists of numbers"),
         ({"u": ([1, 2], [0, 1])}, "user 'u': x must be lists of numbers"),
         ({"u": ([[]], [0])}, "user 'u': x must be lists of numbers"),
         ({"u": ([[None]], [0])}, "user 'u': x must be lists of numbers"),
-        ({"u": ([[1], [float("nan")]], [0, 1])}, "user 'u': features must be finite, sample 1"),
-        ({"u": ([[1], [1e39]], [0, 1])}, "user 'u': features must be finite, sample 1"),
+        ({"u": ([[1], [float("nan")]], [0, 1])}, "user 'u': features must be finite, but sample 1"),
+        ({"u": ([[1], [1e39]], [0, 1])}, "user 'u': features must be finite, but sample 1"),
         (
             {"u": ([[1], [2]], [0, 1.5])},
             "user 'u': sample 1: labels must be whole numbers from 0, got 1.5",
@@ -172,7 +176,7 @@ def test_bad_samples_are_refused_by_file_and_user(
         ),
         ({"users": ["b"], "num_samples": [2]}, "user 'a' has data but is not among 'users'"),
         ({"users": ["b", "a", "b"], "num_samples": [2, 1, 2]}, "user 'b' occurs twice"),
-        ({"num_samples": [2, 2]}, "user 'a' has 1 samples, num_samples says 2"),
+        ({"num_samples": [2, 2]}, "user 'a' has 1 samples, but num_samples says 2"),
         ({"num_samples": [2]}, "'num_samples' must be a list of 2 counts"),
         (
             {"user_data": {"b": {"x": [[1]]}, "a": {}}},
@@ -276,10 +280,10 @@ def test_arrays(tmp_path: Path) -> None:
         ({"x": np.array(["a", "b", "c"])}, "expected x .* of numbers"),
         ({"x": np.array([[1.0], [np.nan], [3.0]])}, ".*row 1 holds NaN"),
         ({"x": np.array([[1.0], [1e39], [3.0]])}, ".*row 1 holds .* over 3.4e38"),
-        ({"y": np.array([0, 1])}, r"x has 3 samples, y has shape \(2,\)"),
+        ({"y": np.array([0, 1])}, r"x has 3 samples, but y has shape \(2,\)"),
         ({"y": np.array([0, 1, 2])}, "labels .* row 2 has 2"),
-        ({"client_id": np.array([0, 1, 2])}, "client_id must be from 0 to 1, row 2 has 2"),
-        ({"split": np.array([0, 1, 2])}, "split must be from 0 to 1, row 2 has 2"),
+        ({"client_id": np.array([0, 1, 2])}, "client_id must be from 0 to 1, but row 2 has 2"),
+        ({"split": np.array([0, 1, 2])}, "split must be from 0 to 1, but row 2 has 2"),
     ],
 )
 def test_damaged_arrays_are_refused(

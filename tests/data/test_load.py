@@ -213,9 +213,9 @@ def test_a_partition_leaves_the_clients_of_the_file_alone(tmp_path: Path) -> Non
         (
             {"label": "outcome", "partition": "iid"},
             ConfigError,
-            "needs the number of clients: clients=",
+            "needs the number of clients, such as clients=",
         ),
-        ({"label": "outcome", "clients": 3}, ConfigError, "clients = 3 belongs to a partition"),
+        ({"label": "outcome", "clients": 3}, ConfigError, "clients = 3 applies to a partition"),
         ({"partition": "writer", "clients": 3}, ConfigError, "unknown partition 'writer'"),
         ({"label": "nurse", "client": "nurse"}, ConfigError, "must be different columns"),
         (
@@ -296,7 +296,9 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         DataError, match=r"expected train/\*\.json and test/\*\.json.*an empty folder"
     ):
         load(tmp_path)
-    with pytest.raises(DataError, match=r"label 4 is more than the 4 samples allow.*classes=5"):
+    with pytest.raises(
+        DataError, match=r"label 4 is larger than the number of samples, 4.*classes=5"
+    ):
         load(leaf_folder(tmp_path / "leaf", top=4))
 
 
@@ -318,7 +320,7 @@ def test_integer_features_are_numbers_in_every_format(
 def test_classes_may_be_given(tmp_path: Path) -> None:
     path = write(tmp_path / "c.npz")
     assert load(path, classes=10).classes == 10
-    with pytest.raises(DataError, match=r"c\.npz: labels .*0 to 1, row 1 has 2"):
+    with pytest.raises(DataError, match=r"c\.npz: labels .*0 to 1, but row 1 has 2"):
         load(path, classes=2)
 
 
@@ -327,11 +329,11 @@ def test_absurd_labels_need_to_be_meant(name: str, tmp_path: Path) -> None:
     """One wrong entry must not ask for the memory of a billion classes."""
     path = write(tmp_path / name, y=np.where(Y == 1, 10**9, Y))
     with pytest.raises(
-        DataError, match=r"mine.*label 1000000000 in row 2 .* 6 samples.*classes=1000000001"
+        DataError, match=r"mine.*label 1000000000 in row 2 .* samples, 6;.*classes=1000000001"
     ):
         load(path)
     assert load(write(tmp_path / name, y=Y + 3)).classes == 6  # the largest that six samples allow
-    with pytest.raises(DataError, match="label 6 in row 1 is more than the 6 samples allow"):
+    with pytest.raises(DataError, match="label 6 in row 1 is larger than the number of samples, 6"):
         load(write(tmp_path / name, y=Y + 4))
     assert load(write(tmp_path / name, y=Y + 4), classes=7).classes == 7
 
@@ -371,7 +373,7 @@ def test_bad_columns_are_refused_by_name(
 
 
 def test_lengths_must_agree(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"m\.npz: x has 6 samples, y has shape \(5,\)"):
+    with pytest.raises(DataError, match=r"m\.npz: x has 6 samples, but y has shape \(5,\)"):
         load(write(tmp_path / "m.npz", y=Y[:5]))
 
 
@@ -411,7 +413,7 @@ def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
 def test_unknown_files_and_fractions(tmp_path: Path) -> None:
     for name in ("data.pkl", "data"):
         with pytest.raises(
-            DataError, match=r"expected a file that ends in \.npz.*folder.*no such file"
+            DataError, match=r"expected a file that ends in \.npz.*folder.*the file does not exist"
         ):
             load(tmp_path / name)
     (tmp_path / "data.pkl").write_bytes(b"")

@@ -215,7 +215,7 @@ def test_repeats_give_a_class_drawn_twice_twice(tmp_path: Path) -> None:
         (
             2,
             stamp(0) + ",1" * 256,
-            "row 3: time stamp '2019-03-01 10:00:00' is earlier than that of the row before",
+            "row 3: time stamp '2019-03-01 10:00:00' is earlier than the one in the row before",
         ),
     ],
 )
@@ -233,7 +233,7 @@ def test_broken_rows_are_refused_by_file_and_row(
 def test_recordings_of_nothing(tmp_path: Path) -> None:
     path = record(tmp_path / "01" / "02_pm_1.csv", steady(10, 6), [0] * 61)
     with pytest.raises(
-        DataError, match=r"02_pm_1\.csv: expected pressure somewhere, the largest of 61 frames is 0"
+        DataError, match=r"02_pm_1\.csv: expected some pressure, but the largest of 61 frames is 0"
     ):
         mex(path=tmp_path)
     for content in (b"", b"\xff\xfe\x00" * 50):
@@ -306,7 +306,7 @@ def test_published_federation_in_leafs_layout(places: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": 60}, r"expected x of 1280 numbers .* shape \(60,\)"),
+        ({"features": 60}, r"expected 1280 numbers .* shape \(60,\)"),
         ({"label": 7}, "labels .* 0 to 6, .* has 7"),
     ],
 )

@@ -304,7 +304,9 @@ def test_blocks_that_cannot_be() -> None:
             partition.blocks(labels, 10, k, Stream(0))
     with pytest.raises(ConfigError, match="5 blocks of 2 classes need at least 5 clients; got 4"):
         partition.blocks(labels, 4, 2, Stream(0))
-    with pytest.raises(DataError, match=r"blocks: nothing is left for client \d+ .*fewer clients"):
+    with pytest.raises(
+        DataError, match=r"blocks: no samples are left for client \d+ .*fewer clients"
+    ):
         partition.blocks(labels, 60, 2, Stream(0))
 
 
@@ -373,7 +375,7 @@ def test_impossible_numbers_of_classes(k: int) -> None:
 
 def test_more_clients_than_the_classes_can_feed() -> None:
     with pytest.raises(
-        DataError, match=r"power_law: nothing is left for client \d+.*fewer clients"
+        DataError, match=r"power_law: no samples are left for client \d+.*fewer clients"
     ):
         fedprox_partitions.power_law(np.tile(np.arange(10), 10), 90, 1, np.random.RandomState(0))
 
@@ -389,7 +391,7 @@ def test_impossible_alpha(alpha: float) -> None:
 
 def test_dirichlet_that_never_comes_about() -> None:
     labels = np.repeat(np.arange(2), 50)
-    with pytest.raises(DataError, match="at least 10 samples need more than 100"):
+    with pytest.raises(DataError, match="at least 10 samples each need more than 100"):
         partition.dirichlet(labels, 11, 1.0, np.random.RandomState(0))
     with pytest.raises(DataError, match="larger alpha or fewer clients"):
         partition.dirichlet(labels, 10, 1e-9, np.random.RandomState(0))

@@ -92,7 +92,7 @@ def test_images_of_eight_and_sixteen_bits_share_a_scale() -> None:
 def test_mixed_modes_and_sizes_are_refused_with_rows_and_a_cure() -> None:
     with pytest.raises(
         DataError,
-        match=r"row 7 has shape \(1, 2\) \(mode L\), .* row 6 \(1, 2, 3\).*convert\('RGB'\)",
+        match=r"row 7 has shape \(1, 2\) \(mode L\), .* row 6 has \(1, 2, 3\).*convert\('RGB'\)",
     ):
         pixels_of_all([COLOURS, COLOURS.convert("L")], "place", start=6)
     with pytest.raises(DataError, match=r"row 1 has shape \(3, 3, 3\)"):

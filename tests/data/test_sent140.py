@@ -106,7 +106,8 @@ def test_first_clients_of_the_draw(tweets: Path) -> None:
     assert few.client_names == whole.client_names[:3] and few.clients == 3
     assert len(few.x) == sum(SIZES[name] for name in few.client_names)
     with pytest.raises(
-        ConfigError, match="clients must be from 1 to 14, the users left by the filters; got 15"
+        ConfigError,
+        match="clients must be from 1 to 14, the number of users after filtering; got 15",
     ):
         made(path=tweets, fraction=1, least=10, clients=15)
 

@@ -118,7 +118,10 @@ def test_no_role_is_long_enough(roles: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clients": 0}, "clients must be from 1 to 2, the roles that are long enough; got 0"),
+        (
+            {"clients": 0},
+            "clients must be from 1 to 2, the number of roles that are long enough; got 0",
+        ),
         ({"clients": 3}, "clients must be from 1 to 2"),
         ({"length": 0}, "length must be at least 1"),
         ({"stride": 0}, "stride must be at least 1"),
@@ -140,7 +143,7 @@ def test_options_that_cannot_be(roles: Path, options: dict[str, Any], message: s
         ("[1]", "expected a JSON object with users and lines, got a list"),
         (
             '{"users": ["a"]}',
-            r"expected 'users', a list of roles, and 'lines' of each; found \['users'\]",
+            r"expected 'users', a list of roles, and the 'lines' of each role; found \['users'\]",
         ),
         ('{"users": [], "lines": {}}', "expected 'users', a list of roles"),
         ('{"users": ["a", "a"], "lines": {"a": []}}', "role 'a' occurs twice"),

@@ -233,7 +233,7 @@ def test_no_patient_to_compare_with(died: list[bool]) -> None:
     times = np.array([1.0, 2.0])
     with pytest.raises(
         DataError,
-        match=r"client 7: of its 2 patients none died while another was at risk.*leave this",
+        match=r"client 7: none of its 2 patients died while another was at risk.*leave this",
     ):
         risk_sets(
             x=x,
@@ -363,10 +363,10 @@ def test_the_publishers_files() -> None:
             lambda table: table.replace({"region": {5: 6}}),
             r"row \d+: expected a region from 0 to 5",
         ),
-        (lambda table: table.assign(f3="many"), "expected numbers in all columns but split"),
+        (lambda table: table.assign(f3="many"), "expected numbers in all columns except split"),
         (
             lambda table: table.assign(E=0),
-            "tcga_brca, region Northeast, train: of its 12 patients none died",
+            "tcga_brca, region Northeast, train: none of its 12 patients died",
         ),
     ],
 )

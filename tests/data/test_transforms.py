@@ -230,7 +230,7 @@ def test_words_come_in_the_order_given(words: tuple[str, ...]) -> None:
     ("words", "options", "message"),
     [
         (("flop",), {}, "unknown augmentation 'flop'; did you mean 'flip'"),
-        (("flip", "flip"), {}, "augment names one twice: flip, flip"),
+        (("flip", "flip"), {}, "augment names an augmentation twice: flip, flip"),
         ("flip", {}, "augment must be a list of flip, rotation, noise, got 'flip'"),
         (("noise",), {"low": 1, "high": 1}, "low < high; got 1 and 1"),
         (("noise",), {"low": 0, "high": np.inf}, "low < high; got 0 and inf"),
@@ -270,7 +270,7 @@ def test_augment_needs_images_in_their_range() -> None:
         (
             ImageTransform(augment=("flip",)),
             28,
-            "augment needs images, and without size they are flat; say size=28",
+            "augment needs images, but without size they are flat; set size=28",
         ),
     ],
 )

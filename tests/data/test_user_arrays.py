@@ -144,5 +144,5 @@ def test_integers_are_copied() -> None:
 def test_labels_of_bytes_are_text() -> None:
     encoded = encode_labels(np.array([b"ill", b"well", b"ill"]), "place")
     assert encoded.names == ("ill", "well")
-    with pytest.raises(DataError, match=r"the label in row 0 is .* no UTF-8"):
+    with pytest.raises(DataError, match=r"the label in row 0 is .* not UTF-8"):
         encode_labels(np.array([b"\xff"]), "place")

@@ -117,14 +117,14 @@ def test_no_fraction(fraction: Any) -> None:
 
 
 def test_no_second_validation_split() -> None:
-    with pytest.raises(DataError, match="has a validation split of its own"):
+    with pytest.raises(DataError, match="already has a validation split"):
         data().with_validation(0.1).with_validation(0.1)
-    with pytest.raises(ConfigError, match="seed must be an integer from 0 up, got -1"):
+    with pytest.raises(ConfigError, match="seed must be an integer of at least 0, got -1"):
         data().with_validation(0.1, -1)
 
 
 def test_a_validation_split_is_checked() -> None:
-    with pytest.raises(DataError, match="train names 4 clients, validation names 1"):
+    with pytest.raises(DataError, match="train names 4 clients, but validation names 1"):
         data().with_rows(data().train, data().test, validation=Ragged.of([np.array([0])]))
     with pytest.raises(DataError, match=r"validation\.offsets must rise from 0 to 1"):
         data().with_rows(
@@ -225,7 +225,7 @@ def test_a_file_may_have_its_own(name: str, tmp_path: Path) -> None:
     assert [mine.train[u].tolist() for u in range(3)] == [[1], [0], [5]]
     numbers = load(write(tmp_path / f"n{name}", split=np.array([0, 0, 1, 1, 2, 0])))
     assert numbers.part("validation").rows.tolist() == [4]
-    with pytest.raises(DataError, match="has a validation split of its own"):
+    with pytest.raises(DataError, match="already has a validation split"):
         make(name="file", path=str(tmp_path / name), validation=0.1)
 
 

@@ -57,7 +57,7 @@ def test_labels_that_data_would_refuse_are_refused(y: Any, names: Any) -> None:
 @pytest.mark.parametrize("y", [[True, False], pd.Series([True, False], dtype="boolean")])
 def test_booleans_are_no_positions(y: Any, by_number: bool) -> None:
     with pytest.raises(
-        fk.DataError, match=r"booleans, such as True .* named ill, well: .* write these names"
+        fk.DataError, match=r"booleans, such as True .* named ill, well, .* write these names"
     ):
         encoded_labels(y, ("ill", "well"), 2, by_number)
 

@@ -135,7 +135,7 @@ def test_fewer_sound_answers_than_clusters() -> None:
         silent=frozenset({2}),
     )
     with pytest.raises(
-        MethodError, match="cold start of 3 clusters: 2 of 6 clients gave an update"
+        MethodError, match="cold start of 3 clusters: only 2 of 6 clients sent an update"
     ):
         FlexCFL().init(w, STREAM)
 
@@ -241,5 +241,5 @@ def test_refuses_an_unknown_choice(name: str) -> None:
 
 
 def test_refuses_more_clusters_than_clients() -> None:
-    with pytest.raises(MethodError, match="7 clusters need as many clients, got 6"):
+    with pytest.raises(MethodError, match="7 clusters need at least as many clients, got 6"):
         FlexCFL(clusters=7).init(world(), STREAM)

@@ -181,14 +181,18 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(
         (
             "scaffold",
             PersonalModel(),
-            "SCAFFOLD goes without a personal part, as it has control variates of clients",
+            "SCAFFOLD cannot have a personal part, since it already keeps control variates",
         ),
         (
             "panm",
             PersonalModel(),
-            "PANM goes without a personal part, as it has the model of each peer",
+            "PANM cannot have a personal part, since it already keeps the model of each peer",
         ),
-        ("athena", PersonalHead(), "Athena goes without a personal part, as it has detectors"),
+        (
+            "athena",
+            PersonalHead(),
+            "Athena cannot have a personal part, since it already keeps detectors",
+        ),
     ],
 )
 def test_methods_that_refuse_a_personal_part(name: str, personal: Any, words: str) -> None:

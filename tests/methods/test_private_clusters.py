@@ -299,7 +299,7 @@ def test_sums_of_a_cold_start_that_are_not_declared_are_refused() -> None:
     """The budget and the statement are made of those that are declared."""
     active = privacy(StartsUndeclared(clusters=3, sketch=8), sums=2)
     with pytest.raises(
-        TaskError, match=r"sketch_sums is one more noisy sum than the 2 .*Requirements.start_sums"
+        TaskError, match=r"sketch_sums exceeds the 2 noisy sums .*Requirements.start_sums"
     ):
         private(active).init(world(), Stream(0, 0, "init"))
     assert active.journal.start_sums == 2
@@ -334,9 +334,12 @@ class TrainsBefore(fk.FedAvg):
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (StartsAgain(clusters=3, sketch=8), "charged as a cold start, and was asked in round 1"),
+        (
+            StartsAgain(clusters=3, sketch=8),
+            "charged as a cold start, but was requested in round 1",
+        ),
         (TrainsEverybody(), "asks clients that were not drawn in round 1"),
-        (TrainsBefore(), "charged in rounds only, and was asked outside of one"),
+        (TrainsBefore(), "charged in rounds only, but was requested outside a round"),
     ],
 )
 def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(

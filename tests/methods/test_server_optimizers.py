@@ -238,7 +238,7 @@ def test_methods_that_do_not_average_are_refused(name: str) -> None:
 
 def test_an_option_that_changes_models_is_refused() -> None:
     assert refusal(Hierarchical()) == "" and refusal(FedAvg()) == ""
-    assert "Hierarchical with narrow changes models besides averaging" in refusal(
+    assert "Hierarchical with narrow does more to models than average them" in refusal(
         Hierarchical(narrow=True)
     )
 

@@ -275,7 +275,7 @@ def test_integer_features_are_refused(name: str) -> None:
         (lambda: cnn(data((60,))), "60"),
         (
             lambda: cnn(data((8, 8))),
-            "at least 16 x 16, got 8 x 8; take mclr or mlp for such small ones, or larger images",
+            "at least 16 x 16, got 8 x 8; use mclr or mlp for such small images, or larger images",
         ),
     ],
 )
@@ -286,7 +286,7 @@ def test_invalid_options_of_a_model_are_refused(make: Callable[[], Model], said:
 
 def test_the_data_set_digits_is_too_small_for_a_cnn_and_another_is_named() -> None:
     small = replace(data((8, 8)), name="digits")
-    with pytest.raises(ModelError, match=r"take mclr or mlp .*: the data set mnist has 28 x 28$"):
+    with pytest.raises(ModelError, match=r"use mclr or mlp .*: the data set mnist has 28 x 28$"):
         cnn(small)
 
 

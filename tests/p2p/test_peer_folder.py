@@ -75,7 +75,7 @@ def test_without_a_model_records_are_of_nothing(tmp_path: Path) -> None:
 )
 def test_another_peers_folder_is_refused(tmp_path: Path, other: PeerSettings) -> None:
     folder(tmp_path).save(SAVED)
-    with pytest.raises(CheckpointError, match=r"another peer's: its .* choose another"):
+    with pytest.raises(CheckpointError, match=r"belongs to another peer: its .* choose another"):
         folder(tmp_path, other).restore(3)
 
 
@@ -90,7 +90,7 @@ def test_another_model_is_refused(tmp_path: Path, model: np.ndarray) -> None:
 def test_a_damaged_file_says_how_to_start_again(tmp_path: Path, content: bytes) -> None:
     own = folder(tmp_path)
     (tmp_path / "own/peer.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match="remove it, and the peer starts anew"):
+    with pytest.raises(CheckpointError, match="remove it, and the peer starts from the beginning"):
         own.restore(3)
 
 

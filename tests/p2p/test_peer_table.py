@@ -61,7 +61,7 @@ def test_everything_is_counted_and_logged_once_per_peer_and_reason(
         "bob"
     ] == {"finite": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "peer ada sent NaN or infinity; left out",
-        "peer bob sent NaN or infinity; left out",
-        "peer ada sent an older round than before (round 3, after 7); left out",
+        "peer ada sent NaN or infinity; the reply is left out",
+        "peer bob sent NaN or infinity; the reply is left out",
+        "peer ada sent an older round than before (round 3, after 7); the reply is left out",
     ]

@@ -129,7 +129,7 @@ def test_of_two_with_one_name_the_one_that_comes_second_goes(
     for each in (first, witness):
         each.serve(lambda text: None)
     assert until(lambda: "ada" in witness.peers() and second._online >= {("ada", first.session)})
-    with pytest.raises(ConfigError, match="another peer is called 'ada' and was there first"):
+    with pytest.raises(ConfigError, match="another peer had the name 'ada' first"):
         second.serve(lambda text: None)
     assert until(lambda: first.peers() == {"bob": witness.session})
     first.close()
@@ -275,7 +275,8 @@ def test_a_peer_that_hears_one_it_cannot_reach_connects_again(
     session = one._session
     assert until(lambda: one.peers() == {"other": other.session})
     assert (
-        one._session is not session and "other: online for others, not for this peer" in caplog.text
+        one._session is not session
+        and "other: online for other peers but not for this peer" in caplog.text
     )
     assert until(lambda: other.request(["one"], "status", 5.0) == {"one": (b"mine",)})
     assert one.request(["other"], "status", 5.0) == {"other": (b"its",)}
@@ -306,9 +307,7 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
     # The connections are made again, and peers that were online are waited for.
     assert "third" in one.peers()
     assert until(lambda: set(one.peers()) == {"third", "other"})
-    assert (
-        "other: online for others, not for this peer; the connections are made anew" in caplog.text
-    )
+    assert "other: online for other peers but not for this peer; it connects again" in caplog.text
     assert one.request(["other"], "status", 5.0) == {"other": (b"reply",)}
 
 
@@ -358,8 +357,8 @@ def test_many_missing_peers_make_one_short_line(
         one._note([f"ghost-{k}" for k in range(9)])
     one.peers()
     assert (
-        "ghost-0, ghost-1, ghost-2, ghost-3, ghost-4 and 4 more: online for others, not for this "
-        "peer" in caplog.text
+        "ghost-0, ghost-1, ghost-2, ghost-3, ghost-4 and 4 more: online for other peers but not "
+        "for this peer" in caplog.text
     )
 
 

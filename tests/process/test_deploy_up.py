@@ -64,7 +64,7 @@ def test_a_trial_is_started_answers_survives_and_ends(
     said: list[str] = []
     up(trial, say=said.append)
     assert {"site-0: takes part", "site-1: takes part"} <= set(said)
-    with pytest.raises(ConfigError, match="is up, and nothing was started"):
+    with pytest.raises(ConfigError, match="is up already"):
         up(trial)
 
     # a worker is killed while it answers: it is stopped first, so that a message surely is with it

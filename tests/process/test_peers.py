@@ -209,7 +209,7 @@ def test_the_second_of_one_name_stops_with_one_line(
     assert processes.ended(second) == 2
     (line,) = [line for line in second.log.read_text().splitlines() if line.startswith("error:")]
     assert (
-        "another peer is called 'peer-0' and was there first" in line
+        "another peer had the name 'peer-0' first" in line
         and "Traceback" not in second.log.read_text()
     )
     assert first.continues()

@@ -176,7 +176,7 @@ def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
     folder = worker_folder(config)
     folder.chmod(0o755)
     # Without it, in this process.
-    assert said().header == kept.header and "others can enter" in caplog.text
+    assert said().header == kept.header and "other users can open" in caplog.text
     folder.chmod(0o700)
     process = worker_process(config)
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))

@@ -462,11 +462,9 @@ def test_faults_in_the_privacy_of_a_comparison_are_named() -> None:
         )
         for more in ({}, {"delta": 0.2}, {"warning": NOT_PRIVATE})
     ]
-    assert all(
-        "what runs that are not finished have released comes on top." in note for note in notes
-    )
-    assert "allows to publish" not in notes[0] and NOT_PRIVATE not in notes[0]
-    assert "with 20 clients allows to publish one of them whole." in notes[1]
+    assert all("releases of unfinished runs cost more." in note for note in notes)
+    assert "permits publishing" not in notes[0] and NOT_PRIVATE not in notes[0]
+    assert "with 20 clients permits publishing" in notes[1]
     assert notes[2].count(f"Privacy: {NOT_PRIVATE}.") == 1
 
 

@@ -78,7 +78,7 @@ def test_without_the_file_the_message_has_the_folder(
     monkeypatch.chdir(tmp_path)
     (workplace / "mine.csv").rename(workplace / "other.csv")
     try:
-        with pytest.raises(fk.DataError, match=r"mine\.csv: .*no such file in the present folder"):
+        with pytest.raises(fk.DataError, match=r"mine\.csv: .*no such file in the current folder"):
             fk.Run.load(workplace / "runs/one").evaluate()
     finally:
         (workplace / "other.csv").rename(workplace / "mine.csv")

@@ -206,7 +206,7 @@ def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() 
     got = train(lossy, models, EVERYONE, 0 * index, reduce=True, stream=stream)
     assert not got.arrived.any() and not got.update.any()
     assert journal.entries[-1]["lost"] == {
-        "0": f"{N - 1} clients have answered, and {N} are needed"
+        "0": f"{N - 1} clients have answered, but {N} are needed"
     }
 
 
@@ -317,7 +317,7 @@ def test_numbers_above_the_limit_are_reported(caplog: pytest.LogCaptureFixture) 
                 "limit=8",
             ],
         ),
-        (1e-6, ["secret.limit = 1e-06", "cut to at most 1e-06", "secret.limit=8"]),
+        (1e-6, ["secret.limit = 1e-06", "clipped to at most 1e-06", "secret.limit=8"]),
         (8.0, []),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_limit_with_which_models_do_not_learn_is_named_before_the_run(
 def test_replies_that_are_no_sums_are_refused_or_reported() -> None:
     world = simulated()
     work = Losses(models_of(world))
-    with pytest.raises(TaskError, match="the task losses sends what is no sum"):
+    with pytest.raises(TaskError, match="task losses sends something else than a sum"):
         SecretWorld(world, PLAIN, Journal(), ROUND).run(work, EVERYONE, Stream(0))
     journal = Journal()
     open_world = SecretWorld(world, fk.SecretSums(others="clear"), journal, ROUND)
@@ -349,7 +349,7 @@ def test_sums_without_masked_form_or_with_too_many_rows_are_refused() -> None:
     twice = np.zeros(2, np.int64)
     own = SecretWorld(world, PLAIN, Journal(), ROUND)
     models = models_of(world)
-    with pytest.raises(TaskError, match="may add one vector only"):
+    with pytest.raises(TaskError, match="may add only one vector"):
         train(own, models, twice, twice, reduce=True, stream=Stream(0))
     with pytest.raises(TaskError, match="hide_choice=true"):
         train(own, models, EVERYONE, None, reduce=True, stream=Stream(0))
@@ -402,7 +402,7 @@ def test_detectors_are_refused() -> None:
     ("option", "words"),
     [
         ({"robust": fk.RobustAggregation()}, "a robust rule needs single updates"),
-        ({"late": fk.LateReplies(max_age=2, share=0.1)}, "fits into no other round"),
+        ({"late": fk.LateReplies(max_age=2, share=0.1)}, "fits into the sum of no other round"),
         ({"attack": fk.Byzantine("sign_flip", share=0.3)}, "changes single updates"),
         ({"personal": fk.PersonalHead()}, "no masked form"),
     ],
@@ -415,7 +415,7 @@ def test_options_that_need_single_updates_are_refused(option: dict[str, Any], wo
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"least": 2}, "of two either's"),
+        ({"least": 2}, "each client can subtract its own"),
         ({"dropout": 1.0}, "below 1"),
         ({"limit": -1.0}, "limit"),
     ],
@@ -447,7 +447,7 @@ def test_private_and_secret(tmp_path: Path) -> None:
         "lost": 0,
         "clear": [],
     }
-    assert "each client's test scores where the run is scored" in said["trusted"]
+    assert "each client's test scores when the run is scored" in said["trusted"]
     with pytest.raises(
         ConfigError, match=r"scores that it sees one by one; leave out privacy\.scores"
     ):
@@ -463,9 +463,9 @@ def test_private_and_secret(tmp_path: Path) -> None:
         (
             fk.SecretSums(limit=2.0),
             N,
-            r"secret\.limit is of sums without privacy: set privacy\.clip",
+            r"secret\.limit does not apply to a private run: set privacy\.clip",
         ),
-        (fk.SecretSums(examples_cap=7), N, r"set privacy\.examples_cap, and leave it out"),
+        (fk.SecretSums(examples_cap=7), N, r"set privacy\.examples_cap instead"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(
@@ -499,7 +499,7 @@ def test_a_choice_that_a_client_sends_is_not_hidden_from_a_server_of_secret_sums
         )
 
     assert world(settings, None).run(task, EVERYONE, Stream(0)).arrived.all()
-    with pytest.raises(TaskError, match="sends what no noise covers"):
+    with pytest.raises(TaskError, match="would be sent without noise"):
         world(settings, PLAIN).run(task, EVERYONE, Stream(0))
     own = world(replace(settings, uncharged="infinite"), replace(PLAIN, others="clear"))
     own.run(task, EVERYONE, Stream(0))
@@ -566,7 +566,7 @@ def test_cohorts_of_a_fixed_size_cost_as_much_as_full_rounds(
     assert [line["asked"] for line in lines if "asked" in line] == [cap or 4] * 3
     with pytest.raises(ConfigError, match="have no amplification by sampling"):
         private(secret=None, selection="uniform")
-    with pytest.raises(ConfigError, match=r'run\.selection="round_robin" does not go with it'):
+    with pytest.raises(ConfigError, match=r'run\.selection="round_robin" cannot be used'):
         private(selection="round_robin")
 
 
@@ -604,7 +604,7 @@ def test_client_work_in_the_clear_is_named_among_trusted_parts() -> None:
         cohort=EVERYONE,
         secret=PLAIN,
     )
-    with pytest.raises(TaskError, match="secret: the task losses sends what is no sum"):
+    with pytest.raises(TaskError, match="secret: task losses sends something else than a sum"):
         own.run(Losses(models_of(simulated())), EVERYONE, Stream(0))
 
 

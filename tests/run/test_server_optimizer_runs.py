@@ -107,7 +107,7 @@ def test_objects_that_are_no_optimizers_are_refused(wrong: Any) -> None:
 
 def test_two_options_of_one_section_are_refused() -> None:
     with pytest.raises(
-        ConfigError, match="options: server_optimizer is given twice; a run has one at most"
+        ConfigError, match="options: server_optimizer is given twice; give at most one"
     ):
         simulate(fk.FedAdam(), fk.FedYogi())
 

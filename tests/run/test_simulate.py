@@ -344,21 +344,25 @@ def test_another_model_is_noticed(tiny: FederatedData, tmp_path: Path) -> None:
         ({"against": [fk.FedAvg(), fk.FedAvg()]}, ConfigError, "given twice"),
         ({"rounds": 0}, ConfigError, r"run\.rounds"),
         ({"devices": 10_000}, ConfigError, "devices must be between"),
-        ({"scenario": fk.Population(dropout=1.0)}, MethodError, "cold start of 2 clusters: 0 of"),
+        (
+            {"scenario": fk.Population(dropout=1.0)},
+            MethodError,
+            "cold start of 2 clusters: only 0 of",
+        ),
         (
             {"scenario": fk.Population(departures={3: 12})},
             ConfigError,
-            "^scenario: departures .* at round 3: 12 have",
+            "^scenario: departures .* in round 3: 12 have",
         ),
         (
             {"scenario": fk.Population(arrivals={4: 6}, departures={2: 6})},
             ConfigError,
-            "^scenario: departures .* at round 2: 6 h",
+            "^scenario: departures .* in round 2: 6 h",
         ),
         (
             {"scenario": fk.Population(arrivals={1: 12})},
             ConfigError,
-            "^scenario: arrivals .* at round 0: 12 of 12",
+            "^scenario: arrivals .* in round 0: 12 of 12",
         ),
     ],
 )

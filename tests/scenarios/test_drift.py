@@ -190,7 +190,7 @@ def test_two_owners_of_a_sample_may_see_two_variants() -> None:
 
 @pytest.mark.parametrize("shape", [(10,), (3, 4), (2, 3, 3), (), (3, 3, 1, 1)])
 def test_only_square_images_can_be_turned(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=r"toy: only square images .*take relabel"):
+    with pytest.raises(DataError, match=r"toy: only square images .*use relabel"):
         ShiftedData(federation(shape), Rotate(), everybody).at(STREAM)
 
 
@@ -202,7 +202,7 @@ def test_text_cannot_be_turned() -> None:
 
 
 def test_more_variants_than_permutations() -> None:
-    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, 3 requested"):
+    with pytest.raises(ConfigError, match="2 labels have only 2 permutations, but 3"):
         ShiftedData(federation(classes=2), Relabel(kinds=3), everybody).at(STREAM)
 
 

@@ -70,7 +70,9 @@ def test_two_classes_have_each_others_names(clusters: int, pairs: list[tuple[int
 
 
 def test_more_swaps_than_pairs_of_classes_are_refused() -> None:
-    with pytest.raises(ConfigError, match="6 clusters cannot swap two classes each, digits has 10"):
+    with pytest.raises(
+        ConfigError, match="6 clusters cannot swap two classes each, since digits has only 10"
+    ):
         little("label_swap", 6)
 
 

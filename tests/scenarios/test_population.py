@@ -87,7 +87,7 @@ def test_some_arrive_while_others_leave() -> None:
 def test_a_client_must_stay() -> None:
     population = Population(arrivals={9: 2}, departures={1: 3})
     with pytest.raises(
-        ConfigError, match="departures leave no client at round 1: 3 have left, 2 of 5 come later"
+        ConfigError, match="departures leave no client in round 1: 3 have left, 2 of 5 come later"
     ):
         population.reachable(5, 1)
     assert population.reachable(6, 1).tolist() == [3]

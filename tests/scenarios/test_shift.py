@@ -257,10 +257,10 @@ def test_a_portion_is_not_one_too_large_by_rounding() -> None:
     ("options", "message"),
     [
         ({"every": 0}, "every must be an integer of at least 1, got 0"),
-        ({"releases": ()}, "releases must be fractions"),
-        ({"releases": (0.0, 1.0)}, "releases must be fractions"),
-        ({"releases": (0.5, 0.5)}, "that rise"),
-        ({"releases": (0.5, 0.25)}, "that rise"),
+        ({"releases": ()}, "releases must be rising fractions"),
+        ({"releases": (0.0, 1.0)}, "releases must be rising fractions"),
+        ({"releases": (0.5, 0.5)}, "releases must be rising fractions"),
+        ({"releases": (0.5, 0.25)}, "releases must be rising fractions"),
         ({"releases": (0.5, 1.5)}, r"releases must be a fraction in \[0, 1\], got 1.5"),
     ],
 )

@@ -57,7 +57,7 @@ def test_history_is_kept_in_its_order() -> None:
 def test_data_without_steps() -> None:
     with pytest.raises(
         DataError,
-        match=r"digits.*do not come in steps: take sine, circle, sea .*or leave out the shift",
+        match=r"digits.*do not come in steps: use sine, circle, sea .*or leave out the shift",
     ):
         Steps().step(
             original=digits(), current=digits(), round=0, reachable=np.arange(3), stream=Stream(0)

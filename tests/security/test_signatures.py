@@ -84,7 +84,7 @@ def test_an_expired_certificate_is_refused(
     [
         (
             ("ca.pem", "bob.pem", "bob-key.pem"),
-            r"network\.tls\.certificate: .*bob\.pem is not that of 'ada': .* 'bob'",
+            r"network\.tls\.certificate: .*bob\.pem does not belong to 'ada': .* 'bob'",
         ),
         (
             ("ca.pem", "ada.pem", "bob-key.pem"),

@@ -37,7 +37,7 @@ def test_replies_of_a_site_with_another_number_of_clients_are_excluded(
     with caplog.at_level(logging.WARNING, "fedkin"):
         got = train(world)
     assert np.flatnonzero(~got.arrived).tolist() == [ODD]
-    assert "had 1 clients when it was accepted, and has 2 now" in caplog.text
+    assert "had 1 clients when it was accepted, but now has 2" in caplog.text
 
 
 def test_a_refused_node_may_try_again_after_it_was_offline() -> None:

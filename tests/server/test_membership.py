@@ -428,7 +428,8 @@ def test_of_nodes_that_come_together_those_that_do_not_fit_are_refused(
     assert first_ids(membership) == {"fleet-a": 0, "lone": 2}
     np.testing.assert_array_equal(membership.online_clients(), [0, 1, 2])
     assert membership.registry.refused == {
-        1: "there is no room for 2 more clients: 2 of 3 ids are taken (federation.capacity)"
+        1: "there is no room for 2 more clients: 2 of 3 ids are taken; "
+        "raise federation.capacity for a new run"
     }
     assert caplog.text.count("'fleet-b' (node 1) is refused") == 1
 
@@ -446,7 +447,7 @@ def test_where_sums_are_signed_a_node_of_several_clients_is_refused_at_the_start
         membership.begin_round(1)
     assert first_ids(membership) == ({"lone": 0} if signed else {"fleet": 0, "lone": 3})
     refusal = (
-        "'fleet' (node 0) is refused: it has 3 clients, and signed sums (secret.signed) are of "
+        "'fleet' (node 0) is refused: it has 3 clients, but signed sums (secret.signed) need "
         "sites with one client"
     )
     assert (refusal in caplog.text) == signed == ("or leave out secret.signed" in caplog.text)

@@ -109,7 +109,7 @@ def test_numbers_without_their_checksum_or_with_something_behind_it_are_refused(
 ) -> None:
     data = pack(np.arange(100) ** 2)
     with pytest.raises(
-        InvalidMessageError, match="packed numbers that are cut, or of more than 33554432 bytes"
+        InvalidMessageError, match="packed numbers are cut off, or have more than 33554432 bytes"
     ):
         unpack(change(data))
 

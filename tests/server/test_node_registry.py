@@ -100,7 +100,7 @@ def test_an_invalid_name_is_refused(name: str) -> None:
 
 def test_a_registered_node_must_use_its_registered_name() -> None:
     with pytest.raises(
-        InvalidMessageError, match="registered as 'berlin' and calls itself 'paris'"
+        InvalidMessageError, match="registered as 'berlin' but calls itself 'paris'"
     ):
         NodeRegistry(4).accept(OnlineNode(1, "berlin", "k1"), "paris", samples())
 
@@ -121,7 +121,7 @@ def test_a_new_key_under_the_same_name_is_the_same_member(caplog: pytest.LogCapt
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert known.accept(OnlineNode(2, "berlin", "k2"), "berlin", samples()).ids.tolist() == [0]
-    assert "berlin came with another key" in caplog.text
+    assert "berlin has another key than before" in caplog.text
     assert known.members["berlin"].key == "k2"
 
 
@@ -195,7 +195,7 @@ def test_memory_of_other_clients_is_refused(others: dict[str, int]) -> None:
 
 def test_memory_of_another_capacity_is_refused() -> None:
     with pytest.raises(
-        CheckpointError, match=r"federation\.capacity was 10 when the run began, and is 9 now"
+        CheckpointError, match=r"federation\.capacity was 10 when the run began, but is now 9"
     ):
         registry(capacity=9).recall(registry(a=1).memory())
 

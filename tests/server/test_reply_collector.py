@@ -54,7 +54,7 @@ def collector() -> ReplyCollector:
 def test_a_client_replies_with_its_assigned_model() -> None:
     rows = np.array([0, 2])
     loss = np.array([0.5, 0.25])
-    with pytest.raises(TaskError, match="told: model_index is another than it was told"):
+    with pytest.raises(TaskError, match="told: model_index differs from the model"):
         collector().read(rows, {"model_index": np.array([4, 1]), "loss": loss}, None)
     reading = collector()
     flags = {"arrived": np.array([True, False]), "nonfinite": np.array([False, True])}
@@ -70,6 +70,8 @@ def test_no_row_both_arrives_and_is_not_finite() -> None:
     flags = {"arrived": np.array([True, True]), "nonfinite": np.array([False, True])}
     arrays = {"model_index": np.array([4, 0]), "loss": np.array([0.5, 0.25]), **flags}
     reading = collector()
-    with pytest.raises(TaskError, match="told: nonfinite has rows that arrived"):
+    with pytest.raises(
+        TaskError, match="told: nonfinite marks rows that are also marked as arrived"
+    ):
         reading.read(np.array([0, 2]), arrays, None)
     assert not reading.arrived.any() and np.isnan(reading.reply().loss).all()

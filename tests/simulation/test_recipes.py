@@ -228,7 +228,7 @@ def sgd(parameters: list[Any], lr: float) -> torch.optim.Optimizer:
     [
         (
             {"momentum": 0.9},
-            "local.momentum = 0.9 does not apply: model 'torch' has an optimizer of its own",
+            "local.momentum = 0.9 does not apply: model 'torch' has its own optimizer",
         ),
         ({"optimizer": "adam"}, "local.optimizer = 'adam' does not apply"),
         ({"weight_decay": 0.1}, "local.weight_decay = 0.1 does not apply"),

@@ -1,6 +1,6 @@
 """Summary entries of a run with attacks: the attackers, and the accuracy of honest clients.
 
-The accuracy of the attackers is not meaningful.
+The accuracy of attackers is left out, since it has no meaning.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from fedkin.options.base import RunEnd
 
 
 def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
-    """The entries of an attack in a summary.
+    """The entries about an attack in a run's summary.
 
     ``honest_accuracy`` is the mean accuracy of honest clients, ``honest_bottom_decile`` the mean
-    over their bottom 10%. ``honest_ari`` is the agreement of their clusters with the true ones.
-    ``attackers_alone`` is the share of attackers in clusters without honest clients, among
-    attackers that have a cluster. Each is None if it is undefined.
+    over their bottom 10%. ``honest_ari`` is the adjusted Rand index between their clusters and the
+    true clusters. ``attackers_alone`` is the share of attackers in clusters without honest clients,
+    among attackers that have a cluster. An undefined entry is None.
 
     Args:
         attacks: which clients attack.
-        end: of the run.
+        end: facts of the run at its end.
     """
     assignment = end.state.assignment
     scored = end.clients["client"].to_numpy(np.int64)
@@ -45,7 +45,7 @@ def _honest_ari(
     attacks: Bool[np.ndarray, "N"],
     true_clusters: Int[np.ndarray, "N"] | None,
 ) -> float | None:
-    """Agreement with the true clusters, over honest clients that have a cluster."""
+    """Adjusted Rand index with the true clusters, over honest clients that have a cluster."""
     honest = ~attacks & (assignment != UNASSIGNED)
     if true_clusters is None or not honest.any():
         return None
@@ -53,12 +53,13 @@ def _honest_ari(
 
 
 def share_alone(assignment: Int[np.ndarray, "N"], attacks: Bool[np.ndarray, "N"]) -> float | None:
-    """The share of attackers in clusters without honest clients, among attackers that have a
-    cluster; None if there are none.
+    """The share of attackers in clusters without honest clients.
+
+    Only attackers that have a cluster count; None if there are none.
 
     Args:
         assignment: cluster of each client, or UNASSIGNED.
-        attacks: which of them attack.
+        attacks: which clients attack.
     """
     clusters = assignment[attacks & (assignment != UNASSIGNED)]
     if not len(clusters):

@@ -1,11 +1,11 @@
-"""Vectors that Byzantine clients send instead of their updates, knowing the updates of all honest
-clients of their model.
+"""Vectors that Byzantine clients send instead of their updates. The attackers know the updates of
+all honest clients of their model.
 
-The honest rows are h_i [h P], mu their mean, s their standard deviation. Sources: sign flip and
+The honest rows are h_i [h P], mu is their mean, s their standard deviation. Sources: sign flip and
 inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,
 NeurIPS 2019), mimic (Karimireddy et al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr,
-NDSS 2021). An optimal attack knows the rule, and searches for the most harmful factor (Shejwalkar
-and Houmansadr).
+NDSS 2021). An optimal attack knows the server's rule, and searches for the most harmful factor
+(Shejwalkar and Houmansadr).
 """
 
 from __future__ import annotations
@@ -22,52 +22,54 @@ from fedkin.options.robust.rules import aggregate
 
 Rows = Float64[np.ndarray, "h P"]
 Row = Float64[np.ndarray, "P"]
-_HALVINGS = 200  # interval halvings: to the last bit
-# The search for the best factor.
+_HALVINGS = 200  # bisection steps, enough for the last bit
+# Settings of the search for the most harmful factor.
 _TRIALS = 20
 _STEP = 10.0
 _SHRINKAGE = 0.8
 
 
 def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
-    """The negated mean of the honest rows, scaled."""
+    """The mean of the honest rows, times a negative factor."""
     return -factor * honest.mean(axis=0)
 
 
 def inner_product(honest: Rows, tau: float = 0.5) -> Row:
-    """IPM: - tau mu. A small tau hides among the honest rows; a tau above 1 reverses the mean."""
+    """IPM: -tau mu. A small tau hides among the honest rows; a tau above 1 reverses the mean."""
     return -tau * honest.mean(axis=0)
 
 
 def little_is_enough(honest: Rows, z: float = 1.5) -> Row:
-    """ALIE: mu - z s, a shift within the spread of the honest rows (s with n - 1)."""
+    """ALIE: mu - z s, a shift within the spread of the honest rows (s divides by n - 1)."""
     return honest.mean(axis=0) - z * honest.std(axis=0, ddof=1)
 
 
 def largest_hidden_shift(n: int, f: int) -> float:
-    """ALIE's z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f: a majority is farther
-    away than this shift.
+    """ALIE's largest z at which the shift stays hidden, since a majority is farther from the mean.
+
+    z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f.
 
     Args:
         n: number of clients.
-        f: Byzantine clients among them.
+        f: number of Byzantine clients among them.
     """
     needed = n // 2 + 1 - f
     return float(ndtri((n - f - needed) / (n - f)))
 
 
 def mimic(honest: Rows, target: int = 0) -> Row:
-    """A copy of one honest row, which thereby counts many times."""
+    """A copy of one honest row, so that this row counts many times."""
     return honest[target].copy()
 
 
 def min_max(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g such that no honest row is farther away than the honest rows are
-    from each other.
+    """MinMax: mu + g p, with the largest g that keeps the row within the honest rows' diameter.
+
+    No honest row is farther from it than the two most distant honest rows are from each other.
 
     Args:
-        honest: their rows.
-        direction: p: ``unit`` -mu / |mu|, ``std`` -s, ``sign`` -sign(mu).
+        honest: honest rows.
+        direction: p: ``unit`` for -mu / |mu|, ``std`` for -s, ``sign`` for -sign(mu).
     """
     limit = float(squared_distances(honest).max())
 
@@ -79,12 +81,14 @@ def min_max(honest: Rows, direction: str = "unit") -> Row:
 
 
 def min_sum(honest: Rows, direction: str = "unit") -> Row:
-    """mu + g p with the largest g such that the sum of squared distances to the honest rows is at
-    most the largest such sum of an honest row.
+    """MinSum: mu + g p, with the largest g that keeps the sum of squared distances in bounds.
+
+    The sum of squared distances to the honest rows is at most the largest such sum of an honest
+    row.
 
     Args:
-        honest: their rows.
-        direction: as of ``min_max``.
+        honest: honest rows.
+        direction: p, as in ``min_max``.
     """
     limit = float(squared_distances(honest).sum(axis=1).max())
 
@@ -95,7 +99,7 @@ def min_sum(honest: Rows, direction: str = "unit") -> Row:
 
 
 def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> Row:
-    """The farthest allowed row along a direction, by bisection."""
+    """The farthest row from the mean along a direction that is still allowed, by bisection."""
     mean = honest.mean(axis=0)
     directions = {
         "unit": -mean / max(float(np.linalg.norm(mean)), 1e-300),
@@ -140,9 +144,9 @@ def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: in
 
     Args:
         honest: honest rows.
-        attack: the row for a factor.
+        attack: from honest rows and a factor to the attackers' row.
         rule: the server's rule, as in ``rules.aggregate``.
-        f: attackers, as many as the rule assumes.
+        f: number of attackers, as many as the rule assumes.
 
     Raises:
         ConfigError: the rule cannot be used with so many attackers.
@@ -163,11 +167,13 @@ def best_factor(
     step: float = _STEP,
     shrinkage: float = _SHRINKAGE,
 ) -> float:
-    """A factor, at least 0, at which a function is large. The search steps forward from the best
-    factor so far: steps double until the first that does not improve it, and then shrink.
+    """A factor of at least 0 at which a function is large, found by stepping forward.
+
+    Each step starts from the best factor so far. Steps double until the first one that does not
+    improve the result, and then shrink.
 
     Args:
-        harm: the function.
+        harm: the function, of the factor.
         trials: number of evaluations.
         step: the first step.
         shrinkage: ratio of each later step to the one before.

@@ -1,5 +1,5 @@
-"""Byzantine clients in a simulation: which clients attack, which updates they send, and what else
-they report falsely."""
+"""Byzantine clients in a simulation: which clients attack, which updates they send, and what they
+report falsely."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fedkin.options.robust.rules import parse
 from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.shift import Shift
 
-# Factors of an attacker's update.
+# Factors by which an attacker multiplies its own update.
 OWN = {"stretch": -10.0, "own_sign_flip": -1.0}
 LABELS = "label_flip"
 BACKDOOR = "backdoor"
@@ -50,31 +50,33 @@ class Byzantine(Option):
     """Clients that attack, the kind of attack, and the round in which it starts.
 
     Attributes:
-        attack: ``sign_flip`` (- mean of the honest), ``ipm`` (- 0.5 mean), ``alie`` (mean - 1.5
-            deviations), ``optimal_ipm``, ``optimal_alie`` (with the factor that does most harm to
-            the rule ``against``), ``mimic`` (a copy of one), ``min_max``, ``min_sum``, ``gaussian``
-            (noise), ``nan`` (not finite). Applied to the attacker's update: ``own_sign_flip`` (-1
-            times) and ``stretch`` (-10 times). By training on poisoned data: ``label_flip`` (labels
-            y -> classes - 1 - y), ``backdoor`` (half of the images have a patch of 3 x 3 in a
-            corner and the label 0), ``backdoor_replacement`` (the same, scaled by the clients of
-            the model per attacker). ``none``: the unchanged update, for use with a ``disguise`` or
-            a ``lie``.
+        attack: vector that an attacker sends. From the honest updates: ``sign_flip`` (the negated
+            mean), ``ipm`` (-0.5 times the mean), ``alie`` (mean - 1.5 standard deviations),
+            ``optimal_ipm`` and ``optimal_alie`` (with the factor that does most harm to the rule
+            ``against``), ``mimic`` (a copy of one honest update), ``min_max``, ``min_sum``,
+            ``gaussian`` (noise), ``nan`` (not finite). From the attacker's own update:
+            ``own_sign_flip`` (times -1) and ``stretch`` (times -10). From training on poisoned
+            data: ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images get
+            a patch of 3 x 3 in a corner and the label 0), ``backdoor_replacement`` (the same, times
+            the number of the model's clients per attacker). ``none``: the unchanged update, for use
+            with a ``disguise`` or a ``lie``.
         share: share of the clients that attack.
-        spread: ``evenly`` over the true clusters, or ``random``.
-        start: first round of the attack. Sleepers start after 0; 0 is the cold start, in which
-            clusters are found.
-        disguise: what attackers send before ``start``, to corrupt the clusters: ``imitation`` (the
-            mean of another true cluster), ``splitting`` (two groups on either side of their
-            cluster's mean), ``blob`` (one row for all, the mean of all), ``bridge`` (rows between
-            two clusters); ``none``: their updates.
-        lie: what else they report falsely, from the start on. ``lowest`` or ``highest``: of all
+        spread: whether attackers are spread ``evenly`` over the true clusters, or at ``random``.
+        start: first round of the attack. 0 is the cold start, in which clusters are found. With a
+            later start the attackers are sleepers: they attack only then.
+        disguise: vector that attackers send before ``start``, to corrupt the clusters:
+            ``imitation`` (the mean of another true cluster), ``splitting`` (two groups on either
+            side of their cluster's mean), ``blob`` (the mean of all honest updates, sent by all
+            attackers), ``bridge`` (vectors between two clusters). ``none``: their own updates.
+        lie: false reports in all rounds, also before ``start``. ``lowest`` or ``highest``: for all
             numbers that a client reports about every model, such as losses and cosines. ``sizes``:
-            2^40 samples. ``bits``: yes to all questions, such as whether their data have shifted.
-            ``choice``: the model that fewest others chose (IFCA). ``none``: nothing.
-        against: the rule that optimal attacks know.
-        clients: the attackers' positions, from 0, instead of share and spread. Names of clients
-            are not positions: the position of the client "6" is ``data.client_names.index("6")``.
-        seed: random seed of the choice of attackers.
+            2^40 samples. ``bits``: yes to all questions, such as whether the data have shifted.
+            ``choice``: the model that the fewest honest clients chose (IFCA). ``none``: no false
+            report.
+        against: the server's rule that optimal attacks assume.
+        clients: the attackers' positions, from 0, in place of share and spread. A client's name is
+            not its position: the position of client "6" is ``data.client_names.index("6")``.
+        seed: random seed for the choice of attackers.
     """
 
     section = "attack"
@@ -100,7 +102,7 @@ class Byzantine(Option):
         if self.disguise != NOTHING and not self.start:
             raise ConfigError(
                 "attack.disguise: attackers are disguised before the round attack.start, which "
-                "is 0; set it to the first round after the clusters are found"
+                "is 0; set attack.start to the first round after the clusters are found"
             )
 
     def refusal(self, run: RunFacts) -> str:
@@ -114,10 +116,10 @@ class Byzantine(Option):
     def simulated(
         self, data: FederatedData, shift: Shift | None
     ) -> tuple[FederatedData, Shift | None]:
-        """The data with poisoned samples of attackers, from the start or from a later round.
+        """The data with attackers' samples poisoned, from the start or from a later round on.
 
         Raises:
-            ConfigError: poisoning starts later, and the data shift for another reason.
+            ConfigError: poisoning starts later, but the data also shift for another reason.
             DataError: these data cannot be poisoned.
         """
         if self.attack not in POISONS:
@@ -127,15 +129,15 @@ class Byzantine(Option):
             return POISONS[self.attack](data, attacks), shift
         if shift is not None:
             raise ConfigError(
-                f"attack.start: {self.attack} after the start does not go with other shifts of "
-                "data; leave one out"
+                f"attack.start: {self.attack} after the start cannot be combined with other shifts "
+                "of data; leave one out"
             )
         return data, LaterPoisoning(
             self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start
         )
 
     def bind(self, run: RunFacts) -> ActiveOption:
-        # Attackers are stored by number, so that a shift of the data does not change who they are.
+        # Attackers are stored by position, so a shift of the data does not change who they are.
         attackers = np.flatnonzero(self.attackers(run.clients, run.true_clusters))
         return ActiveAttack(replace(self, clients=tuple(attackers.tolist())))
 
@@ -146,10 +148,10 @@ class Byzantine(Option):
 
         Args:
             total: N.
-            true_clusters: true clusters, over which attackers are spread; None: one cluster.
+            true_clusters: true clusters, over which attackers are spread; None for one cluster.
 
         Raises:
-            ConfigError: an unknown client.
+            ConfigError: there is no client at a given position.
         """
         if self.clients is not None:
             return _mask(self.clients, total)
@@ -173,25 +175,25 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         rng: np.random.Generator | None = None,
     ) -> Float[np.ndarray, "n p"]:
-        """The updates as they arrive: unchanged for honest clients, changed by the attack for
-        attackers.
+        """The updates as the server receives them: honest clients' are unchanged, attackers' are
+        changed by the attack.
 
         Args:
             updates: updates of all rows.
             index: the model that each row trained.
-            attacks: which rows are changed.
+            attacks: which rows are attackers'.
             rng: generator of the noise.
         """
         sent = updates.copy()
         if self.attack in OWN:
             sent[attacks] *= OWN[self.attack]
-        # Poisoned data affect the update through training.
+        # These attacks scale the update, poison the training data, or change nothing.
         if self.attack in (*OWN, LABELS, BACKDOOR, NOTHING):
             return sent
         if self.attack == NOT_FINITE:
             sent[attacks] = np.nan
             return sent
-        # With fewer honest rows the attack is undefined, and attackers send their updates.
+        # With fewer honest rows the attack is undefined, so attackers send their own updates.
         least_honest = 2 if self.attack in _PAIRS else 1
         for k in np.unique(index[attacks]):
             theirs = (index == k) & attacks
@@ -205,11 +207,11 @@ class Byzantine(Option):
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
     ) -> Float64[np.ndarray, "..."]:
-        """The attackers' rows, or one row for all of them."""
+        """The attackers' rows, or one row that all of them send."""
         if self.attack == NOISE:
             return gaussian(honest, count, rng or np.random.default_rng(0))
         if self.attack in OPTIMAL:
-            # The rule refuses more attackers than this.
+            # More attackers than this are not accepted by the rule.
             f = min(count, len(honest) - 1)
             return optimal(honest, OPTIMAL[self.attack], self.against, f)
         return ATTACKS[self.attack](honest)
@@ -221,7 +223,7 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
-        """The updates as they arrive before the attack starts.
+        """The updates as the server receives them before the attack starts.
 
         Args:
             updates: as in ``replies``.
@@ -244,10 +246,10 @@ class Byzantine(Option):
 
 
 class ActiveAttack(ActiveOption):
-    """An attack in a run.
+    """An attack in a run, which changes attackers' replies and adds to the summary.
 
     Args:
-        attack: the attack, with the attackers by position.
+        attack: the attack, with the attackers given by position.
     """
 
     def __init__(self, attack: Byzantine) -> None:
@@ -271,7 +273,7 @@ class AttackedWorld(WorldProxy):
         round: round of the calls.
 
     Raises:
-        ConfigError: a disguise without known true clusters.
+        ConfigError: a disguise needs true clusters, but they are unknown.
     """
 
     def __init__(self, world: World, attack: Byzantine, round: int) -> None:
@@ -286,7 +288,7 @@ class AttackedWorld(WorldProxy):
             )
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply, with what attackers send and report."""
+        """The clients' reply, with the vectors and false reports of attackers."""
         attacks = self._attackers[clients]
         single: Any = task if task.single() is None else task.single()
         vectors = [name for name, array in single.up.of("row").items() if array.norm_checked]
@@ -308,8 +310,8 @@ class AttackedWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         attacks: Bool[np.ndarray, "n"],
     ) -> Reply:
-        """The reply with attackers' vectors changed. A vector that is not finite does not count as
-        arrived."""
+        """The reply with attackers' vectors changed. A row with a vector that is not finite counts
+        as not arrived."""
         replied = np.flatnonzero(reply.arrived)
         index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[replied]
         kinds = self._true_clusters_of(clients[replied])
@@ -341,7 +343,7 @@ class AttackedWorld(WorldProxy):
 
 
 def _check_positions(clients: Any) -> None:
-    """Raise ConfigError for attackers that are not positions, such as names."""
+    """Raise ConfigError if attackers are not given by position, but for example by name."""
     if clients is None:
         return
     for client in clients if isinstance(clients, (tuple, list)) else [None]:
@@ -360,8 +362,8 @@ def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
         if not 0 <= client < total:
             raise ConfigError(
                 f"attack.clients: there is no client at position {client}; positions are 0 to "
-                f"{total - 1}, whatever the names of clients are (data.client_names.index(name) "
-                "is the position of one)"
+                f"{total - 1}, whatever the clients' names are (data.client_names.index(name) is "
+                "the position of a name)"
             )
         mask[client] = True
     return mask

@@ -1,8 +1,8 @@
-"""False reports: numbers of a reply, other than vectors, that a server cannot verify.
+"""False reports: numbers in a reply, other than vectors, that a server cannot verify.
 
-The task's schema identifies them, so no task is named here. An array by row with an entry for each
-model (the axis K) is a report about models, such as losses or cosines. ``WEIGHT`` is a client's
-number of samples, ``INDEX`` the model that it chose.
+The task's schema identifies them, so no task is named here. A per-client array with an entry for
+each model (the axis K) is a report about models, such as losses or cosines. ``WEIGHT`` is a
+client's number of samples, ``INDEX`` the model that it chose.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from jaxtyping import Bool, Int
 from fedkin.core.schema import INDEX, WEIGHT, Array
 from fedkin.core.task import Task, fields_down
 
-HUGE = 1e30  # used if there is no bound
+HUGE = 1e30  # the highest report if the schema sets no bound
 LIES = ("lowest", "highest", "sizes", "bits", "choice")
 
 
 def lie(
     about: str, task: Task, arrays: Mapping[str, np.ndarray], liars: Bool[np.ndarray, "n"]
 ) -> dict[str, np.ndarray]:
-    """A reply's arrays with the rows of lying clients changed.
+    """A reply's arrays after lying clients have changed their rows.
 
     Args:
         about: one of ``LIES``. ``lowest`` or ``highest``: the extreme possible number for every
             model. ``sizes``: the largest possible number of samples. ``bits``: yes to every
-            question. ``choice``: the model that fewest others have chosen, if clients choose.
-        task: its schema declares what the arrays are.
-        arrays: by name; those by row are read.
-        liars: rows to change.
+            question. ``choice``: the model that the fewest other clients have chosen, if clients
+            choose.
+        task: the task, whose schema declares the arrays.
+        arrays: arrays of the reply by name; those with a row per client are read.
+        liars: rows of lying clients.
     """
     changed = dict(arrays)
     for name, array in task.up.of("row").items():
@@ -56,7 +57,7 @@ def _claim(
     values: np.ndarray,
     liars: Bool[np.ndarray, "n"],
 ) -> float | int | bool | None:
-    """The false value sent instead of an array's; None: the true values are sent."""
+    """The false value for an array; None if the true values are sent."""
     kind = np.dtype(array.dtype).kind
     if about in ("lowest", "highest") and kind == "f" and array.axes == "K":
         if about == "lowest":
@@ -72,7 +73,7 @@ def _claim(
 
 
 def chosen_by_clients(task: Task) -> bool:
-    """Whether each client chooses its model itself."""
+    """Whether each client chooses its model itself in this task."""
     for name, down in fields_down(task):
         if down.kind != "chosen":
             continue
@@ -82,5 +83,5 @@ def chosen_by_clients(task: Task) -> bool:
 
 
 def _rarest(chosen: Int[np.ndarray, "h"], models: int) -> int:
-    """The model with the fewest choices, the first of ties."""
+    """The model that the fewest clients chose; the first of several."""
     return int(np.argmin(np.bincount(chosen, minlength=models)))

@@ -1,8 +1,8 @@
-"""Rows that attackers send instead of their updates while clusters are found, to corrupt the
+"""Vectors that attackers send instead of their updates while clusters are found, to corrupt the
 clusters.
 
-Attackers know the honest rows of the same model, and each client's kind (its true cluster). Rows
-[n p].
+Attackers know the honest rows of the same model, and the kind (true cluster) of each client. Rows
+are [n p].
 """
 
 from __future__ import annotations
@@ -17,42 +17,43 @@ Row = Float64[np.ndarray, "p"]
 
 
 class Honest(NamedTuple):
-    """Honest rows of one model, and the kind of each row's client."""
+    """Honest rows of one model, and the kind (true cluster) of each row's client."""
 
     rows: Float64[np.ndarray, "h p"]
     kinds: Int[np.ndarray, "h"]
 
     def mean(self, kind: int) -> Row:
-        """The mean row of a kind."""
+        """The mean of the honest rows of one kind."""
         return self.rows[self.kinds == kind].mean(axis=0)
 
     def other(self, kind: int) -> int:
-        """The next kind, cyclically, that has honest rows."""
+        """The next kind that has honest rows; after the last kind, the first."""
         kinds = np.unique(self.kinds)
         later = kinds[kinds > kind]
         return int(later[0] if len(later) else kinds[0])
 
 
 def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of another kind, so that the attacker is taken for one of its clients.
+    """The mean of another kind, so that the server takes the attackers for clients of that kind.
 
     Args:
         honest: rows of the same model.
         kind: kind of these attackers; it has honest rows.
-        count: attackers of this kind that train the model.
+        count: number of attackers of this kind that train the model.
     """
     return np.repeat(honest.mean(honest.other(kind))[None], count, axis=0)
 
 
 def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Two groups on either side of their kind's mean, along the direction of largest variation, as
-    far away as honest rows are. The kind is then split in two, and two others are merged if K is
-    fixed.
+    """Two groups of attackers on either side of their kind's mean, as far away as honest rows are.
+
+    They lie along the direction of largest variation. The kind is then split in two clusters, and
+    two other kinds are merged if the number of clusters is fixed.
 
     Args:
         honest: rows of the same model.
         kind: kind of these attackers; it has honest rows.
-        count: attackers of this kind that train the model.
+        count: number of attackers of this kind that train the model.
     """
     rows = honest.rows[honest.kinds == kind]
     mean = rows.mean(axis=0)
@@ -64,25 +65,27 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of all honest rows from every attacker: a dense cluster in the middle, which
-    attracts a centre.
+    """The mean of all honest rows, sent by every attacker.
+
+    The attackers form a dense cluster in the middle, which attracts a centre.
 
     Args:
         honest: rows of the same model.
         kind: kind of these attackers; it has honest rows.
-        count: attackers of this kind that train the model.
+        count: number of attackers of this kind that train the model.
     """
     return np.repeat(honest.rows.mean(axis=0)[None], count, axis=0)
 
 
 def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Rows at equal steps from their kind's mean to another kind's, so that a method that links
-    near rows merges both kinds.
+    """Rows at equal steps from their kind's mean to another kind's mean.
+
+    A method that links neighbouring rows merges both kinds.
 
     Args:
         honest: rows of the same model.
         kind: kind of these attackers; it has honest rows.
-        count: attackers of this kind that train the model.
+        count: number of attackers of this kind that train the model.
     """
     start = honest.mean(kind)
     end = honest.mean(honest.other(kind))

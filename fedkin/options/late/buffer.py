@@ -1,6 +1,6 @@
-"""Buffer of replies that are used in a later round.
+"""Buffer of late replies, which a later round uses.
 
-Shapes: b buffered replies, r added ones, u used ones, p numbers of an update.
+Shapes: b buffered replies, r added replies, u used replies, p numbers of an update.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from fedkin.core.task import Task
 
 
 class Row(NamedTuple):
-    """What is stored with each buffered reply."""
+    """The columns stored with each buffered reply."""
 
     task: Int[np.ndarray, "b"]  # checksum of the task's name
     client: Int[np.ndarray, "b"]
-    model: Int[np.ndarray, "b"]  # the model that it trained
-    models: Int[np.ndarray, "b"]  # number of models at that time
-    examples: Int[np.ndarray, "b"]
+    model: Int[np.ndarray, "b"]  # model that the client trained
+    models: Int[np.ndarray, "b"]  # number of models in the round of the request
+    examples: Int[np.ndarray, "b"]  # number of the client's samples
     sent: Int[np.ndarray, "b"]  # round of the request
-    due: Int[np.ndarray, "b"]  # first round that may use it
+    due: Int[np.ndarray, "b"]  # first round that may use the reply
 
 
 @dataclass
 class LateBuffer:
-    """Late replies with their updates, and counts of used and dropped ones: the arrays of a
-    checkpoint."""
+    """Late replies with their updates, and how many were used and dropped.
+
+    These are the arrays of a checkpoint.
+    """
 
     rows: Int[np.ndarray, "b 7"]
     updates: Float[np.ndarray, "b p"]
-    counts: Int[np.ndarray, "2"]
+    counts: Int[np.ndarray, "2"]  # used and dropped replies
 
     @classmethod
     def empty(cls) -> LateBuffer:
@@ -63,12 +65,12 @@ class LateBuffer:
         """Add replies to the buffer. All buffered updates have one length; others are dropped.
 
         Args:
-            call: the task that they answer.
-            clients: ids.
-            arrays: the replies' arrays, by row.
-            vector: the name of the update in ``arrays``.
-            sent: the round of the call.
-            due: the first round that may use them.
+            call: the task that the replies answer.
+            clients: clients that sent the replies.
+            arrays: the replies' arrays, a row for each client.
+            vector: name of the update in ``arrays``.
+            sent: round of the request.
+            due: first round that may use the replies.
         """
         updates = arrays[vector]
         former = self.updates if self.updates.size else np.zeros((0, updates.shape[1]), np.float32)
@@ -91,11 +93,12 @@ class LateBuffer:
     def take(
         self, call: Task, round: int, oldest: int, length: int, usable: Bool[np.ndarray, "b"]
     ) -> tuple[Row, Float[np.ndarray, "u p"]]:
-        """Remove and return the replies that a call uses, in the order of their clients. Those that
-        no later call can use are dropped.
+        """Remove and return the replies that a call uses, in the order of their clients.
+
+        Replies that no later call can use are dropped.
 
         Args:
-            call: the task.
+            call: the task of the present call.
             round: the present round.
             oldest: replies of rounds before this one are dropped.
             length: p, size of the call's updates.
@@ -112,7 +115,7 @@ class LateBuffer:
         expired = waiting.sent < oldest
         chosen = np.flatnonzero(asked & ~expired & usable & same_models)
 
-        # Sums must not depend on the order of arrival.
+        # In a fixed order the sums do not depend on the order in which replies arrived.
         order = chosen[np.lexsort((waiting.sent[chosen], waiting.client[chosen]))]
         rows = Row(*self.rows[order].T)
         updates = self.updates[order]

@@ -1,20 +1,21 @@
-"""Late replies for any method that averages: later rounds use them, up to an age (bounded
+"""Late replies for any method that averages: later rounds use them, up to a largest age (bounded
 staleness).
 
     u_{i,s}   the update of client i in round s, which arrived after that round's end
-    s(a)      (1 + a)^-exponent, a = t - s rounds old, at most ``max_age``
+    s(a)      factor (1 + a)^-exponent of an update that is a = t - s rounds old, at most
+    ``max_age``
     mean      in round t, for cluster k, over all used updates:
               sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i
 
 J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv
-2106.06639, applies s(a) with exponent 0.5 to the update, so that a mean of only old ones is a
-smaller step. Here this is done in each cluster, and in synchronous rounds. An old update is not
-used if its client has replied in this round, if the client now belongs to another cluster, or if
-the number of clusters has changed.
+2106.06639. The paper multiplies an update by s(a) with exponent 0.5, so a mean of only old updates
+is a smaller step. Here this is done in each cluster, and in synchronous rounds. An old update is
+not used if its client has replied in this round, if the client now belongs to another cluster, or
+if the number of clusters has changed.
 
-In a simulation ``share`` makes replies late: by a rounds or more with probability share^a. Replies
-of real clients are late when they arrive late (``WaitingWorld``). With ``max_age=0`` late ones are
-lost.
+In a simulation ``share`` makes replies late: a reply is late by at least a rounds with probability
+share^a. Real clients' replies are late when they arrive late (``WaitingWorld``). With ``max_age=0``
+late replies are lost.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ _NO_PLACE = "late ones have no place"
 @plain_options
 @dataclass(frozen=True)
 class LateReplies(Option):
-    """Use of replies that arrive after their round.
+    """Uses replies that arrive after their round.
 
     Attributes:
-        max_age: largest age, in rounds, of a used reply; 0: late replies are not used.
+        max_age: largest age of a used reply, in rounds; 0: late replies are not used.
         exponent: exponent in (1 + age)^-exponent, the factor of a late update; 0: no factor.
-        share: in a simulation, share of replies that are late by a round or more; by a rounds or
-            more, share^a.
+        share: in a simulation, the share of replies that are late by at least one round; a share of
+            share^a is late by at least a rounds.
         same: whether the same clients are late in every round. If not, each reply is drawn
             independently.
     """
@@ -79,38 +80,40 @@ class LateReplies(Option):
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
             return (
-                "a late reply would count in two rounds' sums, and privacy counts each client "
-                "once; take one of the two"
+                "a late reply would count in the sums of two rounds, and privacy counts each "
+                "client once; use only one of the two options"
             )
         if "robust" in run.options:
-            return "a robust rule compares replies of one round; take one of the two"
+            return (
+                "a robust rule compares the replies of one round; use only one of the two options"
+            )
         return refusal(run.method)
 
     def bind(self, run: RunFacts) -> ActiveOption:
         return ActiveLateReplies(self, run.method)
 
     def scale(self, age: Int[np.ndarray, "b"]) -> Float[np.ndarray, "b"]:
-        """s(a)."""
+        """s(a): the factor of an update that is ``age`` rounds old."""
         return (1.0 + age) ** -self.exponent
 
     def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """By how many rounds each client's reply is late, in a simulation: at least a with
+        """By how many rounds each client's reply is late in a simulation: at least a rounds with
         probability share^a.
 
         Args:
-            clients: ids.
-            stream: stream of their work.
+            clients: clients of the call.
+            stream: random numbers of the call.
         """
         if not self.share:
             return np.zeros(len(clients), np.int64)
         late_stream = Stream(stream.seed, 0 if self.same else stream.round, "late")
-        # One minus a number below 1 is above 0, so its logarithm exists.
+        # random() is below 1, so 1 minus it is above 0 and has a logarithm.
         chance = np.array([1 - late_stream.client(int(c)).random() for c in clients])
         return np.floor(np.log(chance) / math.log(self.share)).astype(np.int64)
 
 
 class ActiveLateReplies(ActiveOption):
-    """Late replies in a run. The buffer of replies is in the state.
+    """Late replies in a run. The state holds the buffer of replies.
 
     Args:
         settings: settings of late replies.
@@ -165,14 +168,13 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def record(self, state: State) -> Record:
-        """Numbers of replies since the start that were used in a later round, and that came too
-        late."""
+        """Numbers of replies since the start that a later round used, and that came too late."""
         used, dropped = self.arrays(state)["counts"]
         return {"late_used": int(used), "late_dropped": int(dropped)}
 
 
 class LateWorld(WorldProxy):
-    """A world whose means also include late replies, for one round.
+    """A world for one round whose means also include late replies.
 
     Args:
         world: the clients.
@@ -199,7 +201,7 @@ class LateWorld(WorldProxy):
         self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply. Means include replies that arrived in time, and late ones that are due."""
+        """The reply. Means include replies that arrived in time, and late replies that are due."""
         vector = mean_vector(task)
         single = task.single()
         if vector is None or single is None:
@@ -244,7 +246,7 @@ class LateWorld(WorldProxy):
         """
         waiting = self._buffer.columns
         cluster = self._assignment[waiting.client]
-        # A client that chooses its cluster while training has none until its first reply in time.
+        # A client that chooses its cluster while training has none before its first timely reply.
         same_cluster = (cluster == waiting.model) | (cluster < 0)
         return same_cluster & ~np.isin(waiting.client, replied)
 
@@ -264,7 +266,7 @@ class LateWorld(WorldProxy):
     def _postpone(
         self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Reply:
-        """The reply without the rows that are late in a simulation. These go to the buffer."""
+        """The reply without the rows that are late in a simulation. Those go to the buffer."""
         delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
         for rounds in np.unique(delay[delay > 0]).tolist():
             is_late = delay == rounds
@@ -283,7 +285,7 @@ class LateWorld(WorldProxy):
 
 
 def _of_rows(reply: Reply, vector: str, rows: Bool[np.ndarray, "n"]) -> dict[str, np.ndarray]:
-    """The arrays of the buffered rows: update, model and examples."""
+    """The arrays of some rows that the buffer stores: update, model and number of samples."""
     return {name: reply.arrays[name][rows] for name in (vector, INDEX, WEIGHT)}
 
 
@@ -295,7 +297,7 @@ def _mean(
     late: Row,
     updates: Float[np.ndarray, "b p"],
 ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
-    """The mean update of each model, over timely and late replies, and its examples."""
+    """The mean update of each model over timely and late replies, and its number of samples."""
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
@@ -311,8 +313,11 @@ def refusal(method: Method) -> str:
     if needs.peers:
         return (
             f"{name} has no server and no rounds that a reply could miss: its peers average when "
-            "they hear something"
+            "a message arrives"
         )
     if needs.model.detectors:
-        return f"{name} trains several models of a client in one round, and late replies are of one"
+        return (
+            f"{name} trains several models of a client in one round, but a late reply holds only "
+            "one model"
+        )
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""

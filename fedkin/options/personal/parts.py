@@ -1,21 +1,21 @@
-"""Personal parts for any method that averages: each client keeps a last layer (FedRep, FedPer) or a
-model (Ditto).
+"""Personal parts for any method that averages: each client keeps its own last layer (FedRep,
+FedPer) or its own model (Ditto).
 
     head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
-    ditto   v_i in addition to w_k, regularised towards the w_k that the client received in this
-            round (ditto.py)
+    ditto   v_i in addition to w_k. v_i is regularised towards the w_k that the client received in
+            this round (ditto.py)
 
 With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
 are tested with the part that they keep. A client that never trained is tested with the initial
 head, or with its cluster's model. A client that changes its cluster keeps its part.
 
-Only training in the method's rounds is personal. In a cold start, and when newcomers are placed,
-clients train whole models. The head of every cluster is always reset to the initial model's, so
-sharing between clusters and server optimisers leave heads alone. In rounds, the head's entries are
-zero in updates by which the method clusters.
+Only training in the method's rounds is personal. In a cold start, and when new clients are placed,
+clients train whole models. Every cluster's head is always reset to the initial model's head, so
+sharing between clusters and server optimisers do not change heads. In rounds, updates by which the
+method clusters have zeros for the head's entries.
 
-Some methods cannot be used with it (``refusal``): they cluster clients by the behaviour of shared
-last layers (``ModelParts.shared_head``), or keep a part on each client already
+Some methods cannot be used with personal parts (``refusal``). They cluster clients by the behaviour
+of shared last layers (``ModelParts.shared_head``), or keep a part on each client already
 (``ModelParts.own``).
 """
 
@@ -50,15 +50,15 @@ class PersonalPart(Option):
     """A part of a model that stays on each client."""
 
     section = "personal"
-    head: ClassVar[bool]  # whether it is a part of the cluster's model, which is then not shared
+    head: ClassVar[bool]  # whether the part is the last layer of the model, then not shared
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """A training of the method, with the client's part.
+        """The training that clients do instead of the method's, with their personal part.
 
         Args:
-            task: the training.
+            task: the method's training.
             start: the run's initial model.
-            head: slice of a model that is its last layer.
+            head: slice of a flat model that is its last layer.
         """
         raise NotImplementedError
 
@@ -91,10 +91,10 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """A last layer for each client, trained alone before the body; with ``head_epochs`` 0, together
-    with it."""
+    """A separate last layer for each client. It is trained alone before the body, or together
+    with the body if ``head_epochs`` is 0."""
 
-    head_epochs: int = 10  # epochs of the head, before the body is trained
+    head_epochs: int = 10  # epochs in which only the head is trained, before the body
 
     head = True
     shares_part = True
@@ -104,12 +104,14 @@ class PersonalHead(PersonalPart):
             check_positive_integer("head_epochs", self.head_epochs)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """As in ``PersonalPart``. Raises MethodError if clients choose among models, or reply with
-        gradients."""
+        """The training with personal heads.
+
+        Raises MethodError if clients choose among models, or reply with gradients.
+        """
         if task.model_index is None or task.gradient:
             raise MethodError(
-                "personal heads: clients cannot compare models, or their gradients, without a "
-                "last layer"
+                "personal heads: clients cannot compare models without a last layer, nor their "
+                "gradients; leave out personal heads, or use another method"
             )
         bodies = body_of(task.models, head)
         return Personal(
@@ -126,12 +128,12 @@ class PersonalHead(PersonalPart):
 @plain_options
 @dataclass(frozen=True)
 class PersonalModel(PersonalPart):
-    """A model for each client, regularised towards its cluster's model (Ditto)."""
+    """A personal model for each client, regularised towards its cluster's model (Ditto)."""
 
-    strength: float = 1.0  # lambda
-    # Epochs of v_i, or steps if the run's training has steps; None: the run's.
+    strength: float = 1.0  # lambda, the strength of the regularisation
+    # Epochs of v_i, or steps if the run's training counts steps; None for the run's number.
     own_epochs: int | None = None
-    own_lr: float | None = None  # learning rate of v_i; None: the run's
+    own_lr: float | None = None  # learning rate of v_i; None for the run's
 
     head = False
 
@@ -143,7 +145,7 @@ class PersonalModel(PersonalPart):
             check_positive("own_lr", self.own_lr)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """As in ``PersonalPart``."""
+        """The training of the cluster's model together with the client's personal model."""
         training = {field.name: getattr(task, field.name) for field in fields(Train)}
         return TrainBeside(
             **training,
@@ -154,8 +156,9 @@ class PersonalModel(PersonalPart):
 
 
 class ActivePersonalPart(ActiveOption):
-    """A personal part in a run. The state holds the run's initial model, whose head is the initial
-    head of all clients.
+    """A personal part in a run.
+
+    The state holds the run's initial model, whose head is the initial head of all clients.
 
     Args:
         part: the personal part.
@@ -179,14 +182,14 @@ class ActivePersonalPart(ActiveOption):
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model; empty if clients keep whole models, which start as their
-        cluster's."""
+        """The run's initial model. It is empty if clients keep whole models, which start as their
+        cluster's model."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
 
     def _with_first_heads(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
-        """The method's next state, with the initial head in all models."""
+        """The state that the method returned, with the initial head in all models."""
         if self._part.head:
             models = after.models.copy()
             models[:, world.spec.head] = start[world.spec.head]
@@ -204,12 +207,15 @@ def refusal(method: Method, personal: PersonalPart) -> str:
     if needs.peers:
         personal_part = "the model of each peer"
     if personal_part:
-        return f"{name} goes without a personal part, as it has {personal_part}; leave it out"
+        return (
+            f"{name} cannot have a personal part, since it already keeps {personal_part}; leave "
+            "the personal part out"
+        )
     compared = needs.parts.shared_head
     if personal.head and compared:
         return (
-            f"{name} compares {compared}, which needs last layers that clients share; take "
-            "personal.name=ditto, or another method"
+            f"{name} compares {compared}, which needs last layers that clients share; set "
+            "personal.name=ditto, or use another method"
         )
     return ""
 
@@ -221,17 +227,18 @@ def head_refusal(method: Method, spec: ModelSpec) -> str:
         return ""
     why = "has no other layer" if size else "does not end in a weight [C, d] and a bias [C]"
     return (
-        f"{type(method).__name__} with personal heads shares all layers but the last, and this "
-        f"model {why}: take one with hidden layers, such as model.name=mlp, or personal.name=ditto"
+        f"{type(method).__name__} with personal heads shares all layers except the last, but this "
+        f"model {why}: use a model with hidden layers, such as model.name=mlp, or set "
+        "personal.name=ditto"
     )
 
 
 class PersonalWorld(WorldProxy):
-    """A proxy of a world that makes the training of whole models personal.
+    """A proxy of a world that replaces the training of whole models by personal training.
 
     Args:
         world: the clients.
-        personal: from a training to the one that clients do instead.
+        personal: from the method's training to the training that clients do instead.
         head: slice of a model that is its last layer.
     """
 
@@ -241,7 +248,7 @@ class PersonalWorld(WorldProxy):
         self._head = head
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The world's reply. Training of whole models uses the clients' parts."""
+        """The world's reply; in training of whole models clients also use their personal parts."""
         if type(task) is not Train or task.part is not None:
             return self._world.run(task, clients, stream)
         personal = self._personal(task)
@@ -252,12 +259,12 @@ class PersonalWorld(WorldProxy):
 
 
 def whole(reply: Reply, parameters: int, head: slice | None) -> Reply:
-    """Convert a reply to a training of bodies to one of whole models, with zero updates of heads.
+    """Extend a reply about bodies to one about whole models, with zero updates of heads.
 
     Args:
-        reply: with updates of bodies.
-        parameters: P.
-        head: slice of a model that is its head.
+        reply: reply with updates of bodies.
+        parameters: number of parameters P of a whole model.
+        head: slice of a flat model that is its head.
     """
     bodies: Float[np.ndarray, "n b"] = reply.update
     heads = np.zeros((len(bodies), parameters - bodies.shape[1]), np.float32)

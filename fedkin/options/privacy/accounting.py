@@ -1,17 +1,19 @@
-"""Privacy accounting of noisy sums: epsilon at a delta, from dp-accounting (the extra ``privacy``).
+"""Privacy accounting of noisy sums: epsilon at a delta, with dp-accounting (the extra ``privacy``).
 
 Neighbouring data sets differ by one whole client, added or removed, for all rounds together. A
-round is a Gaussian mechanism on the sum over a Poisson sample of the clients. The reported epsilon
-is that of the privacy loss distribution (PLD, Koskela et al. 2020, Doroshenko et al. 2022). Renyi
-differential privacy (Mironov 2017) gives an upper bound of it, and a PLD epsilon above that bound
-is refused. Only this mechanism is accounted for: the library's accountants disagree on the
-definition of replacing a client, and one of them ignores the count of a randomised response. Noisy
-sums of all clients, before the first round of a cold start and of scores after the last round, are
-Gaussians without sampling that compose with the rounds.
+round is a Gaussian mechanism on the sum over a Poisson sample of the clients. Noisy sums of all
+clients (before the first round of a cold start, and of scores after the last round) are Gaussian
+mechanisms without sampling, which compose with the rounds.
 
-The Renyi bound itself is reported in two cases: above an epsilon of 50, where a loss distribution
-takes minutes and such an epsilon gives no protection, and at a delta below 1e-14, which a loss
-distribution in double precision does not resolve.
+The reported epsilon comes from the privacy loss distribution (PLD, Koskela et al. 2020, Doroshenko
+et al. 2022). Renyi differential privacy (Mironov 2017) gives an upper bound of it, and a PLD
+epsilon above that bound is refused. Only this mechanism is accounted for: the library's accountants
+disagree on the definition of replacing a client, and one of them ignores the count of a randomised
+response.
+
+The Renyi bound itself is reported in two cases. Above an epsilon of 50 a loss distribution takes
+minutes, and such an epsilon gives no protection. A delta below 1e-14 is too small for a loss
+distribution in double precision.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.options.privacy.search import PRECISION, Search
 
 _TOLERANCE = 1e-3  # relative tolerance between the two accountants
-_MOST_NOISE = 2.0**16  # largest noise multiplier tried; if it is not enough, none is
+_MOST_NOISE = 2.0**16  # largest noise multiplier tried; if it is not enough, no noise is
 _FIRST_NOISE = 1.0  # first noise multiplier of a search
 
-# Above this epsilon the Renyi bound is reported: an epsilon this large gives no protection.
+# Above this epsilon the Renyi bound is reported: such a large epsilon gives no protection.
 MOST_EPSILON = 50.0
 
-# Step sizes of loss distributions. The default steps of dp-accounting are fine. With a cap, coarse
-# steps are a hundred times as fast. Their epsilon is above the fine one by less than the coarse
-# step.
+# Step sizes of loss distributions. The fine step is the default of dp-accounting. With a cap on the
+# cohort, coarse steps are a hundred times as fast, and their epsilon exceeds the fine one by less
+# than the coarse step.
 _FINE_STEP = 1e-4
 _COARSE_STEP = 1e-2
 _CLOSE = 1e-3  # relative; coarse results this close above a target are checked with fine steps
 
-# dp-accounting truncates a tail of 1e-15 of a loss distribution. For a delta below ten times that,
-# the tail determines the result.
+# dp-accounting cuts off a tail of 1e-15 of a loss distribution. For a delta below ten times that,
+# the tail would determine the result.
 LEAST_DELTA = 1e-14
 
 
@@ -55,9 +57,9 @@ class NoisyRounds:
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clipping
             norm.
         count: number of rounds.
-        cap: most clients of a round, if a device needs a limit; None: no limit. Larger samples are
-            reduced at random.
-        clients: N, needed only with a cap.
+        cap: largest number of clients in a round, if a device needs a limit; None: no limit. Larger
+            samples are reduced at random.
+        clients: number of clients N, needed only with a cap.
         start_noise: noise multiplier of each noisy sum of all clients before the first round.
         start_sums: number of these sums.
         score_noise: noise multiplier of each noisy sum of all clients' scores.
@@ -76,18 +78,18 @@ class NoisyRounds:
 
     @property
     def lacks_noise(self) -> bool:
-        """Whether something was released without noise."""
+        """Whether any sum was released without noise."""
         return (self.count > 0 and self.noise_multiplier <= 0) or any(
             noise <= 0 for noise, _ in self._of_all()
         )
 
     def _of_all(self) -> list[tuple[float, int]]:
-        """The noise multiplier and the number of sums over all clients, if there are any."""
+        """Noise multiplier and number of each kind of sums over all clients that were released."""
         sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
         return [(noise, count) for noise, count in sums if count]
 
     def event(self) -> Any:
-        """The event of dp-accounting."""
+        """All releases together, as an event of dp-accounting."""
         events = _library("dp_accounting")
         parts = [
             events.SelfComposedDpEvent(events.GaussianDpEvent(z), count)
@@ -113,8 +115,9 @@ class NoisyRounds:
 
 @cache
 def epsilon(rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds at a delta, by the privacy loss distribution, or the Renyi bound
-    (``by_renyi_bound``).
+    """The epsilon of the released rounds at a delta.
+
+    It comes from the privacy loss distribution, or from the Renyi bound (``by_renyi_bound``).
 
     Args:
         rounds: the released rounds.
@@ -133,7 +136,7 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
         return coarse if coarse > MOST_EPSILON else _pld_epsilon(rounds, delta, _FINE_STEP)
     value = _pld_epsilon(rounds, delta, _FINE_STEP)
     bound = renyi_epsilon(rounds, delta)
-    # Infinite: the tails that many rounds lose together exceed delta.
+    # Infinite: the cut-off tails of many rounds together exceed delta.
     if math.isinf(value):
         return bound
     check(value, bound)
@@ -141,10 +144,10 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
 
 
 def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
-    """Whether rounds cost at most an epsilon.
+    """Whether the rounds cost at most a target epsilon.
 
     Args:
-        target: the epsilon.
+        target: the target epsilon.
         delta: probability that the bound does not hold.
         rounds: the released rounds.
 
@@ -155,8 +158,8 @@ def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
     if rounds.cap is None or rounds.lacks_noise or by_renyi_bound(rounds, delta):
         return epsilon(rounds, delta) <= target
 
-    # Coarse steps never underestimate epsilon. Most rounds that a search tries cost far more or far
-    # less than the target.
+    # Coarse steps never underestimate epsilon, and most rounds that a search tries cost far more or
+    # far less than the target.
     step = min(max(target * _CLOSE, _FINE_STEP), _COARSE_STEP)
     coarse = _pld_epsilon(rounds, delta, step)
     if coarse <= target:
@@ -167,7 +170,7 @@ def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
 
 
 def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
-    """Whether the Renyi bound is reported for rounds: it is above 50, or delta is below 1e-14.
+    """Whether the Renyi bound is reported: it is above 50, or delta is below 1e-14.
 
     Args:
         rounds: the released rounds.
@@ -176,30 +179,31 @@ def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
     Raises:
         MissingExtra: dp-accounting is not installed.
     """
-    # For rounds with a cap the bound is far above the PLD epsilon. The bound of the same rounds
-    # without a cap is below it, and shows whether the epsilon is large.
+    # With a cap the Renyi bound is far above the PLD epsilon. The bound without a cap is below the
+    # PLD epsilon, so it shows whether that is large.
     return delta < LEAST_DELTA or renyi_epsilon(replace(rounds, cap=None), delta) > MOST_EPSILON
 
 
 def check(value: float, bound: float | None) -> None:
-    """Raise ConfigError if an epsilon exceeds its upper bound by the other accountant, if there is
+    """Raise ConfigError if an epsilon exceeds the other accountant's upper bound, if there is
     one."""
     if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
         raise ConfigError(
-            f"accountants contradict each other: epsilon {value:.4g} by PLD, above {bound:.4g} by "
-            "RDP"
+            f"accountants contradict each other: epsilon is {value:.4g} by PLD, above the bound "
+            f"{bound:.4g} by RDP"
         )
 
 
 @cache
 def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds at a delta, by Renyi differential privacy: an upper bound, computed in
-    milliseconds.
+    """The epsilon of the released rounds at a delta by Renyi differential privacy.
+
+    It is an upper bound, computed in milliseconds.
 
     No bound is known for a sample with a cap. There an added client may displace another one, so
-    the bound used is that of all clients in every round with half the noise.
+    the bound assumes all clients in every round and half the noise.
 
-    Raises MissingExtra: dp-accounting is not installed.
+    Raises MissingExtra if dp-accounting is not installed.
     """
     if rounds.cap is not None:
         half = rounds.noise_multiplier / 2
@@ -212,12 +216,12 @@ def fixed_cohort_epsilon(
 ) -> float:
     """The epsilon of rounds with cohorts of a fixed size, where one client is replaced by another.
 
-    Replacement moves a sum by twice the clipping norm, so the event gets half the noise multiplier.
-    No bound is known for these cohorts when a client is removed.
+    Replacement changes a sum by up to twice the clipping norm, so the event gets half the noise
+    multiplier. For the removal of a client no bound is known with such cohorts.
 
     Args:
-        clients: N.
-        cohort: n.
+        clients: number of clients N.
+        cohort: number of clients n in each round.
         noise_multiplier: z.
         count: number of rounds.
         delta: probability that the bound does not hold.
@@ -235,17 +239,17 @@ def fixed_cohort_epsilon(
 
 
 def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds]) -> float:
-    """The smallest noise multiplier, to 0.1%, with which rounds cost at most an epsilon.
+    """The smallest noise multiplier, to 0.1%, with which rounds cost at most a target epsilon.
 
-    A search that takes more than some seconds is logged.
+    A search that takes more than a few seconds is logged.
 
     Args:
-        target: the epsilon.
+        target: the target epsilon.
         delta: probability that the bound does not hold.
         rounds: from a noise multiplier to the rounds.
 
     Raises:
-        ConfigError: no noise is enough.
+        ConfigError: no noise is large enough.
         MissingExtra: dp-accounting is not installed.
     """
     search = Search(f"privacy: finding the noise multiplier for epsilon = {target:g}")
@@ -256,9 +260,9 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     def enough(noise: float) -> bool:
         return costs_at_most(target, delta, rounds(noise))
 
-    # First by the fast bound, which never underestimates. With a cap it is far too high. If the
-    # cold start is a large part of the cost, the target may be between the PLD epsilon and the
-    # bound.
+    # Search first with the fast bound, which never underestimates. It is far too high with a cap,
+    # and if the cold start is a large part of the cost, the target may lie between the PLD epsilon
+    # and the bound.
     quick = rounds(_FIRST_NOISE).cap is None and enough_by_bound(_MOST_NOISE)
     price = enough_by_bound if quick else enough
     if not price(_MOST_NOISE):
@@ -270,7 +274,7 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     noise = search.least(price, low, high)
 
     # The bound is rarely twice the PLD epsilon. If it is, half of the noise is enough, and the
-    # search continues below it.
+    # search continues below that.
     while True:
         found = search.least(enough, noise / 2, noise, nearest=0.9)
         at_lower_end = found - noise / 2 <= found * PRECISION
@@ -280,14 +284,14 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
 
 
 def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds], most: int) -> int:
-    """The largest number of rounds, up to ``most``, that cost at most an epsilon.
+    """The largest number of rounds, up to ``most``, that cost at most a target epsilon.
 
-    A search that takes more than some seconds is logged.
+    A search that takes more than a few seconds is logged.
 
     Args:
-        target: the epsilon.
+        target: the target epsilon.
         delta: probability that the bound does not hold.
-        rounds: from a count to that many rounds.
+        rounds: from a number of rounds to these rounds.
         most: planned number of rounds.
 
     Raises:
@@ -299,7 +303,7 @@ def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds]
 
 @cache
 def _pld_epsilon(rounds: NoisyRounds, delta: float, step: float) -> float:
-    """The epsilon of rounds by a loss distribution with a step size; it never underestimates."""
+    """The epsilon of rounds by a loss distribution with this step size. It never underestimates."""
     accountant = partial(
         _library("dp_accounting.pld").PLDAccountant, value_discretization_interval=step
     )

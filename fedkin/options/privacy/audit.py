@@ -1,16 +1,17 @@
-"""Audit of the mechanism: a lower bound of epsilon from one simulated run with canaries.
+"""Audit of the mechanism: a lower bound of epsilon, from one simulated run with canaries.
 
-m canaries are clients whose updates are random directions. A fair coin decides whether each is in
-or out. In each round every canary that is in takes part with the run's sampling probability,
-independently of the others, without a cap on the cohort. The run's functions clip the updates and
-add the noise, with a fixed clip. An observer of the sums then guesses: the r / 2 canaries with the
-highest products with the sums are in, the r / 2 with the lowest are out. Many correct guesses are
-unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing with One (1)
-Training Run, NeurIPS 2023 (theorem 5.2).
+A canary is a client with a random direction as its update. There are m canaries, and a fair coin
+decides for each whether it is in or out. In each round every canary that is in takes part with the
+run's sampling probability, independently of the others and without a cap on the cohort. The run's
+own functions clip the updates and add the noise, with a fixed clip. An observer of the sums then
+guesses: the r / 2 canaries with the highest products with the sums are in, the r / 2 with the
+    lowest
+products are out. Many correct guesses are unlikely under a small epsilon. Source: Steinke, Nasr and
+Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023 (theorem 5.2).
 
-In a run with secret sums the canaries pass through the clients' clipping and rounding. Only as many
-other clients as the smallest sum has add their shares of the noise: the least noise that any sum
-has.
+In a run with secret sums the canaries pass through the clients' clipping and rounding. The other
+clients that add their shares of the noise are as few as in the smallest sum, so the sum has the
+least noise that any sum has.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LEVEL = 0.05
 _DIMENSIONS = 7850  # size of a canary's update: random directions are nearly orthogonal
 _MOST = 30.0  # initial epsilon of the search for the lower bound
 _HALVINGS = 60
-_LEAST = 1e-6  # smallest noise in a sum's weight
+_LEAST = 1e-6  # smallest noise in the weight of a sum
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Audit:
     """The result of an audit.
 
     Attributes:
-        claim: the accountant's epsilon for the sums of updates. It excludes scores, as canaries
+        claim: the accountant's epsilon for the sums of updates. Scores are excluded, since canaries
             have none.
-        lower_bound: an epsilon below which this many correct guesses are implausible, at 95%
+        lower_bound: the largest epsilon that this many correct guesses contradict, at 95%
             confidence.
         correct: number of correct guesses.
-        guesses: r.
-        canaries: m.
-        rounds: T.
+        guesses: number of guesses r.
+        canaries: number of canaries m.
+        rounds: number of rounds T.
     """
 
     claim: float
@@ -64,16 +65,17 @@ class Audit:
 
 
 def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The largest probability, under (epsilon, delta), of this many correct guesses or more. With
-    q = e^eps / (1 + e^eps) it is
+    """The largest probability of at least this many correct guesses under (epsilon, delta).
+
+    With q = e^eps / (1 + e^eps) it is
 
         P[Bin(r, q) >= v] + 2 m delta max over i = 1 .. v of (1 / i) P[v - i <= Bin(r, q) < v].
 
     Args:
         epsilon: the tested epsilon.
-        canaries: m.
-        guesses: r.
-        correct: v.
+        canaries: number of canaries m.
+        guesses: number of guesses r.
+        correct: number of correct guesses v.
         delta: delta of the claim.
     """
     from scipy import stats
@@ -92,10 +94,10 @@ def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> floa
     """The largest epsilon that the guesses contradict (p below 5%); 0 if they contradict none.
 
     Args:
-        canaries: m.
-        guesses: r.
-        correct: v.
-        delta: of the claim.
+        canaries: number of canaries m.
+        guesses: number of guesses r.
+        correct: number of correct guesses v.
+        delta: delta of the claim.
     """
 
     def contradicted(epsilon: float) -> bool:
@@ -130,17 +132,17 @@ def audit(
     noise_factor: float = 1.0,
     least: int | None = None,
 ) -> Audit:
-    """Run canaries through the mechanism of a run, and guess which were in.
+    """Run canaries through the mechanism of a run, and guess which of them were in.
 
     Args:
         mechanism: sampling, clip and noise.
-        rounds: T.
+        rounds: number of rounds T.
         randomness: source of all random numbers.
-        canaries: m.
-        guesses: r, even.
-        noise_factor: factor of the noise that is added; a factor below 1 is an error that the audit
+        canaries: number of canaries m.
+        guesses: number of guesses r, even.
+        noise_factor: factor of the added noise. A factor below 1 simulates an error that the audit
             should detect.
-        least: n_min of secret sums, to which clients add the noise; None: the server adds it.
+        least: n_min of secret sums, in which clients add the noise; None if the server adds it.
     """
     directions = randomness.normal(canaries, _DIMENSIONS)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -207,7 +209,7 @@ def _scores(
         clip = release.clip
         noise = release.noise_multiplier
         taking_part = present & (randomness.uniform(len(directions)) < release.probability)
-        # Updates are twice as long as the clip, so that clipping is tested too.
+        # Updates are twice as long as the clip, so that the audit tests clipping too.
         rows = clipped(2 * clip * directions[taking_part], clip)
         sums = noisy_sums(
             rows=rows,
@@ -231,8 +233,11 @@ def _secret_scores(
     noise_factor: float,
     least: int,
 ) -> Float[np.ndarray, "m"]:
-    """Evidence for each canary in secret sums. An observer sees who takes part, and the claim is
-    for a client in every round, so canaries take part in every round."""
+    """Evidence for each canary in secret sums.
+
+    An observer sees who takes part, and the claim is about a client that takes part in every round,
+    so canaries do so.
+    """
     seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
     rng = seeded or np.random.default_rng()
     numbers = directions.shape[1]
@@ -251,7 +256,7 @@ def _secret_scores(
     for direction in directions[present]:
         updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)
 
-    # Other clients add only their shares of the noise.
+    # The other clients send no update, only their shares of the noise.
     seen = np.zeros(numbers)
     for _ in range(rounds):
         total = updates.copy()

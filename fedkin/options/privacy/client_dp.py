@@ -14,27 +14,31 @@ from fedkin.options.privacy.settings import PrivacySettings
 @plain_options
 @dataclass(frozen=True)
 class ClientDP(PrivacySettings, Option):
-    """Differential privacy of whole clients, with a trusted server. Each client's update is
-    clipped, and noise is added to the sums of every round. Set the noise, or the epsilon of the
-    whole run. If both are set, the run stops before the round that would exceed that epsilon.
+    """Differential privacy of whole clients, with a trusted server.
+
+    Each client's update is clipped, and noise is added to the sums of every round. Set the noise,
+    or the epsilon of the whole run. If both are set, the run stops before the round that would
+    exceed that epsilon.
 
     Attributes:
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clip.
         epsilon: budget of all rounds together, at ``delta``.
         delta: probability that the bound does not hold; below 1 / N.
-        clip: C, clipping norm; with ``adaptive`` only in the first round.
+        clip: C, the clipping norm; with ``adaptive`` only in the first round.
         adaptive: whether the clip follows the median norm, privately (Andrew et al. 2021).
         divisor: number of clients by which each cluster's sum is divided; by default the expected
             cohort / K.
-        cap: most clients of a round, if a device needs a limit.
-        examples_cap: a client's weight is its training examples / this number, at most 1; by
-            default all weights are 1.
+        cap: largest number of clients in a round, if a device needs a limit.
+        examples_cap: a client's weight is its number of training samples divided by this number,
+            at most 1; by default all weights are 1.
         start_noise: noise multiplier of each noisy sum of a cold start, over all clients before the
             first round; by default four times the noise multiplier of the rounds.
         scores: noise multiplier of the sum of all clients' accuracies after the last round, whose
             mean is released with the models; None: no score is released.
-        uncharged: client work that no noise covers is refused, or makes epsilon infinite.
-        testing_only_seeded_noise: noise and cohorts from the run's seed. Then nothing is private.
+        uncharged: what happens to client work that no noise covers: ``refuse`` stops the run,
+            ``infinite`` allows it and makes epsilon infinite.
+        testing_only_seeded_noise: whether noise and cohorts come from the run's seed. Then nothing
+            is private.
     """
 
     section = "privacy"
@@ -42,8 +46,8 @@ class ClientDP(PrivacySettings, Option):
     def refusal(self, run: RunFacts) -> str:
         if run.shares_part:
             return (
-                "personal heads send sums of bodies, which are not noised; take personal models "
-                "(ditto), or none"
+                "personal heads send sums of bodies, which get no noise; use personal models "
+                "(ditto), or no personal part"
             )
         return refusal(run.method, self.uncharged)
 

@@ -1,10 +1,10 @@
-"""The Gaussian mechanism on sums of clipped updates, by model, with a clip that can follow a
-quantile of their norms.
+"""The Gaussian mechanism on the sums of clipped updates of each model. The clip can follow a
+quantile of the updates' norms.
 
     u_i <- u_i min(1, C / |u_i|);   S_k = sum of w_i u_i over the clients of model k + N(0, (z C)^2)
 
-A client adds one vector of norm at most C to one of the K sums, so all sums together are one
-release, for any K. Shapes: n rows, K models, P parameters.
+A client adds one vector of norm at most C to one of the K sums, so all sums together are a single
+release for any K. Shapes: n rows, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedkin.options.privacy.randomness import Randomness
 
 
 def clipped(rows: Float[np.ndarray, "n P"], clip: float) -> Float[np.ndarray, "n P"]:
-    """Rows clipped to norm ``clip``, in float64; a row that is not finite counts as zero."""
+    """Rows clipped to norm ``clip``, in float64. A row that is not finite counts as zero."""
     rows = rows.astype(np.float64)
     norms = np.linalg.norm(rows, axis=1)
     sound = np.isfinite(norms)
@@ -34,14 +34,14 @@ def noisy_sums(
     clip: float,
     randomness: Randomness,
 ) -> Float[np.ndarray, "K P"]:
-    """Sums of clipped rows by model. All of them get noise, also those without rows.
+    """Sums of clipped rows for each model. Every sum gets noise, also sums without rows.
 
     Args:
-        rows: one per client, each of norm at most ``clip``.
-        model_index: the model of each.
-        models: K.
+        rows: one row per client, of norm at most ``clip``.
+        model_index: the model of each row.
+        models: number of models K.
         noise_multiplier: z.
-        clip: C.
+        clip: clipping norm C.
         randomness: source of the noise.
     """
     sums = np.zeros((models, rows.shape[1]))
@@ -52,13 +52,13 @@ def noisy_sums(
 def noisy_mean(
     shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness
 ) -> float:
-    """The mean of one share per client over all clients, with noise on the sum, clipped to [0, 1].
+    """The mean over all clients of one share each, with noise on the sum, clipped to [0, 1].
 
     Args:
-        shares: between 0 and 1, one per client. Values that are not finite count as 0, and so do
-            missing clients.
-        clients: N, a number that does not depend on data.
-        noise_multiplier: standard deviation of the noise on the sum, which a client moves by at
+        shares: a number between 0 and 1 for each client. Values that are not finite count as 0, and
+            so do missing clients.
+        clients: number of clients N, which does not depend on data.
+        noise_multiplier: standard deviation of the noise on the sum. A client changes the sum by at
             most 1.
         randomness: source of the noise.
     """
@@ -68,10 +68,11 @@ def noisy_mean(
 
 
 def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
-    """The noise multiplier of updates for which they and a noisy count together cost as much as one
-    release.
+    """The noise multiplier of updates that are released together with a noisy count.
 
-    The count is of bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
+    Updates and count together then cost as much as one release with ``noise_multiplier``.
+
+    The count sums bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
 
     Args:
         noise_multiplier: z of both together.
@@ -89,19 +90,19 @@ def next_clip(
     quantile: float = 0.5,
     rate: float = 0.2,
 ) -> float:
-    """The clip of the next round. It grows if the share of norms below it is below the quantile.
+    """The clip of the next round, which grows if fewer norms than the quantile are below it.
 
-    C <- C exp(-rate (b - quantile)), b the noisy share of norms up to C, among a number of clients
-    that does not depend on data.
+    C <- C exp(-rate (b - quantile)), where b is the noisy share of norms up to C among ``cohort``
+    clients, a number that does not depend on data.
 
     Args:
         norms: norms of the updates before clipping.
-        clip: C.
+        clip: clipping norm C of this round.
         cohort: expected number of clients.
         count_deviation: standard deviation of the noise on the count.
         randomness: source of the noise.
         quantile: quantile of the norms that C follows.
-        rate: adaptation rate.
+        rate: rate of adaptation.
     """
     noise = count_deviation * float(randomness.normal(1)[0])
     bits = np.where(norms <= clip, 0.5, -0.5).sum() + noise

@@ -1,8 +1,8 @@
 """Any method that averages, with client-level differential privacy.
 
 The method sees noisy means instead of means. Any other client work is refused with the name of the
-task, or makes epsilon infinite. Cohorts are drawn by the operating system's randomness: knowledge
-of a cohort would remove the amplification by sampling.
+task, or makes epsilon infinite. The operating system's randomness draws the cohorts: whoever knows
+a cohort would lose the amplification by sampling.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ MODELS = "models.safetensors"
 
 
 def refusal(method: Method, uncharged: str = "refuse") -> str:
-    """Why a method needs more than noisy sums; empty if they are enough.
+    """Why noisy sums are not enough for a method; empty if they are enough.
 
     Args:
         method: any method.
-        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: how client work that no noise
-            covers is treated.
+        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: what happens to client work that
+            no noise covers.
     """
     needs = requirements_of(method)
     name = type(method).__name__
@@ -55,8 +55,8 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
         return f"{name} has no server that could be trusted: its peers see each other's models"
     if needs.model.detectors:
         return (
-            f"{name} has several models of a client in one round, and a client may add one vector "
-            "to the sums"
+            f"{name} has several models of a client in one round, but a client may add only one "
+            "vector to the sums"
         )
     if uncharged == "infinite":
         return ""
@@ -74,7 +74,7 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
 
 
 def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
-    """The privacy of a run.
+    """The privacy option of a run, ready to start.
 
     Args:
         settings: privacy settings.
@@ -101,14 +101,14 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
 
 
 def secret_settings(run: RunFacts) -> SecretSettings | None:
-    """The settings of secret sums, to which clients add shares of the noise; None without them."""
+    """The settings of secret sums, in which clients add shares of the noise; None without them."""
     secret = run.options.get("secret")
     return secret if isinstance(secret, SecretSettings) else None
 
 
 def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
-    """Raise ConfigError for runs that would release more than noisy sums, and for settings without
-    an epsilon.
+    """Raise ConfigError for runs that would release more than noisy sums, or whose epsilon is
+    undefined.
 
     Args:
         settings: privacy settings.
@@ -118,25 +118,25 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
     for name in ("patience", "until"):
         if getattr(main.plan, name) is not None:
             raise ConfigError(
-                f"privacy: run.{name} stops by scores of clients, which no noise covers, and the "
-                "last round would show them: leave it out"
+                f"privacy: run.{name} stops by clients' scores, which no noise covers, and the "
+                "last round would reveal them: leave it out"
             )
     if main.measures:
         raise ConfigError(
             f"privacy: run.measures ({', '.join(measure.name for measure in main.measures)}) are "
-            "computed of scores of clients, which no noise covers: leave them out"
+            "computed from clients' scores, which no noise covers: leave them out"
         )
     for tracker in main.trackers:
         if not isinstance(tracker, TensorBoard):
             raise ConfigError(
-                f"privacy: the tracker {type(tracker).__name__} would send scores of clients "
-                "elsewhere, which no noise covers: leave it out (tensorboard writes into the "
+                f"privacy: the tracker {type(tracker).__name__} would send clients' scores, which "
+                "no noise covers, to another place: leave it out (tensorboard writes into the "
                 "run's own folder)"
             )
     if settings.scores is not None and main.plan.sample_at_end:
         raise ConfigError(
-            "privacy.scores is of all clients, and run.sample_at_end scores some: leave out one "
-            "of the two"
+            "privacy.scores needs the scores of all clients, but run.sample_at_end scores only "
+            "some: leave out one of the two"
         )
     for warning in settings.warnings(main.clients):
         _log.warning("%s", warning)
@@ -150,10 +150,10 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
     Args:
         settings: privacy settings.
-        run: the run; its method's cold start may have a cost.
+        run: the run. The cold start of its method may have a cost.
 
     Raises:
-        ConfigError: cohorts of a fixed size; a budget below the cost of one round.
+        ConfigError: cohorts have a fixed size; the budget is below the cost of one round.
     """
     return settings.mechanism(
         clients=run.clients,
@@ -166,32 +166,34 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
 
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
-    """Raise ConfigError for noise that differs from the noise of earlier releases: the accountant
-    charges all of them equally."""
+    """Raise ConfigError if the noise differs from the noise of earlier releases.
+
+    The accountant assumes one noise for all of them.
+    """
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
             if kind in entry and not math.isclose(entry["noise_multiplier"], noise):
                 raise ConfigError(
-                    "privacy: this run has released sums of noise "
-                    f"{entry['noise_multiplier']:.4g}, and {planned_rounds} rounds at epsilon = "
-                    f"{mechanism.settings.epsilon} have noise {noise:.4g}: noise that was found "
-                    "for an epsilon is that of the rounds planned first. Resume with as many "
+                    "privacy: this run has released sums with noise "
+                    f"{entry['noise_multiplier']:.4g}, but {planned_rounds} rounds at epsilon = "
+                    f"{mechanism.settings.epsilon} need noise {noise:.4g}: noise found for an "
+                    "epsilon holds for the number of rounds planned first. Resume with as many "
                     "rounds; to extend a run, give noise_multiplier from its start on"
                 )
 
 
 class ActivePrivacy(ActiveOption):
-    """Client privacy in a run: the method sees only noisy sums over clients.
+    """Client-level privacy in a run: the method sees only noisy sums over clients.
 
     Args:
         method: a method that averages.
         mechanism: sampling, clip and noise.
         journal: journal of releases.
-        planned_rounds: T.
+        planned_rounds: planned number of rounds T.
         folder: the run's folder; None if it has none.
-        seed: seed of the noise, for tests only; None: the operating system's randomness.
-        secret: settings of secret sums, to which clients add shares of the noise; None: the server
-            sees updates.
+        seed: seed of the noise, for tests only; None for the operating system's randomness.
+        secret: settings of secret sums, in which clients add shares of the noise; None if the
+            server sees updates.
     """
 
     hides_replies = True
@@ -216,8 +218,10 @@ class ActivePrivacy(ActiveOption):
         self.secret = secret
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """The cohort: clients drawn independently with equal probability, or a cohort of fixed
-        size. If it exceeds the cap, it is reduced at random."""
+        """Draw the cohort: each client independently with equal probability, or a fixed number.
+
+        A cohort above the cap is reduced at random.
+        """
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
@@ -228,7 +232,7 @@ class ActivePrivacy(ActiveOption):
         return np.sort(reachable[drawn]).astype(np.int64)
 
     def exhausted(self) -> str:
-        """Why no further round is allowed; empty if one is."""
+        """Why no further round is allowed; empty if another round is allowed."""
         settings = self.mechanism.settings
         start_sums = self.journal.start_sums
         score_sums = self.journal.score_sums
@@ -251,8 +255,10 @@ class ActivePrivacy(ActiveOption):
         )
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The world of noisy sums. Raises ConfigError if earlier cold starts leave no budget for
-        this one."""
+        """The world of noisy sums for a call.
+
+        Raises ConfigError if earlier cold starts leave no budget for this one.
+        """
         if call.step == "init":
             if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
                 self._refuse_start(self.mechanism.settings.epsilon)
@@ -268,11 +274,11 @@ class ActivePrivacy(ActiveOption):
         return Around(private_world, finish)
 
     def _check_one_sum(self, released: int, round: int) -> None:
-        """Raise TaskError for a method that does not train once per round with the whole cohort."""
+        """Raise TaskError if the method did not train exactly once with the whole cohort."""
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
                 f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
-                f"{round}; a round has exactly one, of all clusters together"
+                f"{round}, but a round has exactly one for all clusters together"
             )
 
     def _refuse_start(self, budget: float) -> None:
@@ -283,13 +289,15 @@ class ActivePrivacy(ActiveOption):
         if cost > budget:
             raise ConfigError(
                 f"privacy: another cold start would exceed privacy.epsilon = {budget:g} (delta = "
-                f"{self.mechanism.settings.delta:g}): {released} noisy sums of all clients were "
-                "released by processes that ended before their first checkpoint, and stay charged"
+                f"{self.mechanism.settings.delta:g}): processes that ended before their first "
+                f"checkpoint have released {released} noisy sums of all clients, and these still "
+                "count"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Record the noisy mean of clients' accuracies, if the settings release it. It is released
-        once for a round, and only within the budget.
+        """Record the noisy mean of clients' accuracies, if the settings release it.
+
+        It is released once for a round, and only within the budget.
 
         Args:
             round: the last round.
@@ -307,7 +315,8 @@ class ActivePrivacy(ActiveOption):
         )
         if budget is not None and cost > budget:
             _log.warning(
-                "privacy: the scores of round %d are not released: they would exceed the epsilon",
+                "privacy: the scores of round %d are not released, since they would exceed the "
+                "epsilon",
                 round,
             )
             return
@@ -320,8 +329,8 @@ class ActivePrivacy(ActiveOption):
         journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def closing(self, end: RunEnd) -> Record:
-        """The privacy entries of the summary. The statement and the releasable models are written
-        to the run's folder."""
+        """The privacy entries of the summary. It also writes the statement and the releasable
+        models to the run's folder."""
         self.release_scores(end.round, end.client_accuracy)
         facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
@@ -351,7 +360,7 @@ class ActivePrivacy(ActiveOption):
 
 
 def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """Write the releasable files: models and statement; none if epsilon is infinite."""
+    """Write the releasable files: models and statement. An infinite epsilon releases no file."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)

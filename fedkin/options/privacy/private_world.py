@@ -1,7 +1,7 @@
 """The world of a private run: only noisy sums over clients leave it.
 
-Sums of a round are over the round's cohort, clipped to the run's C. Sums of a cold start are over
-unit vectors, before the first round. Each release is recorded before it leaves.
+Sums of a round are over the round's cohort, clipped to the run's norm C. Sums of a cold start are
+over unit vectors, before the first round. Each release is recorded before it leaves.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class PrivateWorld(WorldProxy):
         mechanism: sampling, clip and noise.
         journal: journal of releases.
         randomness: source of the noise.
-        round: the present round; 0: before the first.
+        round: the present round; 0 before the first.
         cohort: clients drawn for the round; None outside a round.
-        secret: settings of secret sums; None: without.
+        secret: settings of secret sums; None without secret sums.
     """
 
     def __init__(
@@ -65,8 +65,10 @@ class PrivateWorld(WorldProxy):
         self.started = 0  # noisy sums released in the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Noisy sums of a training, or of a cold start. Work without a reply is done unchanged, and
-        so are choices that a trusted server does not release.
+        """The noisy sums of a training or of a cold start.
+
+        Work without a reply is done unchanged, and so are choices, which a trusted server does not
+        release.
 
         Raises:
             TaskError: any other work, unless the settings allow it.
@@ -88,44 +90,42 @@ class PrivateWorld(WorldProxy):
         """
         if self._mechanism.settings.uncharged == "refuse":
             raise TaskError(
-                f"privacy: the task {task.name} sends what no noise covers (round {self._round}); "
-                "privacy.uncharged='infinite' runs it, and epsilon is infinite"
+                f"privacy: replies to task {task.name} would be sent without noise (round "
+                f"{self._round}); privacy.uncharged='infinite' allows this, and epsilon is infinite"
             )
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(
-                f"secret: the task {task.name} sends what is no sum of updates (round "
+                f"secret: task {task.name} sends something else than a sum of updates (round "
                 f"{self._round}); secret.others='clear' sends it in the clear"
             )
         if task.name not in self._journal.uncharged:
             _log.warning(
-                "privacy: the task %s sends what no noise covers: epsilon is infinite",
+                "privacy: replies to task %s are sent without noise, so epsilon is infinite",
                 task.name,
             )
             self._journal.add(round=self._round, uncharged=task.name)
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
-        """Check that a noisy sum is one that the accountant charges: the right clients, in the
-        right round.
+        """Check that the accountant charges a noisy sum: the right clients, in the right round.
 
         Raises:
-            TaskError: it is not.
+            TaskError: the sum is not charged.
         """
         if len(np.unique(clients)) < len(clients):
             raise TaskError(
-                f"privacy: a client has several rows of the task {task.name}, and may add one "
-                "vector only"
+                f"privacy: a client has several rows of the task {task.name}, but it may add only "
+                "one vector"
             )
         if is_start(task):
             if self._round > 0:
                 raise TaskError(
-                    f"privacy: the task {task.name} is charged as a cold start, and was asked in "
-                    f"round {self._round}"
+                    f"privacy: the task {task.name} is charged as a cold start, but was requested "
+                    f"in round {self._round}"
                 )
             if self.started >= self._mechanism.start_sums:
                 raise TaskError(
-                    f"privacy: the task {task.name} is one more noisy sum than the "
-                    f"{self._mechanism.start_sums} of a cold start that the method declares "
-                    "(Requirements.start_sums)"
+                    f"privacy: the task {task.name} exceeds the {self._mechanism.start_sums} noisy "
+                    "sums of a cold start that the method declares (Requirements.start_sums)"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(
@@ -134,12 +134,12 @@ class PrivateWorld(WorldProxy):
             )
         elif self._cohort is None:
             raise TaskError(
-                f"privacy: the task {task.name} is charged in rounds only, and was asked outside "
-                "of one"
+                f"privacy: the task {task.name} is charged in rounds only, but was requested "
+                "outside a round"
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The noisy reply of sums, for a task that requests means."""
+        """The noisy reply to a task that requests means."""
         start = is_start(task)
         self.released += not start
         self.started += start
@@ -182,7 +182,7 @@ class PrivateWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         stream: Stream | None,
     ) -> Reply:
-        """The noisy reply of sums, if clients add the noise and the server sees only sums.
+        """The noisy reply if clients add the noise, so that the server sees only noisy sums.
 
         The round is charged before the request to the clients.
         """
@@ -205,7 +205,7 @@ class PrivateWorld(WorldProxy):
         )
         for cluster, why in noisy.lost.items():
             _log.warning(
-                "round %d: no secret sum of cluster %d, which keeps its model: %s",
+                "round %d: cluster %d has no secret sum and keeps its model: %s",
                 self._round,
                 cluster,
                 why,
@@ -240,8 +240,10 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         nonfinite: np.ndarray,
     ) -> Reply:
-        """A reply of noisy means: sums divided by a fixed number of clients. All other numbers of
-        the reply are zero."""
+        """A reply with noisy means: the sums divided by a fixed number of clients.
+
+        All other numbers of the reply are zero.
+        """
         models = len(sums)
         divisor = 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
         vector = _vector_name(task)
@@ -259,7 +261,7 @@ class PrivateWorld(WorldProxy):
     def _single_replies(
         self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> list[Reply]:
-        """The reply of each client, in portions that fit into memory."""
+        """The replies of single clients, in portions that fit into memory."""
         if not len(clients):
             return [_empty_reply(task)]
         single = task.single()
@@ -275,8 +277,10 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K p"]:
-        """Noisy sums of vectors of norm at most 1, before the first round. They are recorded before
-        they are returned."""
+        """Noisy sums of vectors of norm at most 1, before the first round.
+
+        The sums are recorded before they are returned.
+        """
         rows = np.concatenate([clipped(portion, 1.0) for portion in updates]) * arrived[:, None]
         noise = self._mechanism.start_noise
         sums = noisy_sums(
@@ -299,7 +303,7 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K P"]:
-        """The noisy sums of a round, recorded before they are returned."""
+        """The noisy sums of a round. They are recorded before they are returned."""
         mechanism = self._mechanism
         settings = mechanism.settings
         clip = settings.clip
@@ -340,13 +344,13 @@ class PrivateWorld(WorldProxy):
 
 
 def _vector_name(task: Any) -> str:
-    """The name of a task's one array whose sum gets noise."""
+    """The name of the task's only array whose sum gets noise."""
     (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
     return name
 
 
 def _empty_reply(task: Any) -> Reply:
-    """A reply without clients, with updates of the right shape."""
+    """A reply from no clients, with an update array of the right shape."""
     vector = _vector_name(task)
     array = task.up.of("model")[vector]
     no_updates = np.zeros((0, *array.shape(task.sizes())), array.dtype)

@@ -1,5 +1,5 @@
-"""Randomness of noise and cohorts: the operating system's, which no seed reproduces, or a seeded
-one, for tests only."""
+"""Random numbers for noise and cohorts: from the operating system, which no seed reproduces, or
+from a seed, for tests only."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Randomness(Protocol):
     """The source of a mechanism's random numbers."""
 
     def uniform(self, count: int) -> Float[np.ndarray, "c"]:
-        """Numbers above 0 and below 1."""
+        """Uniform random numbers above 0 and below 1."""
         ...
 
     def normal(self, *shape: int) -> Float[np.ndarray, "..."]:
-        """Standard normal numbers."""
+        """Standard normal random numbers."""
         ...
 
 
 @dataclass(frozen=True)
 class SystemRandomness:
-    """The operating system's randomness. Knowing the run's seed reveals none of it."""
+    """The operating system's randomness. The run's seed reveals none of it."""
 
     def uniform(self, count: int) -> Float[np.ndarray, "c"]:
         return uniform_of(np.frombuffer(secrets.token_bytes(8 * count), np.uint64))
@@ -40,7 +40,7 @@ class SystemRandomness:
 
 @dataclass(frozen=True)
 class SeededRandomness:
-    """Randomness from a seed and a round. For tests only: the seed reveals the noise, so nothing is
+    """Randomness from a seed and a round, for tests only: the seed reveals the noise, so nothing is
     private."""
 
     rng: np.random.Generator

@@ -1,4 +1,4 @@
-"""Bisection searches whose evaluations may take seconds each. A search that takes long logs its
+"""Bisection searches with evaluations that may take seconds each. A search that takes long logs its
 progress."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Search:
 
         Args:
             name: name of the searched quantity, for the log.
-            clock: returns seconds.
+            clock: returns the time in seconds.
         """
         self._name = name
         self._clock = clock
@@ -32,7 +32,7 @@ class Search:
         """An interval: its lower end is not enough, or 0, and its upper end is enough.
 
         Args:
-            enough: whether a value is enough; monotone: then every larger one is enough too.
+            enough: whether a value is enough. If so, every larger value must be enough too.
             first: the first value tried; it is doubled until it is enough.
         """
         low = 0.0
@@ -49,10 +49,10 @@ class Search:
         """The smallest value that is enough, to 0.1%.
 
         Args:
-            enough: whether a value is enough; monotone: then every larger one is enough too.
+            enough: whether a value is enough. If so, every larger value must be enough too.
             low: a value that is not enough.
             high: a value that is enough.
-            nearest: no value below this share of ``high`` is tried; for a ``high`` that is close to
+            nearest: smallest value tried, as a share of ``high``; for a ``high`` that is close to
                 the result.
         """
         while high - low > high * PRECISION:
@@ -65,11 +65,11 @@ class Search:
         return high
 
     def most(self, allowed: Callable[[int], bool], limit: int) -> int:
-        """The largest count that is allowed, from 0 to ``limit``.
+        """The largest number that is allowed, from 0 to ``limit``.
 
         Args:
-            allowed: whether a count is allowed; monotone: then every smaller one is allowed too.
-            limit: the first count tried.
+            allowed: whether a number is allowed. If so, every smaller number must be allowed too.
+            limit: largest number, which is tried first.
         """
         low = 0
         high = limit + 1

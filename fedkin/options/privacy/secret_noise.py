@@ -1,12 +1,12 @@
-"""Noisy sums without server noise: every client adds a share of the noise to its clipped update
-before masking it.
+"""Noisy sums without noise from the server: every client adds a share of the noise to its clipped
+update before it masks the update.
 
     each client adds N(0, s^2 / (n_min - 1)) to every number, s = z (C + sqrt(p) / scale):
 
-A sum of n_min answers or more has at least the noise of the mechanism; a sum of fewer is discarded.
-Rounding to integers may lengthen an update by sqrt(p) steps of the grid, which s accounts for. (A
-discrete Gaussian would be exact; no maintained library draws one for millions of numbers in a
-second.)
+A sum of n_min answers or more has at least the noise of the mechanism; a sum of fewer answers is
+discarded. Rounding to integers may lengthen an update by sqrt(p) steps of the grid, which s
+accounts for. (A discrete Gaussian would be exact, but no maintained library draws one for millions
+of numbers in a second.)
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
 
     Args:
         journal: the run's journal.
-        least: n_min.
+        least: n_min, the smallest number of clients in a sum.
     """
     return {
         "secret_sums": {
             "least": least,
             "lost": sum(len(entry.get("lost", ())) for entry in journal.entries),
             "noise": (
-                f"clients add it: {least - 1} of them together that of the mechanism, and {least} "
-                "answer or more"
+                f"clients add it: any {least - 1} of them add as much as the mechanism needs, and "
+                f"at least {least} answer"
             ),
         },
         "trusted": _trusted(journal.uncharged),
@@ -54,14 +54,14 @@ def _trusted(uncharged: list[str]) -> str:
     """Who is trusted with which data. Replies that are not sums reach the server unprotected."""
     seen = (
         "the server to follow the protocol, and each client to add its noise. The server sees "
-        "noisy sums, who took part in which round, each client's test scores where the run is "
-        "scored, and the numbers of samples that real sites tell as they join"
+        "noisy sums, who took part in which round, each client's test scores when the run is "
+        "scored, and the numbers of samples that real sites report when they join"
     )
     return f"{seen}; and each client's replies to {', '.join(uncharged)}" if uncharged else seen
 
 
 class SecretNoisySums(NamedTuple):
-    """The release of a round of private secret sums."""
+    """The secret noisy sums that a round releases."""
 
     sums: Float[np.ndarray, "K p"]
     arrived: Bool[np.ndarray, "n"]  # rows that are included in a sum
@@ -76,13 +76,13 @@ def noise_share(
 
     Args:
         mechanism: clip and noise of the whole sum.
-        least: n_min.
-        members: n, most clients of a sum.
-        numbers: p.
-        seeded: whether noise comes from the clients' streams.
+        least: n_min, the smallest number of clients in a sum.
+        members: largest number of clients n in a sum.
+        numbers: number of values p in an update.
+        seeded: whether the noise comes from the clients' random streams.
 
     Raises:
-        TaskError: too few bits are left for each client, so rounding would lengthen its update.
+        TaskError: each client gets too few bits, so rounding would lengthen its update too much.
     """
     clip = mechanism.settings.clip
     share = mechanism.noise_multiplier / math.sqrt(least - 1)
@@ -95,7 +95,7 @@ def noise_share(
     if longest > _LONGER * clip or not grid.fits():
         raise TaskError(
             f"secret: sums over {members} clients leave too few bits for updates of {numbers:,} "
-            "numbers"
+            "numbers; lower run.cohort"
         )
     return grid, NoiseShare(clip, share * longest, seeded)
 
@@ -109,16 +109,16 @@ def secret_noisy_sums(
     stream: Stream,
     seeded: bool,
 ) -> SecretNoisySums:
-    """The noisy sums of a training. The server sees nothing before the noise is included.
+    """The noisy sums of a training. The server sees only sums that include the noise.
 
     Args:
         world: the clients.
         settings: settings of secret sums.
         mechanism: clip and noise.
-        task: requests means.
-        clients: client of each row, without repeats.
+        task: a task that requests means.
+        clients: client of each row, each at most once.
         stream: the clients' random numbers.
-        seeded: whether noise comes from ``stream`` too: for tests only.
+        seeded: whether the noise comes from ``stream`` too, for tests only.
     """
     rows, members = group_rows(task, clients, settings.hide_choice)
     grid, noise = noise_share(
@@ -142,7 +142,7 @@ def secret_noisy_sums(
     for group_sum in sums.values():
         arrived[group_sum.rows] = True
     total = by_model(task, sums, settings.hide_choice).view(np.int32)[:, :-EXTRA]
-    # A group that hides its choices has the sums of all clusters.
+    # With hidden choices, one group holds the sums of all clusters.
     made = len(total) * len(sums) if settings.hide_choice else len(sums)
     return SecretNoisySums(
         sums=total / grid.scale,

@@ -1,5 +1,4 @@
-"""Client-level differential privacy in a run: sampling, clip, noise and their cost in one
-object."""
+"""Client-level differential privacy of a run: sampling, clip, noise and their cost in epsilon."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ from fedkin.options.privacy import accounting
 from fedkin.options.privacy.accounting import NoisyRounds
 from fedkin.options.privacy.mechanism import noise_of_updates
 
-START_NOISE = 4.0  # noise of each cold-start sum, relative to the rounds' noise
+START_NOISE = 4.0  # noise of each cold-start sum, as a multiple of the rounds' noise
 
 
 @dataclass(frozen=True)
 class PrivacySettings:
-    """The settings of privacy, and their cost. ``ClientDP`` describes each of them."""
+    """The privacy settings and their cost. ``ClientDP`` describes each setting."""
 
     noise_multiplier: float | None = None
     epsilon: float | None = None
@@ -36,7 +35,7 @@ class PrivacySettings:
     def __post_init__(self) -> None:
         if self.noise_multiplier is None and self.epsilon is None:
             raise ConfigError(
-                "give noise_multiplier, or the epsilon that all rounds may cost together"
+                "set noise_multiplier, or the epsilon that all rounds may cost together"
             )
         if self.noise_multiplier is not None:
             check_not_negative("noise_multiplier", self.noise_multiplier)
@@ -48,35 +47,36 @@ class PrivacySettings:
         check_fraction("delta", self.delta)
         if self.cap is not None and self.delta < accounting.LEAST_DELTA:
             raise ConfigError(
-                f"delta = {self.delta:g}: of rounds with a cap, epsilon is known for a delta of "
-                f"{accounting.LEAST_DELTA:g} or more: raise privacy.delta, or leave out privacy.cap"
+                f"delta = {self.delta:g}: with a cap, epsilon can only be computed for a delta of "
+                f"at least {accounting.LEAST_DELTA:g}: raise privacy.delta, or leave out "
+                "privacy.cap"
             )
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings about settings that make the protection worthless, with a remedy; empty if there
-        are none.
+        """Warnings about settings that make the protection worthless, each with a cure; empty if
+        there are none.
 
         Args:
-            clients: N.
+            clients: number of clients N.
         """
         found: list[str] = []
         if self.delta >= 1 / clients:
             found.append(
-                f"privacy: delta = {self.delta:g} with {clients} clients allows to publish one of "
-                f"them whole; take less than {1 / clients:.2g}"
+                f"privacy: delta = {self.delta:g} with {clients} clients permits publishing the "
+                f"whole data of one of them; set privacy.delta below {1 / clients:.2g}"
             )
         if self.epsilon is not None and self.epsilon > accounting.MOST_EPSILON:
             # With a cap the noise is calibrated with the PLD epsilon itself; a given noise is not
             # calibrated.
             by_bound = self.noise_multiplier is None and self.cap is None
             how = (
-                f" (above {accounting.MOST_EPSILON:g} the noise is found from the Renyi bound, "
-                "which asks for a little more of it)"
+                f" (above {accounting.MOST_EPSILON:g} the noise is computed from the Renyi bound, "
+                "which needs slightly more noise)"
             )
             found.append(
-                f"privacy: epsilon = {self.epsilon:g} protects nothing{how if by_bound else ''}; "
-                "set privacy.epsilon to 10 or less"
+                f"privacy: epsilon = {self.epsilon:g} gives no "
+                f"protection{how if by_bound else ''}; set privacy.epsilon to 10 or less"
             )
         return found
 
@@ -92,17 +92,17 @@ class PrivacySettings:
         """The mechanism of a run with these settings.
 
         Args:
-            clients: N.
-            cohort: expected number of clients of a round.
-            rounds: T.
+            clients: number of clients N.
+            cohort: expected number of clients in a round.
+            rounds: number of rounds T.
             selection: how cohorts are selected.
-            start_sums: noisy sums over all clients before the first round, in the method's cold
-                start.
+            start_sums: number of noisy sums over all clients before the first round, in the
+                method's cold start.
             seen_cohorts: whether an observer of the sums learns who took part, as with secret sums.
 
         Raises:
-            ConfigError: cohorts of a fixed size that are not seen, or that are not drawn at random;
-                a budget below the cost of the cold start or of one round.
+            ConfigError: cohorts have a fixed size but are hidden, or are not drawn at random; the
+                budget is below the cost of the cold start or of one round.
             MissingExtra: dp-accounting is not installed.
         """
         fixed = selection != "poisson" and cohort < clients
@@ -110,8 +110,8 @@ class PrivacySettings:
             self._refuse_fixed_cohorts(clients, cohort, rounds)
         if fixed and selection != "uniform":
             raise ConfigError(
-                "privacy: cohorts are drawn at random, whoever took part before: "
-                f'run.selection="{selection}" does not go with it; set run.selection="uniform" or '
+                "privacy: each cohort is drawn at random, independently of earlier ones, so "
+                f'run.selection="{selection}" cannot be used; set run.selection="uniform" or '
                 '"poisson"'
             )
         probability = cohort / clients
@@ -133,7 +133,7 @@ class PrivacySettings:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         if self.scores is not None:
             self._refuse_dear_scores(at(0.0).epsilon(0, start_sums=0))
-        # Given only an epsilon, find the noise; given both, find how many rounds they allow.
+        # With only an epsilon, search for the noise. With both, compute how many rounds they allow.
         noise = self.noise_multiplier
         most = rounds
         if noise is None:
@@ -146,7 +146,7 @@ class PrivacySettings:
             start = f" after a cold start of {start_sums} noisy sums" if start_sums else ""
             start += "" if self.scores is None else f" with scores of noise {self.scores:g}"
             raise ConfigError(
-                f"privacy.epsilon = {self.epsilon:g} allows no round: one costs "
+                f"privacy.epsilon = {self.epsilon:g} allows no round: one round costs "
                 f"{at(noise).epsilon(1):.3g}{start} at noise_multiplier = {noise:g}; raise "
                 "noise_multiplier, or leave it out"
             )
@@ -156,15 +156,15 @@ class PrivacySettings:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
-                f"{start_sums} noisy sums of noise {self.start_noise:g}: raise "
-                "privacy.start_noise, or leave it out"
+                f"{start_sums} sums with noise {self.start_noise:g}: raise privacy.start_noise, or "
+                "leave it out"
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
-                f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g}, "
-                f"of noise {self.scores:g}: raise privacy.scores, or leave it out"
+                f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g} "
+                f"with noise {self.scores:g}: raise privacy.scores, or leave it out"
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
@@ -177,7 +177,7 @@ class PrivacySettings:
                 count=rounds,
                 delta=self.delta,
             )
-            best_known = f" (for these settings the best that is known is epsilon {fixed:.3g})"
+            best_known = f" (for these settings the best known epsilon is {fixed:.3g})"
         raise ConfigError(
             f"privacy: cohorts of exactly {cohort} of {clients} clients have no amplification by "
             f"sampling{best_known}: set "
@@ -187,22 +187,22 @@ class PrivacySettings:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """The privacy settings of a run with all derived values.
+    """The privacy settings of a run, with all values derived from them.
 
     Attributes:
         settings: the user's settings.
-        clients: N.
-        cohort: q N.
-        probability: q.
-        noise_multiplier: z.
+        clients: number of clients N.
+        cohort: expected number of clients in a round, q N.
+        probability: probability q with which a client takes part in a round.
+        noise_multiplier: z, the standard deviation of the noise divided by the clip.
         limit: number of rounds that the budget allows; None without a budget.
-        start_sums: noisy sums over all clients before the first round.
+        start_sums: number of noisy sums over all clients before the first round.
         seen_cohorts: whether an observer of the sums learns who took part. Then sampling does not
             amplify privacy, and neighbours differ by a client that sends only noise instead of its
             update.
         fixed_cohorts: whether all rounds have exactly ``cohort`` clients. If not, each client is
-            drawn independently with probability q. Only if cohorts are seen, since then no
-            amplification is counted.
+            drawn independently with probability q. Fixed cohorts are allowed only if observers see
+            them, since then no amplification is counted.
     """
 
     settings: PrivacySettings
@@ -216,7 +216,7 @@ class Mechanism:
     fixed_cohorts: bool = False
 
     def divisor(self, clusters: int) -> float:
-        """The divisor of a cluster's sum, in clients; it does not depend on data."""
+        """The number of clients by which a cluster's sum is divided; it does not depend on data."""
         return self.settings.divisor or self.cohort / clusters
 
     @property
@@ -227,19 +227,19 @@ class Mechanism:
 
     @property
     def score_sums(self) -> int:
-        """Planned number of noisy sums of scores: one, after the last round, or none."""
+        """Planned number of noisy sums of scores: one after the last round, or none."""
         return int(self.settings.scores is not None)
 
     def priced(
         self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
     ) -> NoisyRounds:
-        """The rounds as input to the accountant, including the noisy sums of the cold start and of
-        scores; by default the planned ones."""
+        """The rounds as input to the accountant, with the noisy sums of the cold start and of
+        scores; by default the planned numbers of them."""
         if start_sums is None:
             start_sums = self.start_sums
         if score_sums is None:
             score_sums = self.score_sums
-        # For an observer who sees the cohorts, sampling and a cap change nothing.
+        # An observer who sees the cohorts gains nothing from sampling or a cap.
         return NoisyRounds(
             probability=1.0 if self.seen_cohorts else self.probability,
             noise_multiplier=self.noise_multiplier,
@@ -259,7 +259,7 @@ class Mechanism:
 
     @property
     def update_noise(self) -> float:
-        """The noise multiplier on updates: larger than z if a count is released with them."""
+        """The noise multiplier of updates: larger than z if a count is released with them."""
         if not self.settings.adaptive or not self.noise_multiplier:
             return self.noise_multiplier
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
@@ -271,17 +271,17 @@ class Mechanism:
         start_sums: int | None = None,
         score_sums: int | None = None,
     ) -> float:
-        """The epsilon of released rounds, including the cold start and scores; infinite if
-        something else left the clients too."""
+        """The epsilon of released rounds, with the cold start and scores; infinite if clients sent
+        anything else."""
         if uncharged:
             return math.inf
         return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)
 
     def facts(self) -> dict[str, Any]:
-        """The facts that accompany an epsilon."""
+        """The facts that a privacy statement gives next to the epsilon."""
         sampling = f"Poisson, probability {self.probability:g}"
         if self.probability == 1:
-            sampling = "everybody takes part"
+            sampling = "all clients take part"
         if self.fixed_cohorts:
             sampling = f"exactly {self.cohort} of {self.clients} clients, without replacement"
         if self.settings.cap and not (self.fixed_cohorts and self.settings.cap >= self.cohort):
@@ -289,8 +289,8 @@ class Mechanism:
         neighbours = "one client added or removed"
         observer = "does not learn who took part in which round"
         if self.seen_cohorts:
-            sampling += "; who takes part is seen, so that there is no amplification by sampling"
-            neighbours = "one client replaced by one that adds noise only"
+            sampling += "; who takes part is visible, so there is no amplification by sampling"
+            neighbours = "one client replaced by a client that adds noise only"
             observer = "may know who took part in which round"
         noise_of_all = {}
         if self.start_sums:

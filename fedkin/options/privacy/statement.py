@@ -1,4 +1,4 @@
-"""The privacy statement of a run: its epsilon, the releases by task, and the limits of the
+"""The privacy statement of a run: its epsilon, the releases of each task, and the limits of the
 claim."""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ NOT_PRIVATE = (
 
 
 def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
-    """A run's epsilon, with all facts that accompany it.
+    """A run's epsilon, with all facts that belong to it.
 
     Args:
         private: the run's privacy (``ActivePrivacy``).
-        planned: T.
+        planned: planned number of rounds T.
         round: the last completed round, whose models are released.
     """
     journal = private.journal
@@ -44,11 +44,11 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
         **_scores(private, round),
         "charged": _charged(journal, private.secret is not None),
         "not_charged": [
-            "which settings were tried on the same clients (K, learning rate, clip), by compare, "
-            "advise or eps too",
+            "which settings were tried on the same clients (K, learning rate, clip), also by "
+            "compare, advise or eps",
             "other runs on the same clients",
-            "a number of rounds that scores decided: a run that was ended, or extended, after a "
-            "look at them",
+            "a number of rounds chosen by scores: a run that was ended or extended after someone "
+            "looked at them",
         ],
         "may_be_released": [
             f"{RELEASE}/: the models after the last round, and this statement",
@@ -58,8 +58,8 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
             "metrics.jsonl, summary.json, clients.parquet, figures and reports: scores, losses "
             "and counts of clients",
             "migrations.jsonl and the assignment: which client is in which cluster",
-            "the best round: scores of clients chose it",
-            "checkpoints/: they hold the assignment beside the models",
+            "the best round: it was selected by clients' scores",
+            "checkpoints/: they hold the assignment next to the models",
         ],
     }
 
@@ -81,7 +81,7 @@ def _scores(private: Any, round: int) -> dict[str, Any]:
 
 
 def _charged(journal: Journal, secret: bool) -> dict[str, str]:
-    """The cost of everything that left the clients, by task."""
+    """The privacy cost of everything that left the clients, by task."""
     charged = {}
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     for name, count in tasks.items():
@@ -95,11 +95,11 @@ def _charged(journal: Journal, secret: bool) -> dict[str, str]:
     if scores := journal.score_sums:
         charged["scores (evaluate)"] = f"noisy sums of all clients' accuracies: {scores}"
 
-    choices = "each client's own, among what was released; the server keeps them to itself"
+    choices = "each client chooses among released values; the server does not release the choice"
     if secret:
-        choices = "none is sent by itself"
+        choices = "no choice is sent by itself"
     if secret and journal.uncharged:
-        choices = "none is sent by itself, but for what is named below"
+        choices = "no choice is sent by itself, except to the tasks listed below"
     charged["choices of clusters"] = f"nothing: {choices}"
 
     unreleased = "counts, losses, scores of single clients, the best round"
@@ -111,8 +111,9 @@ def _charged(journal: Journal, secret: bool) -> dict[str, str]:
 
 
 def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Epsilon and delta of several private runs with the same clients: the sums over the runs
-    (basic composition).
+    """Total epsilon and delta of several private runs with the same clients.
+
+    Both are sums over the runs (basic composition).
 
     Args:
         statements: statements of the runs.
@@ -125,7 +126,7 @@ def price_of_runs(statements: Sequence[Mapping[str, Any]]) -> tuple[float, float
 
 
 def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = False) -> list[str]:
-    """Notes on the total cost of several private runs with the same clients, and on its caveats;
+    """Notes on the total cost of several private runs with the same clients, and on its limits;
     empty without any run.
 
     Args:
@@ -135,18 +136,18 @@ def privacy_notes(statements: Sequence[Mapping[str, Any]], unfinished: bool = Fa
     if not statements:
         return []
     epsilon, delta = price_of_runs(statements)
-    on_top = "; what runs that are not finished have released comes on top" if unfinished else ""
+    on_top = "; releases of unfinished runs cost more" if unfinished else ""
     lines = [
         f"Privacy: all {len(statements)} finished private runs, on the same clients, cost up to "
         f"epsilon {epsilon:.3g} at delta {delta:.3g} together; choosing among them by scores "
         f"without noise is not covered{on_top}."
     ]
-    # Old statements lack the number of clients.
+    # Old statements do not give the number of clients.
     clients = max(statement.get("clients", 0) for statement in statements)
     if clients and delta >= 1 / clients:
         lines.append(
-            f"Privacy: delta {delta:.3g} with {clients:,} clients allows to publish one of them "
-            "whole."
+            f"Privacy: delta {delta:.3g} with {clients:,} clients permits publishing the whole "
+            "data of one of them."
         )
     warnings = {statement["warning"] for statement in statements if "warning" in statement}
     return lines + sorted(f"Privacy: {warning}." for warning in warnings)

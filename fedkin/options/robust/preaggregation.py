@@ -1,5 +1,5 @@
-"""Pre-aggregation steps before a robust rule, on n vectors: mixing, bucketing, clipping, and
-removal of minorities.
+"""Pre-aggregation steps on n vectors before a robust rule: mixing, bucketing, clipping, and removal
+of minorities.
 
 Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al.,
 ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one per client, in the
@@ -19,23 +19,23 @@ from fedkin.clustering.agglomerative import best_silhouette
 from fedkin.measures.cosine import cosine
 
 Rows = Float64[np.ndarray, "n P"]
-BUCKET = 2  # rows per bucket
+BUCKET = 2  # number of rows per bucket
 
 
 def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
-    """NNM: replace every row by the mean of the n - f rows nearest to it, itself included."""
+    """NNM: replace every row by the mean of the n - f rows nearest to it, including itself."""
     chosen = np.zeros((len(rows), len(rows)))
     np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
     return chosen @ rows
 
 
 def nearest_rows(rows: Rows, f: int) -> Int[np.ndarray, "n m"]:
-    """The indices of the m = n - f rows nearest to each row, itself included."""
+    """The indices of the m = n - f rows nearest to each row, including itself."""
     return np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
 
 
 def adaptive_clipping(rows: Rows, f: int) -> Rows:
-    """ARC: clip the k = floor(2 f / n (n - f)) longest rows to the length of the next one."""
+    """ARC: clip the k = floor(2 f / n (n - f)) longest rows to the length of the next longest."""
     n = len(rows)
     k = math.floor(2 * (f / n) * (n - f)) if n else 0
     lengths = np.linalg.norm(rows, axis=1)
@@ -47,24 +47,24 @@ def adaptive_clipping(rows: Rows, f: int) -> Rows:
 
 
 def clip_to_median(rows: Rows, f: int) -> Rows:
-    """Clip every row to the median length."""
+    """Clip every row to the rows' median length."""
     return clipped(rows)
 
 
 def clipped(rows: Rows, radius: float | None = None) -> Rows:
-    """Rows clipped to a length; by default the median length."""
+    """Rows clipped to a length; by default to their median length."""
     return rows * clip_factors(rows, radius)[:, None]
 
 
 def clip_factors(rows: Rows, radius: float | None = None) -> Float64[np.ndarray, "n"]:
-    """The factor by which ``clipped`` scales each row."""
+    """The factor of at most 1 by which ``clipped`` scales each row."""
     lengths = np.linalg.norm(rows, axis=1)
     limit = float(np.median(lengths)) if radius is None else radius
     return np.minimum(1, np.divide(limit, lengths, out=np.ones(len(rows)), where=lengths > 0))
 
 
 def bucketing(rows: Rows, f: int) -> Float64[np.ndarray, "b P"]:
-    """Means of random pairs of rows; for odd n the last row stays alone."""
+    """Means of random pairs of rows; with an odd number the last row stays alone."""
     return bucket_means(rows, bucket_order(rows), BUCKET)
 
 
@@ -73,8 +73,8 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 
     Args:
         rows: rows of all clients.
-        order: order in which they are put into buckets.
-        size: rows per bucket.
+        order: order in which the rows are put into buckets.
+        size: number of rows per bucket.
     """
     starts = np.arange(0, len(rows), size)
     sizes = np.diff(np.append(starts, len(rows)))
@@ -82,34 +82,36 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 
 
 def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
-    """A random order drawn from the rows themselves. It is the same in a resumed run, and unknown
-    to a client until it has sent its row."""
+    """A random order whose seed comes from the rows themselves.
+
+    A resumed run gets the same order, and a client cannot know it before it has sent its row.
+    """
     seed = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).digest()
     return np.random.default_rng(int.from_bytes(seed[:16], "little")).permutation(len(rows))
 
 
 def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
-    """Squared Euclidean distances of all pairs, from the Gram matrix; 0 for equal rows."""
+    """Squared Euclidean distances between all pairs of rows, from the Gram matrix."""
     inner = rows @ rows.T
     lengths = inner.diagonal()
     return np.maximum(lengths[:, None] + lengths - 2 * inner, 0)
 
 
 def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
-    """The rows that ``majority`` keeps."""
+    """The rows that remain after opposing minorities have been removed (``majority``)."""
     return rows[majority(rows, f)]
 
 
 def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
     """The indices of the rows that remain after removing minorities with opposing directions.
 
-    Repeatedly bisects the rows by cosine similarity (``best_silhouette``), and drops the smaller
-    part while its mean has a cosine of 0 or less with the mean of the larger; at most f rows in
-    total.
+    The rows are bisected repeatedly by cosine similarity (``best_silhouette``). The smaller part is
+    dropped while its mean has a cosine of 0 or less with the mean of the larger part. At most f
+    rows are dropped in total.
 
-    Ours. Attackers that agree with each other shift a median, even if they are far fewer than half.
-    As a separate group they are detected and removed. A minority that does not oppose the direction
-    of the larger part stays.
+    This step is our own. Attackers that agree with each other shift a median, even if they are far
+    fewer than half. As a separate group they are detected and removed. A minority that does not
+    oppose the direction of the larger part stays.
     """
     kept = np.arange(len(rows))
     while True:

@@ -1,6 +1,6 @@
 """Robust aggregation for any method that averages.
 
-A robust rule needs the single updates of a round in memory at once.
+A robust rule needs all single updates of a round in memory at once.
 """
 
 from __future__ import annotations
@@ -31,32 +31,34 @@ from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
 from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
 
-# Rules, and a step before one, that also exclude honest rows: exclusion is then no sign of an
-# attack.
+# Names in rules that exclude honest rows too. With them, exclusion is no sign of an attack.
 SELECTING = ("krum", "mda", "nnm")
-# Arrays [N] in the state: the sum of each client's weights, and the number of rounds in it.
+# Arrays [N] in the state: the sum of each client's weights under the rule, and the number of rounds
+# in that sum.
 JUDGED = ("rule_weight", "rule_rounds")
-_NO_PLACE = "a rule has no place"  # in a method that averages itself
+_NO_PLACE = "a rule has no place"  # in a method that averages updates itself
 
 
 @plain_options
 @dataclass(frozen=True)
 class RobustAggregation(Option):
-    """A robust rule instead of the mean, within each cluster.
+    """A robust rule that replaces the mean within each cluster.
 
     Attributes:
         rule: ``median``, ``trimmed_mean``, ``mean_around_median``, ``krum``, ``multi_krum``,
-            ``geometric_median``, ``rfa``, ``centered_clipping``, ``mda`` or ``mean``; with a prefix
-            ``nnm+`` (nearest-neighbour mixing), ``arc+`` (adaptive clipping), ``clip+`` (to the
-            median length), ``bucketing+`` (means of random pairs) or ``majority+`` (removes
-            opposing minorities, at most as many rows as may be Byzantine).
-        byzantine: assumed largest share of Byzantine replies in a cluster; below one half.
-        least: minimum number of replies; a cluster with fewer keeps its model in that round, since
-            a few Byzantine clients may be the majority of few.
-        memory: rounds for which a client's last update is reused, so that a rule compares all
-            clients of a cluster and not only those of a round; 0: none. It costs N x P numbers.
-        split_after: consecutive exclusions of a client's updates after which it leaves its cluster.
-            Clients that leave one cluster together share a new one. 0: none leaves.
+            ``geometric_median``, ``rfa``, ``centered_clipping``, ``mda`` or ``mean``. A prefix adds
+            a step before the rule: ``nnm+`` (nearest-neighbour mixing), ``arc+`` (adaptive
+            clipping), ``clip+`` (clipping to the median length), ``bucketing+`` (means of random
+            pairs) or ``majority+`` (removes opposing minorities, at most as many rows as may be
+            Byzantine).
+        byzantine: largest share of Byzantine replies in a cluster that is assumed; below one half.
+        least: minimum number of replies. A cluster with fewer keeps its model in that round, since
+            among few clients a few Byzantine ones may be the majority.
+        memory: number of rounds for which a client's last update is reused. A rule then compares
+            all clients of a cluster, not only the clients of a round. 0: no reuse. The memory
+            stores N x P numbers.
+        split_after: number of consecutive exclusions after which a client leaves its cluster.
+            Clients that leave one cluster together share a new one. 0: no client leaves.
     """
 
     section = "robust"
@@ -76,33 +78,36 @@ class RobustAggregation(Option):
         if not self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: from one half on no rule can tell "
-                "Byzantine clients from the others"
+                "Byzantine clients from the others; set it below 0.5"
             )
         selecting = next((name for name in SELECTING if name in self.rule), None)
         if self.split_after and selecting:
             raise MethodError(
-                f"robust.split_after: {selecting} leaves out honest updates too, so that honest "
-                "clients would leave; take geometric_median, median or trimmed_mean, or "
-                "majority+geometric_median"
+                f"robust.split_after: {selecting} excludes honest updates too, so honest clients "
+                "would leave their clusters; set robust.rule to geometric_median, median or "
+                "trimmed_mean, or majority+geometric_median"
             )
         if "bucketing" in before and not BUCKET * self.byzantine < 0.5:
             raise MethodError(
                 f"robust.byzantine = {self.byzantine:g}: each Byzantine client may spoil a bucket "
-                f"of {BUCKET}, so with bucketing fewer than {0.5 / BUCKET:g} may be"
+                f"of {BUCKET}, so with bucketing it must be below {0.5 / BUCKET:g}"
             )
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
             return (
-                "a rule reads single updates, and privacy releases noisy sums only; take one of "
-                "the two"
+                "a rule reads single updates, but privacy releases noisy sums only; use only one "
+                "of the two options"
             )
         if run.shares_part:
-            return "personal heads also send sums of bodies; take personal models (ditto), or none"
+            return (
+                "personal heads also send sums of bodies; use personal models (ditto), or no "
+                "personal part"
+            )
         if self.split_after and "server_optimizer" in run.options:
             return (
-                "a server optimizer has moments of each cluster, which no split has; leave out "
-                "robust.split_after"
+                "a server optimizer stores moments for each cluster, which a split cluster lacks; "
+                "leave out robust.split_after"
             )
         return refusal(run.method) or (split_refusal(run.method) if self.split_after else "")
 
@@ -112,17 +117,18 @@ class RobustAggregation(Option):
     def average_and_weights(
         self, rows: Float[np.ndarray, "m p"]
     ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
-        """The aggregated update of a cluster, and the weight of each client's update in it: 1 as in
-        a mean, 0 if excluded.
+        """The aggregated update of a cluster, and the weight of each client's update in it.
+
+        A weight of 1 is the same as in a mean; 0 means excluded.
 
         Args:
-            rows: updates in the order of client numbers, at least as many as needed.
+            rows: updates in the order of client numbers. There are enough of them (``enough``).
         """
         average, weights = aggregate_and_weights(rows, self.rule, self.excluded(len(rows)))
         return average.astype(rows.dtype), len(rows) * weights
 
     def enough(self, count: int) -> bool:
-        """Whether this number of replies is enough to change a cluster's model."""
+        """Whether a cluster's model changes with this number of replies."""
         rows = 4 if "krum" in self.rule else 1
         needed = rows * BUCKET if "bucketing" in self.rule else rows
         return count >= max(self.least, needed)
@@ -139,10 +145,10 @@ def refusal(method: Method) -> str:
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.peers:
-        return f"{name} has no server that averages: its peers choose whom they trust"
+        return f"{name} has no server that averages: its peers choose which models they trust"
     if needs.model.detectors:
         return (
-            f"{name} trains several models of a client in one round, and a rule compares one "
+            f"{name} trains several models of a client in one round, but a rule compares a single "
             "update of each client"
         )
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""
@@ -153,8 +159,8 @@ def split_refusal(method: Method) -> str:
     if requirements_of(method).keeps_clusters:
         return ""
     return (
-        f"{type(method).__name__} assigns clients again, or has more for each cluster than a "
-        "model, so that none can be split: leave out robust.split_after, or take flhc (without "
+        f"{type(method).__name__} assigns clients again, or keeps more than a model for each "
+        "cluster, so no cluster can be split: leave out robust.split_after, or use flhc (without "
         "migration and eta_g), fedavg or fedprox"
     )
 
@@ -162,13 +168,13 @@ def split_refusal(method: Method) -> str:
 class ActiveRule(ActiveOption):
     """A robust rule in a run.
 
-    The state holds its arrays [N]. ``rule_weight`` and ``rule_rounds`` are the sum of the rule's
-    weights of a client's updates, and the number of rounds in it. ``REMEMBERED`` holds clients'
-    last updates if the rule reuses them, and ``SPLIT`` holds who left a cluster if it splits
-    clusters.
+    The state holds its arrays [N]. ``rule_weight`` is the sum of the rule's weights of a client's
+    updates, ``rule_rounds`` the number of rounds in that sum. ``REMEMBERED`` holds the clients'
+    last updates if the rule reuses them. ``SPLIT`` holds which clients have left a cluster if the
+    rule splits clusters.
 
     Args:
-        settings: the rule.
+        settings: settings of the rule.
         method: the run's method.
     """
 
@@ -192,7 +198,7 @@ class ActiveRule(ActiveOption):
         return Around(judging, lambda after: self._judged(before, after, judging, call.round))
 
     def _memory(self, world: World, before: State) -> UpdateMemory | None:
-        """The last update of each client; None without memory."""
+        """The last update of each client; None if the rule reuses no updates."""
         if not self._settings.memory:
             return None
         arrays = self.arrays(before)
@@ -201,7 +207,7 @@ class ActiveRule(ActiveOption):
         return UpdateMemory(*(arrays[name] for name in REMEMBERED))
 
     def _judged(self, before: State, after: State, world: RobustWorld, round: int) -> State:
-        """The method's next state, with the rule's weights of clients' updates in a round.
+        """The state that the method returned, with the rule's weights of the round's updates.
 
         Raises:
             MethodError: the method reads single updates and averages them itself.
@@ -223,12 +229,12 @@ class ActiveRule(ActiveOption):
     def _with_judgement(
         self, before: State | None, after: State, world: RobustWorld | None
     ) -> State:
-        """The method's next state with the arrays of the rule.
+        """The state that the method returned, with the rule's arrays.
 
         Args:
-            before: the state before the call; None for the first.
-            after: the method's next state.
-            world: the world of the round whose weights are added; None outside a round.
+            before: the state before the call; None before the first.
+            after: the state that the method returned.
+            world: the world of the round, with the weights to add; None outside a round.
         """
         earlier = self.arrays(before)
         clients = len(after.assignment)
@@ -238,7 +244,7 @@ class ActiveRule(ActiveOption):
         arrays |= {name: earlier[name] for name in REMEMBERED if name in earlier}
         if world is None:
             return self.with_arrays(after, arrays)
-        # Clients that have left their cluster are judged no further.
+        # The rule no longer judges clients that have left their cluster.
         counts = arrays.get("left_cluster", np.zeros(clients)) == 0
         arrays["rule_weight"] = arrays["rule_weight"] + counts * world.weight
         arrays["rule_rounds"] = arrays["rule_rounds"] + counts * world.judged
@@ -249,8 +255,8 @@ class ActiveRule(ActiveOption):
     def _split(self, after: State, world: RobustWorld) -> State:
         """The state after clients that were excluded often enough have left their clusters.
 
-        Their weight, which marks them as suspects, is the weight of their last update in the old
-        cluster.
+        Their weight is set to the weight of their last update in the old cluster, which marks them
+        as suspects.
         """
         arrays = self.arrays(after)
         times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
@@ -277,7 +283,7 @@ class ActiveRule(ActiveOption):
 def rule_weights(state: State) -> list[float | None]:
     """Each client's mean weight under the rule, over the rounds in which the rule judged it.
 
-    1 is as in a mean, 0 excluded, None for clients that it never judged.
+    1 is the same as in a mean, 0 means excluded, None that the rule never judged the client.
     """
     arrays = state.extras[RobustAggregation.section]
     weights = zip(arrays["rule_weight"], arrays["rule_rounds"], strict=True)
@@ -289,13 +295,13 @@ class RobustWorld(WorldProxy):
 
     Args:
         world: the clients.
-        settings: the rule.
-        memory: the last update of each client; None: without memory.
-        assignment: cluster of each client before the round, with memory.
+        settings: settings of the rule.
+        memory: the last update of each client; None if no updates are reused.
+        assignment: cluster of each client before the round; needed only with memory.
         round: round of the calls.
 
-    It sums the weights of each client's updates (``weight``), counts them (``judged``), records who
-    sent a new one (``sent``), and keeps the updates in ``remembered``.
+    The world sums the weights of each client's updates (``weight``) and counts them (``judged``).
+    It also records which clients sent a new update (``sent``), and keeps updates in ``remembered``.
     """
 
     def __init__(
@@ -318,13 +324,16 @@ class RobustWorld(WorldProxy):
         self.sent = np.zeros(world.total_clients, bool)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Raises TaskError for means of several vectors per client, for which no rule is known."""
+        """The reply, in which the rule's averages replace the means.
+
+        Raises TaskError for means of several vectors per client, for which no rule is known.
+        """
         vector = mean_vector(task)
         if vector is None:
             if task.charged == "sum" and task.up.of("model"):
                 raise TaskError(
-                    f"robust: the task {task.name} wants means of more than one update of each "
-                    "client"
+                    f"robust: the task {task.name} asks for means of more than one update of each "
+                    "client, for which there is no rule"
                 )
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
@@ -336,7 +345,7 @@ class RobustWorld(WorldProxy):
         index = reply.arrays[INDEX]
         for k in range(len(means.arrays[vector])):
             rows = np.flatnonzero(reply.arrived & (index == k))
-            # Ties must not depend on the order of replies.
+            # In a fixed order, ties do not depend on the order of replies.
             rows = rows[np.argsort(clients[rows], kind="stable")]
             if len(rows):
                 means.arrays[vector][k] = self._average(
@@ -347,7 +356,7 @@ class RobustWorld(WorldProxy):
     def _average(
         self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
     ) -> Float[np.ndarray, "p"]:
-        """The rule's average of a model's updates, including remembered ones."""
+        """The rule's average of a model's updates, including remembered updates."""
         senders = clients
         if self.remembered is not None and self._assignment is not None:
             self.remembered = self.remembered.kept(updates, senders, model, self._round)

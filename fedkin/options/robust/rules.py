@@ -1,4 +1,4 @@
-"""Rules that aggregate n vectors of which at most f are Byzantine.
+"""Rules that aggregate n vectors, up to f of them Byzantine.
 
 Rows x_i [n P] are one per client, in the order of client numbers, so that ties (equal rows) do not
 depend on the order of replies. All rules are unweighted, since a client's number of samples cannot
@@ -21,14 +21,14 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
 
-# The geometric median stops after this many steps, or when a step is this small.
+# Weiszfeld steps end after this many, or when a step is smaller than the relative length below.
 _STEPS = 1000
 _CLOSE = 1e-13
-_SUBSETS = 20_000  # most subsets that MDA tries
+_SUBSETS = 20_000  # largest number of subsets that MDA tries
 
 
 def mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean, the baseline of all rules: one Byzantine row can move it anywhere."""
+    """The mean, the baseline of all rules: one Byzantine row can change it to any vector."""
     return rows.mean(axis=0)
 
 
@@ -49,7 +49,7 @@ def mean_around_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
 
 
 def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarray, "P"]:
-    """The row with the smallest sum of squared distances to its nearest other rows.
+    """Krum: the row with the smallest sum of squared distances to its nearest other rows.
 
     Args:
         rows, f: as in all rules.
@@ -62,15 +62,20 @@ def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarra
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean of the n - f rows with the smallest sums of squared distances to their n - f - 1
-    nearest others."""
+    """Multi-Krum: the mean of the n - f rows that are closest to their n - f - 1 nearest other
+    rows.
+
+    Closeness is the sum of squared distances, as in Krum.
+    """
     scores = krum_scores(rows, len(rows) - f - 1)
     return rows[np.argsort(scores, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
 def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The point with the smallest sum of distances to the rows, by Weiszfeld steps from the mean
-    until convergence."""
+    """The point with the smallest sum of distances to the rows.
+
+    It is found by Weiszfeld steps from the mean until convergence.
+    """
     point = rows.mean(axis=0)
     for _ in range(_STEPS):
         distances = np.linalg.norm(rows - point, axis=1)
@@ -91,7 +96,7 @@ def smoothed_geometric_median(
     Args:
         rows, f: as in all rules.
         steps: number of steps.
-        floor: smaller distances are set to it.
+        floor: distances below this number are raised to it.
     """
     point = np.zeros(rows.shape[1])
     for _ in range(steps):
@@ -107,7 +112,7 @@ def centered_clipping(
     steps: int = 3,
     start: Float64[np.ndarray, "P"] | None = None,
 ) -> Float64[np.ndarray, "P"]:
-    """Centred clipping: v <- v + mean of (x_i - v), each clipped to ``radius``, a few times.
+    """Centred clipping: v <- v + mean of (x_i - v) clipped to length ``radius``, a few times.
 
     Args:
         rows, f: as in all rules.
@@ -122,12 +127,12 @@ def centered_clipping(
 
 
 def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """MDA: the mean of the n - f rows with the smallest diameter; all subsets of rows are tried."""
+    """MDA: the mean of the n - f rows with the smallest diameter; it tries all subsets of rows."""
     return rows[smallest_subset(rows, f)].mean(axis=0)
 
 
 def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The n - f rows of ``minimum_diameter``.
+    """The indices of the n - f rows with the smallest diameter.
 
     Raises:
         ConfigError: there are too many subsets.
@@ -136,7 +141,7 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
     if math.comb(n, f) > _SUBSETS:
         raise ConfigError(
             f"mda: {f} of {n} rows can be left out in {math.comb(n, f):,} ways, more than "
-            f"{_SUBSETS:,}; take multi_krum"
+            f"{_SUBSETS:,}; set robust.rule=multi_krum"
         )
     squared = squared_distances(rows)
     subsets = np.array(list(combinations(range(n), n - f)))
@@ -145,7 +150,7 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
 
 
 def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
-    """MoNNA: the mean of the n - f rows nearest to a trusted row, itself included.
+    """MoNNA: the mean of the n - f rows nearest to a trusted row, including that row.
 
     Args:
         rows, f: as in all rules.
@@ -175,10 +180,10 @@ RULES: dict[str, Callable[[Rows, int], Float64[np.ndarray, "P"]]] = {
 
 
 def parse(rule: str) -> tuple[list[str], str]:
-    """Parse ``nnm+trimmed_mean``: the pre-aggregation steps in their order, and the rule.
+    """Split a rule such as ``nnm+trimmed_mean`` into its pre-aggregation steps and the rule itself.
 
     Raises:
-        ConfigError: an unknown name.
+        ConfigError: a name is unknown.
     """
     *before, last = rule.split("+")
     for name in before:
@@ -198,8 +203,8 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
         f: assumed number of Byzantine clients.
 
     Raises:
-        ConfigError: an unknown name; at least half of the rows Byzantine (with ``bucketing`` of the
-            buckets), or for Krum n < f + 3, for which no rule works.
+        ConfigError: a name is unknown, or too many rows are Byzantine for any rule: at least half
+            of the rows (with ``bucketing``, of the buckets), or more than n - 3 for Krum.
     """
     before, last = parse(rule)
     mixed = rows.astype(np.float64)
@@ -214,12 +219,12 @@ def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"],
     """The rows after a pre-aggregation step, and how many of them may still be Byzantine.
 
     Args:
-        rows: rows before it.
+        rows: rows before the step.
         name: a name of ``BEFORE``.
-        f: assumed number of Byzantine rows before it.
+        f: assumed number of Byzantine rows before the step.
     """
     after = BEFORE[name](rows, f)
-    # Rows that a majority removes are counted as removed Byzantine rows.
+    # Rows that ``majority`` removes count as removed Byzantine rows.
     left_out = len(rows) - len(after) if name == "majority" else 0
     return after, f - left_out
 
@@ -228,17 +233,17 @@ def check_byzantine(rule: str, n: int, f: int) -> None:
     """Raise ConfigError if f of n rows are too many for a rule.
 
     Args:
-        rule: with its pre-aggregation steps.
+        rule: the rule with its pre-aggregation steps.
         n: number of rows.
-        f: assumed number of Byzantine rows before them.
+        f: assumed number of Byzantine rows among them.
     """
     if rule.endswith("+krum") or rule == "krum":
         if n < f + 3:
             raise ConfigError(
-                f"{rule}: with {f} Byzantine clients it needs {f + 3} replies or more, got {n}"
+                f"{rule}: with {f} Byzantine clients it needs at least {f + 3} replies, got {n}"
             )
     if not 0 <= 2 * f < n:
         raise ConfigError(
-            f"{rule}: {f} Byzantine clients of {n} cannot be told from the others: fewer than "
-            "half may be"
+            f"{rule}: {f} Byzantine clients among {n} cannot be told from the others: there must "
+            "be fewer than half"
         )

@@ -1,8 +1,7 @@
 """Splitting of clusters: clients that a rule has excluded several times in a row get a separate
-cluster. Attackers that were honest while clusters were found (sleepers) thus end up alone once they
-attack.
+cluster. Sleepers, which are honest while clusters are found, then end up alone when they attack.
 
-Ours. Shapes: N clients, K clusters, P parameters.
+This step is our own. Shapes: N clients, K clusters, P parameters.
 """
 
 from __future__ import annotations
@@ -15,15 +14,16 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import UNASSIGNED
 
-# Arrays [N] in the state: number of consecutive exclusions, and the cluster that a client left,
-# counted from 1; 0: none.
+# Arrays [N] in the state: number of consecutive exclusions of each client, and the cluster that it
+# left, counted from 1; 0 if it has not left any.
 SPLIT = ("times_left_out", "left_cluster")
-# Below this weight an update counts as excluded; 1 is as in a mean.
+# An update with a weight below this counts as excluded; a weight of 1 is the same as in a mean.
 SUSPECT = 0.5
 
 
 class Clusters(NamedTuple):
-    """Models, the cluster of each client, and the cluster that it left: from 1 on, 0 for none."""
+    """The models, each client's cluster, and the cluster that it left (counted from 1; 0 if
+    none)."""
 
     models: Float[np.ndarray, "K P"]
     assignment: Int[np.ndarray, "N"]
@@ -33,30 +33,31 @@ class Clusters(NamedTuple):
 def times_left_out(
     before: Int[np.ndarray, "N"], weight: Float[np.ndarray, "N"], judged: Bool[np.ndarray, "N"]
 ) -> Int[np.ndarray, "N"]:
-    """Number of consecutive exclusions of each client's updates; an included update resets it.
+    """Number of consecutive exclusions of each client's updates; an included update resets it to 0.
 
     Args:
         before: the numbers before the round.
         weight: the rule's weight of each client's update in this round.
-        judged: which clients have sent an update that the rule has judged. Updates that are only
-            remembered are not judged again.
+        judged: which clients have sent an update in this round. Updates that are only remembered
+            are not judged again.
     """
     after = np.where(weight < SUSPECT, before + 1, 0)
     return np.where(judged, after, before)
 
 
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
-    """The clusters after clients that are due have left. All that leave one cluster go to one new
-    cluster, with a copy of its model.
+    """The clusters after clients that are due have left theirs.
 
-    A client that has left once does not leave again. A group stays if its leaving would remove more
-    clients from the cluster than may be Byzantine. Then the rule may have excluded honest clients,
-    and would exclude more as fewer remain.
+    All clients that leave one cluster together go to one new cluster, with a copy of its model.
+
+    A client that has left once does not leave again. A group stays if more clients would leave the
+    cluster than may be Byzantine. In that case the rule may have excluded honest clients, and would
+    exclude more as fewer remain.
 
     Args:
-        clusters: before.
+        clusters: clusters before the split.
         due: clients that have been excluded often enough.
-        most: from a cluster's number of clients to the number that may be Byzantine.
+        most: from a cluster's number of clients to the largest number that may be Byzantine.
     """
     models = clusters.models
     assignment = clusters.assignment.copy()

@@ -1,7 +1,7 @@
 """Memory of each client's last update, which is reused for some rounds.
 
-A rule can then compare all clients of a cluster, not only the few drawn in a round, of which
-attackers are a majority sooner or later.
+A rule can then compare all clients of a cluster, not only the few that were drawn in a round. Among
+few clients, attackers are sooner or later a majority.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ REMEMBERED = ("last_update", "last_model", "last_round")  # arrays of a state
 
 @dataclass(frozen=True)
 class UpdateMemory:
-    """The last update of each client. N clients, P parameters.
+    """The last update of each client, for N clients and P parameters.
 
     Attributes:
-        last_update: [N P].
-        last_model: index of the model that each client trained; -1: none yet.
-        last_round: round of each update; -1: none yet.
+        last_update: last update of each client [N P].
+        last_model: index of the model that each client trained; -1 without an update.
+        last_round: round of each update; -1 without an update.
     """
 
     last_update: Float[np.ndarray, "N P"]
@@ -33,8 +33,8 @@ class UpdateMemory:
         """The memory before any update.
 
         Args:
-            clients: N.
-            parameters: P.
+            clients: number of clients N.
+            parameters: number of parameters P.
         """
         never = np.full(clients, -1, np.int64)
         return cls(
@@ -53,9 +53,9 @@ class UpdateMemory:
         """The memory after new updates.
 
         Args:
-            updates: one per client.
-            clients: ids.
-            model: index of the model that they trained.
+            updates: one update per client.
+            clients: clients that sent the updates.
+            model: index of the model that these clients trained.
             round: round of the updates.
         """
         last_update = self.last_update.copy()
@@ -70,10 +70,10 @@ class UpdateMemory:
         return UpdateMemory(last_update, last_model, last_round)
 
     def clients(self, model: int, oldest: int) -> Int[np.ndarray, "m"]:
-        """Clients whose last update was for a model.
+        """Clients whose last update was for this model.
 
         Args:
-            model: its index.
+            model: index of the model.
             oldest: updates of earlier rounds are ignored.
         """
         return np.flatnonzero((self.last_model == model) & (self.last_round >= oldest))

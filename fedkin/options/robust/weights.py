@@ -1,8 +1,9 @@
 """Weights of vectors in a rule's aggregate: 1 / n in a mean, 0 for an excluded vector.
 
 In every coordinate, a rule is a weighted mean of the rows. A row's weight is the mean of its
-weights over the coordinates. A pre-aggregation step may mix rows (NNM, bucketing): the weight of a
-mixture is divided among them. Or it shortens rows (ARC, clipping), which reduces their weight.
+weights over the coordinates. A pre-aggregation step may mix rows (NNM, bucketing): then the weight
+of a mixture is divided among its rows. Or it shortens rows (ARC, clipping), which reduces their
+weight.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Weights = Float64[np.ndarray, "n"]
 
 
 def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
-    """Each row's weight in the aggregate of ``rules.aggregate``.
+    """Each row's weight in the aggregate that ``rules.aggregate`` computes.
 
     Args:
         rows: n clients' rows.
@@ -50,8 +51,9 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
 def aggregate_and_weights(
     rows: Float[np.ndarray, "n P"], rule: str, f: int
 ) -> tuple[Float64[np.ndarray, "P"], Weights]:
-    """The rule's aggregate, as by ``rules.aggregate``, and each row's weight in it. Pre-aggregation
-    is done once for both.
+    """The rule's aggregate, as in ``rules.aggregate``, and each row's weight in it.
+
+    Pre-aggregation is done once for both.
 
     Args:
         rows: n clients' rows.
@@ -117,14 +119,17 @@ def _geometric_median(rows: Rows, f: int) -> Weights:
 
 
 def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Weights:
-    """Weights of the last step."""
+    """Weights of the rows in RFA's last step."""
     point = smoothed_geometric_median(rows, f, steps - 1, floor)
     near = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
     return near / near.sum()
 
 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
-    """Weights after all steps: each adds a part of every row, and scales down the sum so far."""
+    """Weights of the rows after all steps of centred clipping.
+
+    Each step adds a part of every row, and scales down the sum so far.
+    """
     counted = np.zeros(len(rows))
     n = len(rows)
     for _ in range(steps):
@@ -138,31 +143,31 @@ def _minimum_diameter(rows: Rows, f: int) -> Weights:
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """The share of each row among the rows that are kept."""
+    """Equal weights of the rows that are kept, which sum to 1; 0 for the other rows."""
     return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
 
 
 def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Weights of rows from the weights of the means of their neighbours (NNM)."""
+    """NNM: weights of rows, from the weights of the means of their neighbours."""
     nearest = nearest_rows(rows, f)
     each = np.repeat(counted / nearest.shape[1], nearest.shape[1])
     return np.bincount(nearest.ravel(), each, len(rows))
 
 
 def _unclipped(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Weights of rows from the weights of the shortened rows (ARC)."""
+    """ARC: weights of rows, from the weights of the shortened rows."""
     lengths = np.linalg.norm(rows, axis=1)
     cut = np.linalg.norm(adaptive_clipping(rows, f), axis=1)
     return counted * np.divide(cut, lengths, out=np.ones(len(rows)), where=lengths > 0)
 
 
 def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Weights of rows from the weights of the shortened rows."""
+    """Median clipping: weights of rows, from the weights of the shortened rows."""
     return counted * clip_factors(rows)
 
 
 def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
-    """Weights of rows from the weights of the means of their buckets."""
+    """Bucketing: weights of rows, from the weights of the means of their buckets."""
     bucket = np.arange(len(rows)) // BUCKET
     weights = np.empty(len(rows))
     weights[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
@@ -170,7 +175,7 @@ def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weig
 
 
 def _of_majority(kept: Int[np.ndarray, "m"], n: int, counted: Float64[np.ndarray, "m"]) -> Weights:
-    """Weights of n rows from the weights of the majority."""
+    """Majority: weights of all n rows, from the weights of the rows that were kept."""
     weights = np.zeros(n)
     weights[kept] = counted
     return weights

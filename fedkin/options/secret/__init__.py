@@ -1,1 +1,1 @@
-"""Secret sums in a run: settings, the four exchanges, and their results."""
+"""Secret sums in a run: settings, the four exchanges with the clients, and their results."""

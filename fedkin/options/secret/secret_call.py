@@ -1,6 +1,6 @@
-"""The four exchanges of secret sums, in sequence, each with all groups of a round.
+"""The four exchanges of secret sums, one after the other, each with all groups of a round.
 
-Shapes: n rows of a call, m clients of a group, r requested clients, G holders of a client's
+Shapes: n rows of a call, m clients of a group, r clients that are asked, G holders of a client's
 shares.
 """
 
@@ -19,7 +19,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.world import UPDATE_MEMORY, World
 from fedkin.options.secret.secret_settings import SecretSettings
-from fedkin.secret.client import NOBODY
+from fedkin.secret.client import NO_HOLDER
 from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 from fedkin.secret.server import Exchange, LostSumError
 from fedkin.tasks.secret_exchange import (
@@ -34,14 +34,16 @@ from fedkin.tasks.secret_training import masked_form
 
 @dataclass(eq=False)
 class _Group:
-    """A group of clients: its number, the rows that have announced keys, their sum, and their
-    signatures."""
+    """A group of clients whose vectors are added up.
+
+    It holds the group's number, the rows that have announced keys, their exchange and signatures.
+    """
 
     number: int
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
     signatures: Int[np.ndarray, "m s"]
-    # Clients that have answered all requests, and so keep no secrets.
+    # Clients that have answered all requests, and so hold no more secrets of this sum.
     revealed: Bool[np.ndarray, "m"] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +51,7 @@ class _Group:
 
 
 class GroupSum(NamedTuple):
-    """The sum over a group, and the rows whose vectors are included."""
+    """The sum over a group, and the rows whose vectors are in it."""
 
     total: UInt32[np.ndarray, "V"]
     rows: Int[np.ndarray, "r"]
@@ -58,26 +60,27 @@ class GroupSum(NamedTuple):
 def group_rows(
     task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
 ) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
-    """The rows of each group, and the size of the largest: one group per cluster, or one of all
-    clients.
+    """The rows of each group, and the size of the largest group.
+
+    There is one group per cluster; with hidden choices, one group of all clients.
 
     Args:
-        task: requests means.
+        task: a task that requests means.
         clients: client of each row.
-        hide_choice: whether clusters are hidden.
+        hide_choice: whether the clients' clusters are hidden.
 
     Raises:
-        TaskError: a client has several rows, or its cluster is not known beforehand.
+        TaskError: a client has several rows, or its cluster is not known before the training.
     """
     if len(np.unique(clients)) < len(clients):
         raise TaskError(
-            f"secret: a client has several rows of the task {task.name}, and may add one vector "
-            "only"
+            f"secret: a client has several rows of the task {task.name}, but it may add only one "
+            "vector"
         )
     if not hide_choice and task.model_index is None:
         raise TaskError(
-            "secret: clients choose their clusters as they train, so that it is not known "
-            "beforehand who adds up with whom: set secret.hide_choice=true"
+            "secret: clients choose their clusters during training, so it is not known before "
+            "whose vectors are added up: set secret.hide_choice=true"
         )
     if hide_choice:
         groups = np.zeros(len(clients), np.int64)
@@ -89,12 +92,12 @@ def group_rows(
 
 
 def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[np.ndarray, "K V"]:
-    """Sums by model; zeros for a model without a sum.
+    """Sums of each model; zeros for a model without a sum.
 
     Args:
-        task: requests means.
-        sums: sums of groups.
-        hide_choice: whether one group has the sums of all models.
+        task: a task that requests means.
+        sums: the sums of groups.
+        hide_choice: whether a single group holds the sums of all models.
     """
     total = np.zeros((task.sizes()["K"], task.sizes()["p"] + EXTRA), np.uint32)
     for group, group_sum in sums.items():
@@ -104,16 +107,16 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
 
 
 class SecretCall:
-    """One training of clients whose sums over groups are requested.
+    """One training with secret sums, over the clients of each group.
 
     Args:
         world: the clients.
-        settings: settings of the sums.
-        task: requests means.
-        clients: ids, one per row, without repeats.
+        settings: settings of secret sums.
+        task: a task that requests means.
+        clients: client of each row, each at most once.
         stream: the clients' random numbers.
-        grid: the integer grid.
-        noise: each client's share of the noise of private sums; None: no noise.
+        grid: the integer grid on which updates are added.
+        noise: each client's share of the noise of private sums; None without noise.
     """
 
     def __init__(
@@ -139,7 +142,7 @@ class SecretCall:
         self.lost: dict[int, str] = {}  # reason for each group without a sum
 
     def sums(self, rows: dict[int, Int[np.ndarray, "m"]]) -> dict[int, GroupSum]:
-        """The sums of groups; groups without a sum are in ``lost``.
+        """The sums of groups. ``lost`` names the groups without a sum.
 
         Args:
             rows: rows of each group.
@@ -154,7 +157,7 @@ class SecretCall:
         return sums
 
     def _announce(self, rows: dict[int, Int[np.ndarray, "m"]]) -> list[_Group]:
-        """The first exchange: keys."""
+        """First exchange: clients announce their keys."""
         rows = {
             number: members[np.argsort(self._clients[members], kind="stable")]
             for number, members in rows.items()
@@ -189,8 +192,10 @@ class SecretCall:
         return groups
 
     def _share(self, groups: list[_Group]) -> list[_Group]:
-        """The second exchange: shares, sealed for their holders. A group continues if enough of its
-        clients have enough holders."""
+        """Second exchange: clients share their secrets, sealed for the holders.
+
+        A group continues if enough of its clients have enough holders.
+        """
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
             return SecretShares(**fields)
@@ -212,8 +217,10 @@ class SecretCall:
         return left
 
     def _train(self, groups: list[_Group]) -> None:
-        """The third exchange: training. Masked vectors are added in portions that fit into
-        memory."""
+        """Third exchange: clients train and send masked vectors.
+
+        The vectors are added in portions that fit into memory.
+        """
         grid = self._grid
         hide_choice = self._settings.hide_choice
         noise = {} if self._noise is None else asdict(self._noise)
@@ -249,7 +256,7 @@ class SecretCall:
             left = [clients & ~done for clients, done in zip(left, asked, strict=True)]
 
     def _unmask(self, groups: list[_Group]) -> dict[int, GroupSum]:
-        """The last exchange: shares of the masks that remain in the sums."""
+        """Fourth exchange: clients reveal shares of the masks that remain in the sums."""
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
             return SecretReveal(**fields)
@@ -259,7 +266,7 @@ class SecretCall:
             answered = int(group.exchange.answered.sum())
             if answered < least:
                 self.lost[group.number] = (
-                    f"{answered} clients have answered, and {least} are needed"
+                    f"{answered} clients have answered, but {least} are needed"
                 )
         groups = [group for group in groups if group.number not in self.lost]
         able = [group.exchange.can_reveal() for group in groups]
@@ -288,13 +295,13 @@ class SecretCall:
         make: Callable[[dict[str, Any], Int[np.ndarray, "r"]], Task],
         stream: Stream | None = None,
     ) -> Iterator[tuple[_Group, Int[np.ndarray, "r"], dict[str, np.ndarray]]]:
-        """The replies of some clients of each group.
+        """Run one exchange, and yield the replies of some clients of each group.
 
         Args:
-            groups: the continuing groups.
-            who: requested clients of each group.
-            exchange: its name.
-            make: from the fields of an exchange and the rows of the call to the task.
+            groups: groups that continue.
+            who: which clients of each group are asked.
+            exchange: name of the exchange.
+            make: makes the task from the fields of an exchange and the rows of the call.
             stream: the clients' random numbers.
 
         Yields:
@@ -328,7 +335,7 @@ class SecretCall:
 
         Args:
             group: the group.
-            at: positions of the clients in it.
+            at: positions of the clients in the group.
             name: name of the exchange.
         """
         exchange = group.exchange
@@ -347,7 +354,7 @@ class SecretCall:
         return {"group": group_numbers} | {field: values[at] for field, values in fields.items()}
 
     def _present(self, rows: Int[np.ndarray, "r"], exchange: str) -> Int[np.ndarray, "a"]:
-        """Positions of the rows that a simulation does not drop before an exchange."""
+        """Indices of the rows whose clients a simulation does not drop before an exchange."""
         if not self._settings.dropout:
             return np.arange(len(rows))
         chance = self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients)
@@ -356,16 +363,16 @@ class SecretCall:
 
 
 def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
-    """Values about holders, padded so that groups of all sizes have the same width."""
+    """Values about holders, padded so that groups of any size have the same width."""
     if name == "group" or values.shape[1] == width:
         return values
-    empty = NOBODY if name == "holders" else 0
+    empty = NO_HOLDER if name == "holders" else 0
     missing = [(0, 0), (0, width - values.shape[1]), *[(0, 0)] * (values.ndim - 2)]
     return np.pad(values, missing, constant_values=empty)
 
 
 def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
-    """The first ``count`` of the remaining clients, counted over all groups."""
+    """The first ``count`` of the clients that are left, counted over all groups."""
     first = []
     for clients in left:
         taken = clients & (np.cumsum(clients) <= count)

@@ -1,4 +1,4 @@
-"""The entries of secret sums in a summary."""
+"""The entries of secret sums in a run's summary."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fedkin.options.journal import Journal
 
 
 def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
-    """The entries of secret sums in a summary.
+    """The entries of secret sums in a run's summary.
 
-    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the missing sums.
-    ``clipped`` counts updates with numbers above the limit, ``unusable`` updates without finite
-    numbers; a private run counts neither. ``clear`` lists tasks whose replies left clients in the
+    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the sums that are
+    missing. ``clipped`` counts updates with numbers above the limit, ``unusable`` updates without
+    finite numbers; a private run counts neither. ``clear`` lists the tasks with replies in the
     clear.
 
     Args:
         journal: the run's journal.
-        clear: tasks whose replies left clients in the clear.
+        clear: tasks with replies that clients sent in the clear.
     """
     entries = [entry for entry in journal.entries if "sums" in entry]
     # A repeated call counts once.

@@ -18,14 +18,14 @@ from fedkin.secret.neighbours import ring_size
 from fedkin.secret.quantization import IntegerGrid
 from fedkin.security.secret_keys import check_installed
 
-# For usual models and learning rates, most numbers of an update are between these two.
+# For usual models and learning rates, most numbers of an update are between these two values.
 _SMALL_UPDATE = 1e-5
 _LARGE_UPDATE = 1e-3
 
 
 @dataclass(frozen=True)
 class SecretSettings:
-    """The settings of secret sums. ``SecretSums`` describes each of them."""
+    """The settings of secret sums. ``SecretSums`` describes each setting."""
 
     least: int = LEAST
     neighbours: int = 20
@@ -47,23 +47,23 @@ class SecretSettings:
         check_not_negative("dropout", self.dropout)
         if self.least < LEAST:
             raise ConfigError(
-                f"secret.least = {self.least}: a sum of one is its update, and of two either's; "
-                f"{LEAST} or more"
+                f"secret.least = {self.least}: a sum of one update is that update, and of two sums "
+                f"each client can subtract its own; set {LEAST} or more"
             )
         if not self.dropout < 1:
-            raise ConfigError(f"secret.dropout = {self.dropout:g}: expected a share below 1")
+            raise ConfigError(f"secret.dropout = {self.dropout:g}: set a share below 1")
 
     @property
     def least_is_checked(self) -> bool:
-        """Whether each client has enough neighbours to check ``least``."""
+        """Whether each client has enough neighbours to check that ``least`` clients take part."""
         return ring_size(self.neighbours) >= self.least
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings that ``limit`` would keep models from learning, with a remedy; empty if it would
-        not.
+        """Warnings that ``limit`` would keep models from learning, each with a cure; empty if it
+        would not.
 
         Args:
-            clients: most clients of a sum.
+            clients: largest number of clients in a sum.
         """
         grid = IntegerGrid(clients, self.limit, self.examples_cap)
         default = SecretSettings().limit
@@ -74,12 +74,12 @@ class SecretSettings:
             step = f"{grid.resolution:.2g} (limit / (2^{grid.bits - 1} - 1))"
             return [
                 f"secret.limit = {self.limit:g}: with {clients} clients in a sum, numbers of "
-                f"updates are rounded to multiples of {step}. Many are smaller than that, so "
+                f"updates are rounded to multiples of {step}. Many numbers are smaller, so "
                 f"models learn little or nothing: {cure}"
             ]
         if self.limit < _LARGE_UPDATE:
             return [
-                f"secret.limit = {self.limit:g}: numbers of updates are cut to at most "
+                f"secret.limit = {self.limit:g}: numbers of updates are clipped to at most "
                 f"{self.limit:g}. Most are larger, so models learn little or nothing: {cure}"
             ]
         return []

@@ -1,8 +1,8 @@
 """Secret sums for any method that averages.
 
 A training that requests means becomes four exchanges. These are ordinary tasks, so simulated and
-real clients do the same. The method sees means computed from exact sums of masked integers. Any
-other client work is refused with the name of the task, or sent in the clear and reported.
+real clients do the same work. The method sees means computed from exact sums of masked integers.
+Any other client work is refused with the name of the task, or sent in the clear and reported.
 """
 
 from __future__ import annotations
@@ -39,59 +39,62 @@ SECTION = "secret"
 
 
 def refusal(method: Method, settings: SecretSettings) -> str:
-    """Why a method needs more than sums; empty if they are enough.
+    """Why sums are not enough for a method; empty if they are enough.
 
     Args:
         method: any method.
-        settings: settings of the sums.
+        settings: settings of secret sums.
     """
     needs = requirements_of(method)
     name = type(method).__name__
     if needs.peers:
-        return f"{name} has no server that could add up: its peers see each other's models"
+        return f"{name} has no server that could add up updates: its peers see each other's models"
     if needs.model.detectors:
-        return f"{name} has several models of a client in one round, and a client adds one vector"
+        return (
+            f"{name} has several models of a client in one round, but a client adds only one vector"
+        )
     if needs.start_sums:
         return (
-            f"{name} begins with sums of sketches of updates, and secret sums are of updates only"
+            f"{name} begins with sums of sketches of updates, but secret sums add up updates only"
         )
     if settings.others == "clear":
         return ""
     insist = "secret.others='clear' sends it in the clear"
-    sums = "secret sums show sums only"
+    sums = "secret sums reveal only sums"
     reads = needs.reads
     if reads.updates == "single":
         why = f" because of its option {reads.because}" if reads.because else ""
-        return f"{name} needs single updates{why}, and {sums}; {insist}"
+        return f"{name} needs single updates{why}, but {sums}; {insist}"
     if reads.sends:
-        return f"{name} needs {reads.sends} of each client, and {sums}; {insist}"
+        return f"{name} needs {reads.sends} of each client, but {sums}; {insist}"
     if reads.standing:
         tasks = ", ".join(task.name for task in reads.standing)
-        return f"{name} needs each client's own answer in every round ({tasks}); {insist}"
+        return f"{name} needs each client's single answer in every round ({tasks}); {insist}"
     return ""
 
 
 @plain_options
 @dataclass(frozen=True)
 class SecretSums(SecretSettings, Option):
-    """A server that follows the protocol learns sums of each cluster's updates, but no single
-    update: clients add masks that cancel in the sum.
+    """Secret sums: a server that follows the protocol learns sums of each cluster's updates, but no
+    single update. Clients add masks that cancel in the sum.
 
     Attributes:
-        least: minimum number of clients of a sum, at least 3. A sum of fewer is refused, and the
-            cluster keeps its model in that round. Each client checks the minimum among itself and
-            its neighbours, if it has that many.
-        neighbours: number of other clients with whom each client masks; all if there are fewer.
-        limit: largest absolute value of a number in an update. A client clips larger ones, and the
-            number of such clients is reported.
-        examples_cap: a client's weight is its number of training examples, at most this number; 1:
+        least: minimum number of clients in a sum, at least 3. A sum of fewer clients is refused,
+            and the cluster keeps its model in that round. Each client checks the minimum among
+            itself and its neighbours, if it has that many.
+        neighbours: number of other clients with which each client masks; all if there are fewer.
+        limit: largest absolute value of a number in an update. A client clips larger numbers, and
+            the number of clients that clip is reported.
+        examples_cap: a client's weight is its number of training samples, at most this number; 1:
             equal weights.
         hide_choice: whether clusters are hidden too. All clients of a round then add one vector
-            over all clusters, which is longer by that factor. Methods whose clients choose while
-            training (IFCA) need it.
+            over all clusters, which is K times as long. Methods whose clients choose while training
+            (IFCA) need it.
         signed: whether sites sign their keys, so that the server cannot replace them. Each site
-            needs a certificate of an authority that is not the server.
-        others: client work that is not a sum is refused, or sent in the clear and reported.
+            needs a certificate from an authority that is not the server.
+        others: what happens to client work that is not a sum: ``refuse`` stops the run, ``clear``
+            sends it in the clear and reports it.
         dropout: in a simulation, the share of clients that drop out before each of the four
             exchanges.
     """
@@ -99,13 +102,12 @@ class SecretSums(SecretSettings, Option):
     section = SECTION
 
     def refusal(self, run: RunFacts) -> str:
-        return _refusal_beside(self, run) or refusal(run.method, self)
+        return _refusal_with_options(self, run) or refusal(run.method, self)
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Raise ConfigError for settings with which no round has a sum, and for settings that
-        privacy sets itself.
+        """Raise ConfigError if no round could have a sum, or for settings that privacy sets itself.
 
-        A limit with which models would not learn is logged.
+        A warning is logged for a limit with which models would not learn.
         """
         cohort = runs[0].plan.cohort
         if cohort < self.least:
@@ -120,8 +122,8 @@ class SecretSums(SecretSettings, Option):
         for name, instead in (("limit", "clip"), ("examples_cap", "examples_cap")):
             if getattr(self, name) != getattr(SecretSettings(), name):
                 raise ConfigError(
-                    f"secret.{name} is of sums without privacy: set privacy.{instead}, and leave "
-                    "it out"
+                    f"secret.{name} does not apply to a private run: set privacy.{instead} "
+                    f"instead, and leave out secret.{name}"
                 )
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
@@ -135,7 +137,7 @@ class SecretSums(SecretSettings, Option):
         return active_secret_sums(self, run)
 
 
-def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
+def _refusal_with_options(settings: SecretSettings, run: RunFacts) -> str:
     """Why secret sums cannot be used with another option of the run; empty if they can."""
     options: Mapping[str, Any] = run.options
     privacy = options.get("privacy")
@@ -151,29 +153,35 @@ def _refusal_beside(settings: SecretSettings, run: RunFacts) -> str:
         )
     if privacy is not None and not settings.least_is_checked:
         return (
-            f"with privacy each client checks that {settings.least} add noise, and sees its "
-            f"neighbours only: set secret.neighbours={settings.least} or more"
+            f"with privacy each client checks that {settings.least} clients add noise, but it sees "
+            f"only its neighbours: set secret.neighbours={settings.least} or more"
         )
     if "robust" in options:
         return (
-            "a robust rule needs single updates, and secret sums show sums only; take one of the "
-            "two"
+            "a robust rule needs single updates, but secret sums reveal only sums; use only one of "
+            "the two options"
         )
     if "late" in options:
-        return "a masked reply that comes late fits into no other round's sum; take one of the two"
+        return (
+            "a masked reply that arrives late fits into the sum of no other round; use only one of "
+            "the two options"
+        )
     if "attack" in options:
-        return "a simulated attack changes single updates, which are masked; take one of the two"
+        return (
+            "a simulated attack changes single updates, but these are masked; use only one of the "
+            "two options"
+        )
     if run.shares_part:
         return (
-            "personal heads send sums of bodies, which have no masked form; take personal models "
-            "(ditto), or none"
+            "personal heads send sums of bodies, which have no masked form; use personal models "
+            "(ditto), or no personal part"
         )
     return ""
 
 
 def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
-    """The secret sums of a run. In a private run, privacy requests the sums and writes the
-    journal."""
+    """The option of secret sums in a run. In a private run, privacy requests the sums and writes
+    the journal."""
     if "privacy" in run.options:
         return ActiveOption(SECTION)
     return ActiveSecretSums(settings, Journal(run.folder / SECRET_SUMS if run.folder else None))
@@ -183,7 +191,7 @@ class ActiveSecretSums(ActiveOption):
     """Secret sums in a run.
 
     Args:
-        settings: settings of the sums.
+        settings: settings of secret sums.
         journal: journal of the sums of every round.
     """
 
@@ -205,9 +213,9 @@ class SecretWorld(WorldProxy):
 
     Args:
         world: the clients.
-        settings: settings of the sums.
+        settings: settings of secret sums.
         journal: journal of the sums.
-        stream: stream of the round.
+        stream: random numbers of the round.
     """
 
     def __init__(
@@ -220,7 +228,7 @@ class SecretWorld(WorldProxy):
         self._calls = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Means of a training, from secret sums. Work without a reply is done unchanged.
+        """Means of a training, computed from secret sums. Work without a reply is done unchanged.
 
         Raises:
             TaskError: any other work, unless the settings allow it.
@@ -239,7 +247,7 @@ class SecretWorld(WorldProxy):
         """
         if self._settings.others == "refuse":
             raise TaskError(
-                f"secret: the task {task.name} sends what is no sum of updates (round "
+                f"secret: task {task.name} sends something else than a sum of updates (round "
                 f"{self._stream.round}); secret.others='clear' sends it in the clear"
             )
         if task.name not in {entry.get("clear") for entry in self._journal.entries}:
@@ -247,14 +255,14 @@ class SecretWorld(WorldProxy):
             self._journal.add(round=self._stream.round, clear=task.name)
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The reply of means, for a task that requests them."""
+        """The reply to a task that requests means."""
         settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
         grid = IntegerGrid(members, settings.limit, settings.examples_cap)
         if not grid.fits():
             raise TaskError(
-                f"secret: sums over {members} clients of up to {settings.examples_cap} examples "
-                "do not fit into 32 bits: lower secret.examples_cap, or the cohort"
+                f"secret: sums over {members} clients with up to {settings.examples_cap} samples "
+                "each do not fit into 32 bits: lower secret.examples_cap, or the cohort"
             )
         call = SecretCall(
             world=self._world,
@@ -278,8 +286,10 @@ class SecretWorld(WorldProxy):
         )
 
     def _arrays(self, task: Any, means: ModelSums, count: int) -> dict[str, np.ndarray]:
-        """The arrays of a reply of means to ``count`` rows. All other numbers by model are zero,
-        and each client counts once."""
+        """The arrays of a reply of means to ``count`` rows.
+
+        All other numbers by model are zero, and each client counts once.
+        """
         models = task.sizes()["K"]
         (vector,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         arrays: dict[str, np.ndarray] = {name: np.zeros(models) for name in task.up.of("model")}
@@ -294,8 +304,10 @@ class SecretWorld(WorldProxy):
     def _means(
         self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: IntegerGrid
     ) -> ModelSums:
-        """Means by model; zeros for a model without a sum, or with too few clients in it. Such
-        models are added to ``lost``."""
+        """Means of each model; zeros for a model without a sum, or with too few clients in it.
+
+        Models with too few clients are added to ``lost``.
+        """
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         few = (means.clients > 0) & (means.clients < self._settings.least)
         for k in np.flatnonzero(few):
@@ -305,17 +317,17 @@ class SecretWorld(WorldProxy):
         return means
 
     def _report(self, means: ModelSums, lost: dict[int, str], asked: int, answered: int) -> None:
-        """Write the counts of a call to the journal, and log its faults.
+        """Write the counts of a call to the journal, and log what went wrong.
 
         Args:
-            means: means of the call.
+            means: the means of the call.
             lost: reason for each group without a sum.
-            asked: number of requested clients.
-            answered: number of clients whose vectors are included in a sum.
+            asked: number of clients that were asked.
+            answered: number of clients whose vectors are in a sum.
         """
         for group, why in lost.items():
             _log.warning(
-                "round %d: no secret sum of cluster %d, which keeps its model: %s",
+                "round %d: cluster %d has no secret sum and keeps its model: %s",
                 self._stream.round,
                 group,
                 why,
@@ -333,7 +345,7 @@ class SecretWorld(WorldProxy):
         unusable = int(means.unusable.sum())
         if unusable:
             _log.warning(
-                "round %d: %d of %d clients had no update of finite numbers",
+                "round %d: %d of %d clients sent no update of finite numbers",
                 self._stream.round,
                 unusable,
                 answered,

@@ -1,4 +1,4 @@
-"""A node from its configuration, or from a model and data."""
+"""Makes a node from its configuration, or from a model and data."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
-BOOLEANS = ("False", "True")  # label names with the same numbers on every node
-# Server and node both make an initial model from this seed and compare digests.
+BOOLEANS = ("False", "True")  # label names that have the same numbers on every node
+# Server and node each make an initial model from this seed, and compare the models' digests.
 HANDSHAKE_SEED = np.array([1, 2], np.uint32)
 
 
 def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, Any]) -> Node:
-    """The node that a client's file describes (``--node-config 'config="/path/client.toml"'``).
+    """The node that a site's client.toml describes (``--node-config
+    'config="/path/client.toml"'``).
 
     Raises ConfigError, DataError or ModelError.
     """
@@ -45,7 +46,7 @@ def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, A
 
 
 def node_from_config(config: ClientConfig) -> Node:
-    """A node with the data and model named in its file."""
+    """A node with the data and model that its file names."""
     with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
@@ -61,11 +62,11 @@ def build_node(
     """A node that runs some clients of a data set.
 
     Args:
-        model: what it trains.
-        data: includes the node's clients, and may include others.
-        site: its name, folder and clients.
-        config_digest: of the configuration that server and node share; empty if a program makes the
-            node.
+        model: the model that the node trains.
+        data: a data set with the node's clients; it may have others too.
+        site: the site's name, folder and clients.
+        config_digest: digest of the configuration that server and node share; empty if Python code
+            makes the node.
     """
     of_site = data.select(site.client_numbers(data.clients))
 
@@ -100,8 +101,10 @@ def build_node(
 
 
 def _identity(site: SiteSettings) -> Identity | None:
-    """The signing identity of a site; None if it does not sign. Raises ConfigError for another
-    site's files."""
+    """The signing identity of a site; None if it does not sign.
+
+    Raises ConfigError if the files belong to another site.
+    """
     if not site.sign_key:
         return None
     signer = Signer(
@@ -127,7 +130,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
         actual = list(data.x.shape[1:])
         shape = list(expected.x.shape[1:])
         raise DataError(
-            f"{place}: samples of shape {actual} and {data.classes} classes; [samples] says "
+            f"{place}: samples have shape {actual} and {data.classes} classes, but [samples] says "
             f"{shape} and {expected.classes}: give this site data of that kind, or correct "
             "[samples] in server.toml and in every client.toml"
         )
@@ -139,7 +142,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
 def _check_columns(
     place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None
 ) -> None:
-    """Raise DataError if a table's columns differ from those in [samples]."""
+    """Raise DataError if a table's columns differ from the columns in [samples]."""
     if actual is None or expected is None or set(actual) == set(expected):
         return
     missing = [name for name in expected if name not in actual]
@@ -151,8 +154,8 @@ def _check_columns(
         found.append(f"[samples] does not name its column {listed(others)}")
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
-        f"{place}: {', and '.join(found)}; give the table the columns {names}, and choose them "
-        "with data.features of this site's client.toml where it has more"
+        f"{place}: {', and '.join(found)}; give the table the columns {names}. If it has more, "
+        "select these with data.features in this site's client.toml"
     )
 
 
@@ -167,11 +170,11 @@ def _check_order(
         return
     if expected is None:
         raise DataError(
-            f"this site's {what} have names, and [samples] does not say in which order all sites "
+            f"this site's {what} have names, but [samples] does not say in which order all sites "
             f"number them; write into [samples] of server.toml and of every client.toml: {what} = "
             f"{json.dumps(actual, ensure_ascii=False)}"
         )
     raise DataError(
-        f"this site's {what} are {listed(actual)}, and [samples] says {listed(expected)}; "
-        f"{option} of the site's [data] gives them another order"
+        f"this site's {what} are {listed(actual)}, but [samples] says {listed(expected)}; "
+        f"set {option} in the site's [data] to this order"
     )

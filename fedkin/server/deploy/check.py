@@ -1,5 +1,5 @@
-"""Checks of a server and its sites before they are started. Checks change nothing. A failed check
-is a line of output, not an exception."""
+"""Checks of a server and its sites before they start. Checks change nothing. A failed check is a
+line of output, not an exception."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from fedkin.simulation.workers import check_samples
 
 FLOWER = ("1.41", "1.42")  # the releases that the extra "flower" in pyproject.toml allows
 _NO_KEYS = "none: all machines on the network can read and change models"
-Table = dict[str, list[CheckResult]]  # keyed by what is checked: the machine, the server, each site
+Table = dict[str, list[CheckResult]]  # results by checked part: this machine, the server, each site
 
 
 def check(folder: Path, *, server: bool = False, site: str | None = None) -> Table:
     """Check a deployment: all of it, only the server, or only one site.
 
     Args:
-        folder: of the deployment, or of one site.
-        server: check only the server.
-        site: name of the only site to check; None: all.
+        folder: folder of the deployment, or of one site.
+        server: whether to check only the server.
+        site: name of the only site to check; None for all.
 
     Raises:
         ConfigError: the folder does not contain the requested part.
@@ -68,10 +68,10 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
 
 
 def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
-    """A failed check for each site whose name or key is used by another site of its deployment.
+    """A failed check for each site that shares its name or key with another site.
 
     Args:
-        sites: folders by name.
+        sites: folders of the sites by name.
     """
     results: dict[str, CheckResult] = {}
     first_by_name: dict[str, Path] = {}
@@ -93,7 +93,8 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
         if key and other != folder:
             cure = files.new_key_command(folder / files.NODE_KEY)
             results[site] = failed(
-                "node key", f"{public} is the key of {other}, too; make another: {cure}"
+                "node key",
+                f"{public} is also the key of {other}; make a new key: {cure}",
             )
     return results
 
@@ -151,12 +152,12 @@ def check_server(folder: Path) -> list[CheckResult]:
 
 
 def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
-    """Check client.toml, its model and data, agreement with server.toml, the state folder, the keys
+    """Check a site: client.toml, model and data, agreement with server.toml, the state folder, keys
     and the connection to the server.
 
     Args:
-        folder: of the site.
-        server: the server's folder, if it is on this machine.
+        folder: folder of the site.
+        server: folder of the server; None if it is not on this machine.
     """
     loaded: list[ClientConfig] = []
     results = [run_check(files.CLIENT, lambda: _load(loaded, load_client, folder / files.CLIENT))]
@@ -176,11 +177,11 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
 
 
 def checked_model(config: ServerConfig) -> ModelSpec:
-    """The model of a server's configuration, checked against its methods as at server start.
+    """The model of a server's configuration, checked against its methods as at the server's start.
 
     Raises:
-        ConfigError: a method does not fit the run.
-        ModelError: a method does not fit the model.
+        ConfigError: a method cannot be used with the run's settings.
+        ModelError: a method cannot be used with the model.
     """
     described: Any = config.data_description()
     with error_context("model"):
@@ -194,7 +195,7 @@ def checked_model(config: ServerConfig) -> ModelSpec:
 
 
 def needs_torch(folders: list[Path]) -> bool:
-    """Whether a readable file has a PyTorch model."""
+    """Whether any file that can be read has a PyTorch model."""
     paths = [folder / name for folder in folders for name in (files.SERVER, files.CLIENT)]
     for path in paths:
         try:
@@ -207,7 +208,7 @@ def needs_torch(folders: list[Path]) -> bool:
 
 
 def _flower() -> CheckResult:
-    """Whether Flower is installed in a release that fedkin was tested with."""
+    """Whether Flower is installed, in a release that fedkin was tested with."""
     version = _installed("flwr")
     if version is None:
         return failed("Flower", "not installed: pip install 'fedkin[flower]'")
@@ -239,15 +240,17 @@ def _writable(name: str, folder: Path) -> CheckResult:
     except OSError as error:
         return failed(
             name,
-            f"no file can be written in {existing}: {error.strerror}; change its owner, or folder "
-            "= ...",
+            f"no file can be written in {existing}: {error.strerror}; change its owner, or set "
+            "another folder = ...",
         )
     return CheckResult(name, str(folder))
 
 
 def _progress(config: ServerConfig) -> str:
-    """The last round of each run in the run folder. Raises CheckpointError if the folder holds
-    another run."""
+    """The last round of each run in the run folder.
+
+    Raises CheckpointError if the folder holds another run.
+    """
     description = config.description()
     out = Path(config.federation.folder)
     progress = []
@@ -266,14 +269,14 @@ def _progress(config: ServerConfig) -> str:
             run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters
         )
         if state:
-            progress.append(f"{entry.name} goes on after round {state.round}")
+            progress.append(f"{entry.name} continues after round {state.round}")
         else:
             progress.append(f"{entry.name} has no round yet")
     return ", ".join(progress) or "none: it starts from the beginning"
 
 
 def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
-    """Whether the server waits for as many clients as the clustering may need."""
+    """Whether the server waits for as many clients as the method may need for its clustering."""
     method = config.method.made
     clients = config.federation.wait_for
     needs = requirements_of(method)
@@ -284,7 +287,7 @@ def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
     if cure:
         ways = f"{ways} or {cure}"
     detail = (
-        f"{type(method).__name__} may need {count} at the start, and federation.wait_for = "
+        f"{type(method).__name__} may need {count} at the start, but federation.wait_for = "
         f"{clients}: set {ways}"
     )
     return [doubtful("clients at the start", detail)]
@@ -300,7 +303,8 @@ def _app(folder: Path) -> str:
         raise ConfigError(f'{path}: [tool.flwr.app.config] must have config = "{expected}"')
     if (folder / config).resolve() != expected.resolve() and moved_from(folder) is None:
         raise ConfigError(
-            f'{path}: config is {config!r}, of another deployment; the file here is "{expected}"'
+            f"{path}: config is {config!r}, which belongs to another deployment; set it to "
+            f'"{expected}"'
         )
     return config
 
@@ -324,7 +328,7 @@ def _model(config: ClientConfig) -> ModelSpec:
 
 
 def _data(config: ClientConfig) -> str:
-    """The node's clients and samples, read as the node does."""
+    """The number of the site's clients and samples, read as the node reads them."""
     node = node_from_config(config)
     clients = len(node.samples)
     samples = int(node.samples.sum())
@@ -336,7 +340,7 @@ def _data(config: ClientConfig) -> str:
 
 
 def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
-    """Whether the server's file has the same federation, samples and model."""
+    """Whether the server's file has the same federation, samples and model as the site's file."""
     try:
         theirs = load_server(server / files.SERVER)
     except ConfigError:
@@ -351,7 +355,7 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
         if site != expected:
             raise ConfigError(
                 f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both "
-                "files the same"
+                "files the same value"
             )
     return f"digest {config.shared_digest}, as in {files.SERVER}"
 

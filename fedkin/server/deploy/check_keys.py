@@ -1,4 +1,4 @@
-"""Checks of certificates and keys: they exist, match, stay valid long enough, and are secret."""
+"""Checks of certificates and keys: they exist, match, are valid long enough, and are secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedkin.server.deploy.keys import require_cryptography
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-SOON = datetime.timedelta(days=30)  # an expiry sooner than this is doubtful
+SOON = datetime.timedelta(days=30)  # an earlier expiry makes a check doubtful
 
 
 def check_server_keys(
@@ -32,9 +32,9 @@ def check_server_keys(
     """Check the authority, the server's certificate for ``host``, and their keys.
 
     Args:
-        folder: of the deployment.
+        folder: folder of the deployment.
         host: the host name at which sites reach the server.
-        now: time of the check; None: the current time.
+        now: time of the check; None for the current time.
     """
     ca = folder / CA
     authority = run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now))
@@ -48,7 +48,7 @@ def check_server_keys(
 
 
 def check_site_keys(folder: Path, now: datetime.datetime | None = None) -> list[CheckResult]:
-    """Check the authority's certificate at a site and the site's key."""
+    """Check the authority's certificate at a site, and the site's key."""
     ca = folder / SITE_CA
     return [
         run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now)),
@@ -58,7 +58,7 @@ def check_site_keys(folder: Path, now: datetime.datetime | None = None) -> list[
 
 
 def check_secret(path: Path) -> CheckResult:
-    """Whether only its owner can read a file."""
+    """Whether only a file's owner can read it."""
     name = f"{path.name} is secret"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -67,13 +67,14 @@ def check_secret(path: Path) -> CheckResult:
     if mode & 0o077:
         return failed(
             name,
-            f"others can read {path} (mode {mode:o}): chmod 600 {path}, or a new key if they did",
+            f"others can read {path} (mode {mode:o}): chmod 600 {path}; make a new key if someone "
+            "has read it",
         )
     return CheckResult(name, f"mode {mode:o}")
 
 
 def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
-    """Whether the authority issued the server's certificate, for the server's key and name."""
+    """Whether the authority issued the server's certificate for the server's key and host name."""
     path = folder / CERTIFICATE
     certificate = _certificate(path)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"
@@ -89,7 +90,7 @@ def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) 
     names = _names(certificate)
     if host not in names:
         raise ConfigError(
-            f"{path} is for {', '.join(names) or 'no machine'}, and sites connect to {host}: "
+            f"{path} is valid for {', '.join(names) or 'no machine'}, but sites connect to {host}: "
             f"{again}"
         )
     return _expiry("certificate", certificate, path, now)
@@ -109,8 +110,8 @@ def _expiry(
     if now < certificate.not_valid_before_utc:
         return failed(
             name,
-            f"{path} is valid from {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock of "
-            "this machine right?",
+            f"{path} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d}: check the "
+            "clock of this machine",
         )
     if until - now < SOON:
         return doubtful(name, f"{path} expires on {until:%Y-%m-%d}, in {(until - now).days} days")
@@ -118,7 +119,7 @@ def _expiry(
 
 
 def _names(certificate: Certificate) -> list[str]:
-    """The host names that a certificate is valid for."""
+    """The host names for which a certificate is valid."""
     from cryptography import x509
 
     try:
@@ -129,8 +130,10 @@ def _names(certificate: Certificate) -> list[str]:
 
 
 def _node_key(folder: Path) -> str:
-    """Whether a site's key is an elliptic-curve key in OpenSSH format that matches its public
-    key."""
+    """Whether a site's key is an elliptic-curve key in OpenSSH format that matches its public key.
+
+    Raises ConfigError with the command that makes a right key if not.
+    """
     path = folder / NODE_KEY
     public = folder / NODE_PUBLIC
     make = f'make one here: ssh-keygen -t ecdsa -b 384 -N "" -f {path}'
@@ -146,10 +149,10 @@ def _node_key(folder: Path) -> str:
         expected = serialization.load_ssh_public_key(public_half)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
-            f"{path} and {public}: expected a key of OpenSSH without a password; {make}"
+            f"{path} and {public}: expected an OpenSSH key without a password; {make}"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{path}: expected a key of an elliptic curve, got another type; {make}")
+        raise ConfigError(f"{path}: expected an elliptic-curve key, got another type; {make}")
     if key.public_key() != expected:
         raise ConfigError(
             f"{public} is not the public half of {path}: ssh-keygen -y -f {path} > {public}"
@@ -165,7 +168,9 @@ def _certificate(path: Path) -> Certificate:
     try:
         return x509.load_pem_x509_certificate(content)
     except ValueError as error:
-        raise ConfigError(f"{path} is not a certificate in PEM") from error
+        raise ConfigError(
+            f"{path} is not a certificate in PEM format; fedkin deploy init makes it on the server"
+        ) from error
 
 
 def _private_key(path: Path) -> Any:
@@ -175,7 +180,10 @@ def _private_key(path: Path) -> Any:
     try:
         return serialization.load_pem_private_key(content, None)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path} is not a key in PEM without a password") from error
+        raise ConfigError(
+            f"{path} is not a key in PEM format without a password; fedkin deploy init makes it "
+            "with the certificate"
+        ) from error
 
 
 def _read(path: Path, hint: str) -> bytes:

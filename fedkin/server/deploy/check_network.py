@@ -14,11 +14,10 @@ _TIMEOUT = 3.0  # seconds
 
 
 def check_port(address: Address, ca: Path) -> CheckResult:
-    """Whether the SuperLink's port is free on this machine or used by a SuperLink of this
-    federation."""
+    """Whether the SuperLink's port is free, or used by a SuperLink of this federation."""
     name = f"port {address.port}"
     with socket.socket() as attempt:
-        # A port that was just released is free.
+        # A port that was released a moment ago counts as free.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((address.bind_host, address.port))
@@ -30,13 +29,13 @@ def check_port(address: Address, ca: Path) -> CheckResult:
         return CheckResult(name, "a SuperLink runs there")
     return failed(
         name,
-        f"not free ({reason}), and no SuperLink of this federation has it; choose another with "
-        "--port",
+        f"not free ({reason}), and the program that uses it is not a SuperLink of this federation; "
+        "choose another port with --port",
     )
 
 
 def check_superlink(address: Address, ca: Path) -> CheckResult:
-    """Whether a SuperLink replies; with TLS, whether its certificate was issued by the authority
+    """Whether a SuperLink replies. With TLS its certificate must be issued by the authority
     ``ca``."""
     name = f"server {address}"
     try:
@@ -47,14 +46,15 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         status = _health_status(address, trusted)
     except ssl.SSLCertVerificationError as error:
         return failed(
-            name, f"its certificate is not that of {ca} for {address.host}: {error.verify_message}"
+            name,
+            f"its certificate was not issued by {ca} for {address.host}: {error.verify_message}",
         )
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
         how = "with TLS" if address.secure else "without TLS"
         return failed(
             name,
-            f"something listens there, but no SuperLink {how} ({type(error).__name__}): see "
-            "SUPERLINK",
+            f"something listens there, but it is not a SuperLink {how} ({type(error).__name__}): "
+            "see SUPERLINK",
         )
     except socket.gaierror:
         return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
@@ -66,7 +66,9 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
             "connection?",
         )
     if status != 200:
-        return failed(name, f"replies {status} to /health, as no SuperLink does: see SUPERLINK")
+        return failed(
+            name, f"it replies {status} to /health, which no SuperLink does: see SUPERLINK"
+        )
     detail = "a SuperLink replies"
     if address.secure:
         detail += ", with the right certificate"
@@ -74,7 +76,7 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
 
 
 def _health_status(address: Address, trusted: ssl.SSLContext | None) -> int:
-    """The HTTP status of /health."""
+    """The HTTP status of the SuperLink's /health page."""
     connection = http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT)
     if trusted is not None:
         connection = http.client.HTTPSConnection(

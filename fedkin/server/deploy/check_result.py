@@ -1,4 +1,4 @@
-"""The result of a check."""
+"""The result of a check before a deployment starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Mark = Literal["✓", "!", "✗"]  # passed, doubtful, failed
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of a check: what was checked, its result, and how to fix it if it did not pass."""
+    """One line of a check: its subject, its result, and how to fix a check that did not pass."""
 
     name: str
     detail: str
@@ -21,7 +21,7 @@ class CheckResult:
 
 
 def run_check(name: str, check: Callable[[], str | CheckResult]) -> CheckResult:
-    """Run a check; a deliberate fedkin error becomes a failed result."""
+    """Run a check. An error of fedkin becomes a failed result."""
     try:
         result = check()
     except FedkinError as error:
@@ -30,15 +30,15 @@ def run_check(name: str, check: Callable[[], str | CheckResult]) -> CheckResult:
 
 
 def failed(name: str, detail: str) -> CheckResult:
-    """A check that failed."""
+    """The result of a check that failed."""
     return CheckResult(name, detail, "✗")
 
 
 def doubtful(name: str, detail: str) -> CheckResult:
-    """A check that neither passed nor failed."""
+    """The result of a check that neither passed nor failed."""
     return CheckResult(name, detail, "!")
 
 
 def any_failed(results: Iterable[CheckResult]) -> bool:
-    """Whether a check failed."""
+    """Whether any check failed."""
     return any(result.mark == "✗" for result in results)

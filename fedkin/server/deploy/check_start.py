@@ -1,4 +1,5 @@
-"""The checks before ``fedkin deploy up`` starts anything, kept for the status and the logs."""
+"""The checks that ``fedkin deploy up`` makes first. Their results are kept for the status and the
+logs."""
 
 from __future__ import annotations
 
@@ -32,18 +33,18 @@ from fedkin.server.deploy.selection import Selection
 from fedkin.server.deploy.site_state import name_of
 from fedkin.server.deploy.start_parts import Missing
 
-_SERVER = "server"  # its name in the table of checks
+_SERVER = "server"  # name of the server in the table of checks
 
 
 def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
     """Check everything that will be started, as ``fedkin deploy check`` does.
 
     Args:
-        selection: the selected parts.
+        selection: the selected parts of the deployment.
         missing: the parts to start.
 
     Raises:
-        ConfigError: a part is refused; the message has the reason for each.
+        ConfigError: a check failed; the message gives the reasons for each part.
     """
     refused = {where: _reasons(results) for where, results in _table(selection, missing).items()}
     refused = {where: reasons for where, reasons in refused.items() if reasons}
@@ -54,7 +55,7 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
 
 
 def _table(selection: Selection, missing: Missing) -> Table:
-    """The checks of the parts that will be started."""
+    """The results of the checks of all parts that will be started."""
     starts_server = missing.superlink or missing.run
     folders = [part.folder for part in missing.sites]
     if starts_server:
@@ -72,24 +73,24 @@ def _table(selection: Selection, missing: Missing) -> Table:
 
 
 def _reasons(results: list[CheckResult]) -> str:
-    """The failed checks, as one line."""
+    """The failed checks of a part, as one line."""
     failed = [result for result in results if result.mark == "✗"]
     return "; ".join(map(_reason, failed))
 
 
 def _reason(result: CheckResult) -> str:
-    """The detail of a check, prefixed with the check's name."""
+    """The detail of a check, with the check's name in front."""
     place = f"{result.name}: "
     return result.detail if result.detail.startswith(place) else f"{place}{result.detail}"
 
 
 def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
-    """Store the refusals for status and logs, and remove those of an earlier start.
+    """Store the refusals for the status and the logs, and remove the refusals of an earlier start.
 
     Args:
-        selection: the selected parts.
-        missing: those to start.
-        refused: the failed checks, by part.
+        selection: the selected parts of the deployment.
+        missing: the parts to start.
+        refused: the reasons for each part with failed checks.
     """
     for part in missing.sites:
         reason = refused.get(part.name, "")
@@ -104,7 +105,7 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
     try:
         run_folder = Path(load_server(selection.folder / files.SERVER).federation.folder)
     except FedkinError:
-        # The folder does not exist; the refusals already include this error.
+        # The folder is unknown, and the refusals already include this error.
         return
     path = server_state_file(run_folder)
     if missing.run:
@@ -119,7 +120,7 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
 
 
 def _forget_mended(path: Path, mended: list[Program]) -> None:
-    """Remove failed checks from the server's file for sites that are started without the run."""
+    """Remove failed checks from the server's file for sites that now start without the run."""
     state = read_state(path)
     if not state.failed_checks:
         return

@@ -1,7 +1,8 @@
 """Flower's ClientApp: ``clientapp = "fedkin.server.deploy.client_app:app"`` in pyproject.toml.
 
-Flower starts a process with it for every message. With a worker, that process imports only the
-standard library and Flower, and forwards the message. Without one, it makes the node itself.
+Flower starts a process with this module for every message. With a worker, that process imports only
+the standard library and Flower, and forwards the message. Without a worker it makes the node
+itself.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def wants_worker(config: Path) -> bool:
 @app.evaluate()
 @app.query()
 def handle(message: Message, context: Context) -> Message:
-    """The reply to a message, from the worker or from a node made in this process."""
+    """The reply to a message, from the site's worker or from a node made in this process."""
     path = context.node_config.get("config")
     if isinstance(path, str) and wants_worker(Path(path)):
         refused = partial(_note_refusal, Path(path))
@@ -48,7 +49,7 @@ def handle(message: Message, context: Context) -> Message:
             reply = worker.reply(record_to_parts(message.content))
             return Message(parts_to_record(reply), reply_to=message)
         except (WorkerLinkError, ValueError) as error:
-            _log.warning("no worker answers: %s", error)
+            _log.warning("the site's worker does not answer: %s", error)
     from fedkin.server.deploy.build_node import node_from_flower_config
     from fedkin.server.flower_transport import reply_here
 
@@ -61,7 +62,7 @@ def handle(message: Message, context: Context) -> Message:
 
 
 def _note_refusal(config: Path, reason: str) -> None:
-    """Store why a site refused a message, for its status."""
+    """Store why a site refused a message, so that its status shows it."""
     from fedkin.server.deploy.site_state import note_refusal
 
     note_refusal(config.absolute().parent, reason)

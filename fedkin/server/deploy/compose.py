@@ -1,13 +1,13 @@
-"""Containers of a deployment on one machine: a compose file and the files that build the image.
+"""Containers of a deployment on one machine: a compose file, and the files that build the image.
 
 compose.yaml               the server, the sites, and a container that starts the run
-containers/Dockerfile      their image, with the wheel of the fedkin that wrote it
-containers/fedkin-*.whl    that wheel
+containers/Dockerfile      image of all containers, with fedkin's wheel
+containers/fedkin-*.whl    wheel of the fedkin version that wrote these files
 containers/flwr/           the server's address for Flower's commands inside the containers
 
 The paths on the machine are relative to compose.yaml, so that the folder can be moved. The
 deployment has the same path in every container. A container cannot see the folders of other parts.
-JSON strings are YAML strings, so paths and names need no other quoting.
+Paths and names are written as JSON strings, which are also valid in YAML.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOST = "server"  # name of the server's container, to which sites connect
 INSIDE = "/fed"  # path of the deployment in every container
 DOCKERFILE = Path("containers/Dockerfile")
 FLOWER = Path("containers/flwr/config.toml")
-# Owner of files that root wrote, because no container runs as root.
+# User that owns files which root wrote, because no container runs as root.
 USER = 10_001
 _HEALTH = {"interval": "15s", "timeout": "10s", "retries": 3, "start_period": "60s"}
 _SECURITY = {
@@ -41,7 +41,7 @@ _SECURITY = {
     "restart": "unless-stopped",
 }
 _SITE_FILES = (files.CLIENT, files.ENVIRONMENT, files.SITE_CA, files.NODE_KEY, files.NODE_PUBLIC)
-# Sections of server.toml, and the extras that they need.
+# Sections of server.toml, and the extras of fedkin that they need.
 _EXTRAS = {"privacy": "privacy", "secret": "secret"}
 
 
@@ -54,14 +54,14 @@ def write_containers(
 ) -> None:
     """Write the compose file and the files that it needs.
 
-    Files that ``init`` wrote as root are given to an ordinary user.
+    Files that ``init`` wrote as root get an ordinary user as their owner.
 
     Args:
-        folder: of the deployment.
-        address: of the SuperLink.
-        sites: names of their folders.
+        folder: folder of the deployment.
+        address: address of the SuperLink.
+        sites: names of the sites' folders.
         server: content of server.toml.
-        wheel: content of the wheel of fedkin.
+        wheel: content of fedkin's wheel.
 
     Raises OSError if a file cannot be written.
     """
@@ -77,7 +77,7 @@ def write_containers(
 
 
 def container_user() -> tuple[int, int]:
-    """User and group of all containers: those of this process, or an ordinary user if it is
+    """User and group of all containers: this process's, or an ordinary user's if it runs as
     root."""
     if os.getuid() == 0:
         return USER, USER
@@ -85,8 +85,10 @@ def container_user() -> tuple[int, int]:
 
 
 def dockerfile_text(server: Mapping[str, Mapping[str, Any]]) -> str:
-    """Content of the Dockerfile, with the extras that ``server``, the content of server.toml,
-    needs."""
+    """Content of the Dockerfile.
+
+    It installs the extras that ``server``, the content of server.toml, needs.
+    """
     extras = ["flower", *(extra for section, extra in _EXTRAS.items() if server.get(section))]
     if "torch" in server.get("model", {}):
         extras.append("torch")
@@ -104,8 +106,8 @@ def compose_text(address: Address, sites: list[str]) -> str:
     """Content of ``compose.yaml``.
 
     Args:
-        address: of the SuperLink.
-        sites: names of their folders.
+        address: address of the SuperLink.
+        sites: names of the sites' folders.
     """
     services = {HOST: _server(address, sites), "run": _run(address, sites)}
     for name in sites:
@@ -136,7 +138,8 @@ def _server(address: Address, sites: list[str]) -> dict[str, object]:
 
 
 def _run(address: Address, sites: list[str]) -> dict[str, object]:
-    """A service that waits for the server, registers the sites' keys, starts the run, and exits."""
+    """The service that starts the run: it waits for the server, registers the sites' keys, starts
+    the run, and exits."""
     volumes = [
         _mount(str(files.APP.parent)),
         f"./{FLOWER.parent}:{INSIDE}/{files.FLOWER.parent}",
@@ -172,7 +175,7 @@ def _site(name: str) -> dict[str, object]:
 
 
 def _common(name: str, kind: str) -> dict[str, object]:
-    """The entries of every service: the image, the user, and the environment variables."""
+    """The entries that every service has: image, user, and environment variables."""
     folder = f"{INSIDE}/{name}" if name else INSIDE
     user, group = container_user()
     return {
@@ -187,17 +190,16 @@ def _common(name: str, kind: str) -> dict[str, object]:
 
 
 def _mount(path: str) -> str:
-    """A volume mounted at the same relative path as in the deployment's folder."""
+    """A volume with the same relative path in the container as in the deployment's folder."""
     return f"./{path}:{INSIDE}/{path}"
 
 
 def _give_away(folder: Path, sites: list[str]) -> None:
-    """Change the owner of root's files that ``init`` writes to the containers' user; links are not
-    followed.
+    """Give files that ``init`` wrote as root to the containers' user. Links are not followed.
 
     Args:
-        folder: of the deployment; it may contain files of other users.
-        sites: names of their folders.
+        folder: folder of the deployment; it may contain files of other users.
+        sites: names of the sites' folders.
     """
     written = [
         *(files.APP, files.FLOWER, files.SERVER, files.ENVIRONMENT, files.COMMANDS),
@@ -217,7 +219,8 @@ def _give_away(folder: Path, sites: list[str]) -> None:
 
 
 def _health_program(address: Address) -> str:
-    """A standard-library program that fails unless the SuperLink replies with its certificate."""
+    """A program of the standard library that fails unless the SuperLink replies with its
+    certificate."""
     scheme = "https" if address.secure else "http"
     context = f"ssl.create_default_context(cafile={str(files.CA)!r})"
     trusted = f", context={context}" if address.secure else ""
@@ -226,7 +229,7 @@ def _health_program(address: Address) -> str:
 
 
 def _service(name: str, entries: dict[str, object]) -> str:
-    """The lines of a service, with dollar signs escaped so that none starts a shell variable."""
+    """The lines of a service. Dollar signs are escaped, since compose would read a variable."""
     values = {key: json.dumps(value).replace("$", "$$") for key, value in entries.items()}
     lines = "".join(f"    {key}: {value}\n" for key, value in values.items())
     return f"  {json.dumps(name)}:\n{lines}"

@@ -1,4 +1,5 @@
-"""ClientApps with a model and data from Python code: ``app = fk.torch_client(Net, loaders)``."""
+"""ClientApps whose model and data come from Python code: ``app = fk.torch_client(Net,
+loaders)``."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from fedkin.server.deploy.build_node import build_node
 from fedkin.server.node import Node
 
 ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
-AnyModel = Any  # a Model, a TorchModel, or a function that makes one
-# FederatedData, (train, test), or a function of the node's configuration that returns one of them.
+AnyModel = Any  # a Model, a TorchModel, or a function that makes a model
+# FederatedData, (train, test), or a function from the node's configuration to one of these.
 Source = Any
 
 
@@ -22,12 +23,12 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
     """A Flower client that trains a JAX model as the simulator does.
 
     Args:
-        model: as for ``simulate``, or a function that makes it from the data, such as
+        model: a model as for ``simulate``, or a function that makes it from the data, such as
             ``fk.models.mclr``.
-        data: FederatedData with the clients of this node; or a function from the node's
-            configuration (a dict) to FederatedData. The configuration is given by
-            ``flower-supernode --node-config``: ``name`` (required if the data come from a program),
-            ``folder`` where the client stores its files (``state``), and any other entries.
+        data: FederatedData with the clients of this node, or a function from the node's
+            configuration (a dict) to FederatedData. ``flower-supernode --node-config`` gives the
+            configuration: ``name`` (required), ``folder`` where the client stores its files
+            (``state``), and any other entries.
 
     Raises:
         MissingExtra: Flower is not installed.
@@ -51,7 +52,8 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
             a function of the node's configuration that returns one of these, as for ``jax_client``.
             A loader's data set is read again for every message. Its order and batches are not used,
             because all clients draw batches from the run's seed.
-        classes: C; default: the number of outputs of the module. Required for a detector.
+        classes: number of classes C; default: the number of outputs of the module. A detector needs
+            it.
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
@@ -79,7 +81,7 @@ def site(node: dict[str, Any]) -> SiteSettings:
 
 
 def _node_data(data: Source, node: dict[str, Any]) -> Any:
-    """The data, or what the user's function returns for the node's configuration."""
+    """The node's data, or the result of the user's function for the node's configuration."""
     if not callable(data) or isinstance(data, FederatedData):
         return data
     try:
@@ -89,7 +91,7 @@ def _node_data(data: Source, node: dict[str, Any]) -> Any:
     # Any error of the user's code.
     except Exception as error:
         raise DataError(
-            f"the program that gives the data has failed: {type(error).__name__}: {error}"
+            f"the function that returns the client's data failed: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -98,11 +100,12 @@ def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) ->
 
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise DataError(
-            f"loaders must be (train, test), FederatedData or a function, got {type(pair).__name__}"
+            "loaders must be a pair (train, test), FederatedData or a function, got "
+            f"{type(pair).__name__}"
         )
     train, test = pair
     if classes is None and model.spec.detects:
-        raise ConfigError("torch_client: a detector gives one score, so classes is required")
+        raise ConfigError("torch_client: a detector gives one score, so classes must be given")
     data = client_data(train, test, classes or 2**31, name)
     if classes:
         return data

@@ -41,10 +41,10 @@ NODE_KEY = "key"
 NODE_PUBLIC = "key.pub"
 SERVER_LOG = "server.log"  # of the run
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
-FIRST_PORT = 9094  # of the first SuperNode of a machine, Flower's default
+FIRST_PORT = 9094  # port of a machine's first SuperNode, Flower's default
 
-# No telemetry, no check for updates, short intervals between polls, and Python stores compiled
-# code. A server's program polls for runs to start, a site's for messages.
+# Turn off telemetry and the check for updates, poll at short intervals, and let Python store
+# compiled code. A server's program polls for runs to start, a site's program for messages.
 VARIABLES = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -66,7 +66,7 @@ class Address:
 
     @property
     def bind_host(self) -> str:
-        """The host that the SuperLink binds: all interfaces unless the address is a loopback
+        """The host that the SuperLink binds: all interfaces, unless the address is a loopback
         address."""
         return self.host if self.is_loopback else "0.0.0.0"
 
@@ -77,12 +77,12 @@ class Address:
 
     @classmethod
     def parse(cls, text: str, secure: bool, where: str) -> Address:
-        """An address from ``host:port``.
+        """Parse an address ``host:port``.
 
         Args:
-            text: the address.
+            text: text of the address.
             secure: whether the SuperLink has a certificate.
-            where: where the text was found, for the ConfigError message.
+            where: place of the text, for the message of a ConfigError.
         """
         host, _, port = text.rpartition(":")
         if not (is_host(host) and port.isdecimal() and 1 <= int(port) <= 65_535):
@@ -91,7 +91,7 @@ class Address:
 
 
 def is_host(text: str) -> bool:
-    """Whether text is a host name or an IPv4 address."""
+    """Whether a text is a host name or an IPv4 address."""
     if re.fullmatch(r"[\d.]+", text):
         try:
             return ipaddress.ip_address(text).version == 4
@@ -112,8 +112,7 @@ def read_address(path: Path) -> Address:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
-            f"{path}: cannot be read ({error}); fedkin deploy init writes a new one where there "
-            "is none"
+            f"{path}: cannot be read ({error}); remove it, and fedkin deploy init writes a new one"
         ) from error
 
 
@@ -124,14 +123,14 @@ def read_environment(folder: Path) -> dict[str, str]:
         lines = path.read_text().splitlines()
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error}); it must have SUPERLINK=host:port"
+            f"{path}: cannot be read ({error}); it must have a line SUPERLINK=host:port"
         ) from error
     entries = [line.partition("=") for line in lines if not line.startswith("#")]
     return {name.strip(): value.strip() for name, equals, value in entries if equals}
 
 
 def flower_config(folder: Path, address: Address) -> str:
-    """Content of ``flwr/config.toml``; Flower needs the absolute path of the authority."""
+    """Content of ``flwr/config.toml``. Flower needs the absolute path of the authority."""
     connection: dict[str, object] = {"address": str(address)}
     if address.secure:
         connection["root-certificates"] = str(folder.absolute() / CA)
@@ -141,9 +140,9 @@ def flower_config(folder: Path, address: Address) -> str:
 
 
 def app_project(folder: Path) -> str:
-    """Content of ``app/pyproject.toml``, the only file sent to sites.
+    """Content of ``app/pyproject.toml``, the only file that is sent to sites.
 
-    It names programs that are installed at the sites.
+    It only names programs that are already installed at the sites.
     """
     package = "fedkin.server.deploy"
     project = {
@@ -165,7 +164,10 @@ def app_project(folder: Path) -> str:
 
 
 def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> str:
-    """Content of ``flower.env`` for shells, systemd and Docker; with an address, that of a site."""
+    """Content of ``flower.env``, for shells, systemd and Docker.
+
+    With an address it is the file of a site, otherwise the file of the server.
+    """
     variables = dict(VARIABLES)
     if address:
         site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)}
@@ -174,12 +176,12 @@ def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> 
 
 
 def commands(folder: Path, address: Address, sites: list[str]) -> str:
-    """The commands that start all programs on this machine, for a shell.
+    """The shell commands that start all programs on this machine.
 
     Args:
-        folder: of the deployment.
-        address: of the SuperLink.
-        sites: names of their folders.
+        folder: folder of the deployment.
+        address: address of the SuperLink.
+        sites: names of the sites' folders.
     """
     root = shlex.quote(str(folder.absolute()))
     programs = shlex.quote(str(Path(sys.executable).parent))
@@ -209,19 +211,19 @@ def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
     """Content of ``COMMANDS.md``: the commands that start all programs.
 
     Args:
-        folder: of the deployment.
-        address: of the SuperLink.
-        sites: names of their folders.
+        folder: folder of the deployment.
+        address: address of the SuperLink.
+        sites: names of the sites' folders.
     """
     head = "# Written by `fedkin deploy init` each time that it runs\n\n"
     return f"{head}```sh\n{commands(folder, address, sites)}```\n"
 
 
 def new_key_command(key: Path) -> str:
-    """The command that replaces a site's key by a new one.
+    """The command that replaces a site's key by a new key.
 
     Args:
-        key: its private key.
+        key: path of the site's private key.
     """
     quoted = shlex.quote(str(key))
     return f'rm {quoted} {quoted}.pub && ssh-keygen -t ecdsa -b 384 -N "" -f {quoted}'
@@ -232,8 +234,8 @@ _WAIT = f"until flwr list {CONNECTION} > /dev/null 2>&1; do sleep 1; done"
 
 
 def superlink_options(address: Address) -> list[list[str]]:
-    """The options of the SuperLink, started in the deployment's folder; one list per line of
-    text."""
+    """The options of the SuperLink, which starts in the deployment's folder; a list for each line
+    of text."""
     tls = [
         "--ssl-ca-certfile",
         str(CA),
@@ -268,11 +270,11 @@ def supernode(secure: bool) -> str:
 
 
 def supernode_options(secure: bool, variables: Mapping[str, str]) -> list[str]:
-    """The options of a SuperNode that is started in its site's folder.
+    """The options of a SuperNode, which starts in its site's folder.
 
     Args:
-        secure: with keys and certificates.
-        variables: of the site's flower.env.
+        secure: whether to use keys and certificates.
+        variables: variables of the site's flower.env.
     """
     keys = ["--insecure"]
     if secure:

@@ -1,4 +1,4 @@
-"""Export of a site's models: its cluster's model, and that model after the site's local
+"""Export of a site's models: its cluster's model, and the same model after the site's local
 training."""
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     training.
 
     Args:
-        config: of the site.
-        path: a new folder.
+        config: configuration of the site.
+        path: path of a new folder.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
-        The path of the card.
+        The path of the model card.
 
     Raises:
-        ConfigError: the site stored no model.
+        ConfigError: the site has stored no model.
         DataError: the site's table exists but cannot be read.
-        ModelError, MissingExtra, StorageError: as ``export.folder.write``.
+        ModelError, MissingExtra, StorageError: as in ``export.folder.write``.
     """
     site = config.site
     samples = replace(config.data_description(), feature_names=_feature_names(config))
@@ -51,8 +51,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
             continue
         if arrays[name].shape != (model.spec.parameters,):
             raise ModelError(
-                f"{site.folder}: {run} stored models of {arrays[name].size} parameters, and "
-                f"[model] has {model.spec.parameters}"
+                f"{site.folder}: {run} has stored models with {arrays[name].size} parameters, but "
+                f"[model] has {model.spec.parameters}; give [model] the run's settings"
             )
         predictor = Predictor(
             name=name,
@@ -79,7 +79,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
-    """The site's feature columns in training order; None if the data are not a table or absent."""
+    """The site's feature columns in training order; None if the data are missing or not a table."""
     data = config.data_values
     if config.samples.features:
         return tuple(config.samples.features)
@@ -93,7 +93,7 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
-    """The name and the models of the run that stored models last."""
+    """The name and the stored models of the run that stored models last."""
 
     def age(file: Path) -> tuple[int, str]:
         return file.stat().st_mtime_ns, file.name
@@ -101,8 +101,8 @@ def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
     files = sorted(folder.glob(f"*{_SUFFIX}"), key=age)
     if not files:
         raise ConfigError(
-            f"{folder} holds no model of {site}: a site with one client stores that of its "
-            "cluster when it takes part in a run; of others, the server's run folder has the "
+            f"{folder} holds no model of {site}: a site stores its cluster's model when it takes "
+            "part in a run and has a single client; otherwise the server's run folder has the "
             "models (fedkin export RUN)"
         )
     newest = files[-1]

@@ -1,8 +1,8 @@
-"""Flower's commands, several in one process: ``flwr supernode register`` for each site, then ``flwr
-run``.
+"""Several of Flower's commands in one process: ``flwr supernode register`` for each site, then
+``flwr run``.
 
-With one process for each command, each would import Flower again. The output is a line for each
-step that is done.
+With a process for each command, each would import Flower again. The output has a line for each step
+that is done.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_network import check_superlink
 from fedkin.server.deploy.worker_link import site_name
 
-# Lines of the output.
+# Words that the output's lines begin with.
 REGISTERED = "registered"
 RUN = "run"
 _TIMEOUT = 120.0  # seconds
 _PAUSE = 0.1  # seconds
-_UNREGISTERED = "unregistered"  # Flower's word for a node whose key is no longer accepted
+_UNREGISTERED = "unregistered"  # Flower's status of a node whose key it no longer accepts
 
 
 class CommandError(Exception):
-    """One of Flower's commands has failed."""
+    """A Flower command has failed."""
 
 
 def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
-    """Wait until the SuperLink of a folder replies. Exits with a message if it does not."""
+    """Wait until a deployment's SuperLink replies. The process exits with a message if it does
+    not."""
     address = files.read_address(folder / files.FLOWER)
     end = time.monotonic() + timeout
     while True:
@@ -47,7 +48,7 @@ def wait_for_superlink(folder: Path, timeout: float | int = _TIMEOUT) -> None:
 
 
 def flwr(*arguments: str) -> str:
-    """The output of one of Flower's commands. Raises CommandError with its message if it fails."""
+    """The output of a Flower command. Raises CommandError with its message if it fails."""
     from flwr.cli.app import app
 
     output = io.StringIO()
@@ -56,7 +57,7 @@ def flwr(*arguments: str) -> str:
             status = app(list(arguments), standalone_mode=False)
         except SystemExit as error:
             status = error.code
-        # An error of the parser, or of the command.
+        # The command, or the parser of its arguments, has failed.
         except Exception as error:
             raise CommandError(" ".join(str(error).split())) from error
     if status:
@@ -71,7 +72,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
     parser.add_argument("--run", action="store_true")
     parser.add_argument(
-        "--server", metavar="FILE", help="server.toml, if it is not where the app has it"
+        "--server",
+        metavar="FILE",
+        help="path of server.toml, if it differs from the path in the app",
     )
     options = parser.parse_args(arguments)
     wait_for_superlink(Path())
@@ -86,10 +89,10 @@ def main(arguments: list[str]) -> None:
 
 
 def _start_run(server: str | None) -> list[str]:
-    """Start a run. Returns its number, if Flower prints one.
+    """Start a run. Returns a list with the run's number, empty if Flower prints none.
 
     Args:
-        server: path of server.toml; None: the one that the app names.
+        server: path of server.toml; None for the path in the app.
     """
     output = flwr(*_run_command(server))
     return re.findall(r"run (\d+)", output)[:1]
@@ -104,7 +107,7 @@ def _run_command(server: str | None) -> list[str]:
 
 
 def _register(folder: str) -> None:
-    """Register a site's key under the site's name, unless this was done before.
+    """Register a site's key under the site's name, unless it is registered already.
 
     Raises CommandError if Flower refuses the key, or knows it under another name.
     """
@@ -124,7 +127,7 @@ def _register_command(key: Path, name: str) -> list[str]:
 
 
 def _check_registered(key: Path, name: str) -> None:
-    """Raises CommandError for a key that Flower knows under another name, or no longer accepts."""
+    """Raise CommandError if Flower knows a key under another name, or no longer accepts it."""
     for node in _nodes_with(key):
         cure = f"make another key: {files.new_key_command(key.with_name(files.NODE_KEY))}"
         if node.status == _UNREGISTERED:
@@ -133,12 +136,12 @@ def _check_registered(key: Path, name: str) -> None:
             )
         if node.name != name:
             raise CommandError(
-                f"{key} is registered as {node.name!r}, and this site is {name!r}; {cure}"
+                f"{key} is registered as {node.name!r}, but this site is {name!r}; {cure}"
             )
 
 
 def _nodes_with(key: Path) -> list[Any]:
-    """The SuperLink's entries (with ``name`` and ``status``) for the node with this key.
+    """The SuperLink's entries (with ``name`` and ``status``) for nodes with this key.
 
     This uses Flower's client, because its commands do not show keys.
     """

@@ -1,4 +1,4 @@
-"""A SuperNode without a process per message, built on Flower's client for the SuperLink.
+"""A SuperNode that needs no process per message, built on Flower's client for the SuperLink.
 
 Flower's SuperNode (1.41) starts a process for every message. It polls for messages every three
 seconds and for replies every half second, and neither can be configured. Here one loop fetches
@@ -38,18 +38,19 @@ from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.frames import Frames
 
 _log = logging.getLogger("fedkin")
-# Seconds between polls for a message: a fraction of the time since the last message, clipped.
+# Seconds between polls for a message: this share of the time since the last message, within limits.
 SHORTEST = 0.2
 LONGEST = 3.0
 SHARE = 0.1
-BACKOFF = 0.05  # seconds before an incomplete part of a message is requested again
+BACKOFF = 0.05  # seconds before a missing part of a message is requested again
 AGAIN = 5.0  # seconds before a lost connection is reopened
 Answer = Callable[[Frames], Frames]
-_RAISED = 2  # Flower's code for a client that raised an exception
+_RAISED = 2  # Flower's error code for a client that raised an exception
 
 
 class NodeRefusedError(Exception):
-    """The key is not registered yet, or the node was killed within the last minute."""
+    """The SuperLink refuses the node: its key is not registered yet, or the node was killed within
+    the last minute."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +74,18 @@ def run_node(
     key: Path | None,
     connected: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take part in the federation at an address until the process ends; lost connections are
+    """Take part in the federation at an address until the process ends. Lost connections are
     reopened.
 
     Args:
-        address: of the SuperLink, host:port.
+        address: address of the SuperLink, host:port.
         answer: gives the reply to a message.
         ca: the authority's certificate; None without TLS.
-        key: the site's private key; None without one.
+        key: the site's private key; None without keys.
         connected: called whenever the SuperLink has accepted the node.
 
     Raises:
-        NodeRefusedError: the SuperLink does not accept the node. A new process must be started.
+        NodeRefusedError: the SuperLink does not accept the node, and a new process must be started.
     """
     private = None if key is None else load_ssh_private_key(key.read_bytes(), None)
     keys: Any = None if private is None else (private, private.public_key())
@@ -97,7 +98,7 @@ def run_node(
                 connected()
                 serve(connection, answer)
         except SystemExit as error:
-            # Flower has logged why, and ends the process in five seconds in any case.
+            # Flower has logged the reason, and would end the process in five seconds anyway.
             raise NodeRefusedError from error
         _log.warning("the connection to %s is lost; trying again in %.0f s", address, AGAIN)
         time.sleep(AGAIN)
@@ -109,20 +110,20 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Answer the messages of a connection one after another. Raises the error that ends it.
+    """Answer the messages of a connection one after another, until an error ends it.
 
     Args:
-        connection: to the SuperLink.
+        connection: connection to the SuperLink.
         answer: gives the reply to a message.
-        clock: seconds now.
-        sleep: waits so many seconds.
+        clock: returns the time in seconds.
+        sleep: waits for a number of seconds.
     """
     last = clock()
     while True:
         try:
             answered = _answer_next(connection, answer)
         except RunNotRunningException:
-            _log.info("a message of a run that has ended is left alone")
+            _log.info("a message is ignored, since its run has ended")
             answered = False
         if answered:
             last = clock()
@@ -139,7 +140,7 @@ def pause(since: float | int) -> float:
 
 
 def _answer_next(connection: Connection, answer: Answer) -> bool:
-    """Fetch a message, if there is one, and send the reply. Returns whether there was one."""
+    """Fetch a message if there is one, and send the reply. Returns whether there was a message."""
     received = connection.receive()
     if received is None:
         return False
@@ -159,7 +160,7 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
     answered = time.monotonic()
     _send(connection, run, reply, answered - fetched)
     _log.info(
-        "a message: fetched in %.2f s, answered in %.2f s, sent in %.2f s",
+        "message: fetched in %.2f s, answered in %.2f s, reply sent in %.2f s",
         fetched - start,
         answered - fetched,
         time.monotonic() - answered,
@@ -173,12 +174,12 @@ def _reply(message: Message, answer: Answer) -> Message:
         reply = answer(record_to_parts(message.content))
         return Message(parts_to_record(reply), reply_to=message)
     except (WorkerLinkError, WorkerFailure, ValueError) as error:
-        _log.error("a message has no reply: %s", error)
+        _log.error("a message gets an error as its reply: %s", error)
         return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
 
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
-    """Send a reply, then those of its objects that the SuperLink does not have."""
+    """Send a reply, and then its parts that the SuperLink does not have yet."""
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():
         objects = get_all_nested_objects(reply)

@@ -1,5 +1,5 @@
-"""A new deployment: files of a server and its sites, written on one machine and copied to
-others."""
+"""Makes a new deployment: the files of a server and its sites, written on one machine and copied to
+the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedkin.server.deploy.compose import HOST, write_containers
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.own_wheel import own_wheel
 
-# Handwritten digits in two clusters of sites, with different permutations of the labels.
+# The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
     "data": {
         "name": "planted",
@@ -42,20 +42,19 @@ TRIAL: dict[str, Values] = {
     "local": {"epochs": 5, "batch_size": 10, "lr": 0.1},
     "run": {"rounds": 5, "seed": 0, "checkpoint_every": 1, "against": ["fedavg"]},
 }
-_CHOICES = ("data", "model", "method")  # sections whose ``name`` decides which other keys they have
-_PER_SITE = ("name", "federation", "clients")  # keys of [client] that init decides
-Files = dict[str, Values]  # by section
+_CHOICES = ("data", "model", "method")  # sections in which ``name`` decides the other keys
+_PER_SITE = ("name", "federation", "clients")  # keys of [client] that init sets itself
+Files = dict[str, Values]  # content of a file by section
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployment after ``init``: its folder, the server's address, all sites, and the new
-    sites."""
+    """A deployment after ``init``: its folder, the server's address, and its sites."""
 
     folder: Path
     address: Address
-    sites: list[str]
-    new: list[str]
+    sites: list[str]  # names of all sites
+    new: list[str]  # names of the sites that this call has made
 
     def commands(self) -> str:
         """The commands that start all programs."""
@@ -72,26 +71,27 @@ def init(
     settings: Sequence[str] = (),
     compose: bool = False,
 ) -> Deployment:
-    """Write a server's files and a folder for each site. Existing files are kept, except
-    COMMANDS.md and the container files, which are rewritten.
+    """Write a server's files and a folder for each site.
+
+    Existing files are kept, except COMMANDS.md and the container files, which are written again.
 
     Args:
-        folder: of the deployment.
+        folder: folder of the deployment.
         clients: number of sites.
         host: the host at which sites reach the server; None: as before, or 127.0.0.1.
-        port: of the server; None: as before, or 8000.
-        secure: with keys and certificates.
-        settings: ``section.key=value`` for server.toml or client.toml; for both if both have the
+        port: port of the server; None: as before, or 8000.
+        secure: whether to use keys and certificates.
+        settings: ``section.key=value`` for server.toml or client.toml, or for both if both have the
             section.
-        compose: also write compose.yaml and the files of its image. Without ``host``, the server's
-            host is then the name of its container. Files that root wrote are given to the ordinary
-            user of the containers.
+        compose: whether to write compose.yaml and the files of its image too. Without ``host``, the
+            server's host is then the name of its container. Files that root wrote are given to the
+            ordinary user of the containers.
 
     Raises:
         ConfigError, DataError, ModelError: settings are invalid, or no wheel can be built. Nothing
             is written.
         StorageError: the folder cannot be written.
-        MissingExtra: ``secure`` without cryptography.
+        MissingExtra: ``secure``, but cryptography is not installed.
     """
     exists = (folder / files.SERVER).exists()
     if compose and host is None and not (folder / files.FLOWER).exists():
@@ -122,7 +122,7 @@ def init(
                 _write_site(folder / name, sites[name], variables)
             if name in new and secure:
                 keys.create_site_keys(folder / name, folder / files.CA)
-        # By length first, so that site-10 comes after site-9.
+        # Sort by length first, so that site-10 comes after site-9.
         all_sites = sorted({*existing, *names}, key=lambda name: (len(name), name))
         deployed = Deployment(folder, address, all_sites, new)
         write_atomic(folder / files.COMMANDS, files.commands_page(folder, address, deployed.sites))
@@ -134,8 +134,10 @@ def init(
 
 
 def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> Address:
-    """The SuperLink's address. Raises ConfigError if it differs from an existing deployment's
-    address."""
+    """The SuperLink's address.
+
+    Raises ConfigError if it differs from the address of an existing deployment.
+    """
     before = files.read_address(folder / files.FLOWER) if (folder / files.FLOWER).exists() else None
     default = before or Address()
     address = Address(
@@ -151,7 +153,7 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
         raise ConfigError(f"--port: expected a port from 1 to 65535, got {address.port}")
     was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
-        found = "without keys; say --insecure too"
+        found = "without keys; add --insecure"
         if was_secure:
             found = "with keys; leave out --insecure"
         raise ConfigError(f"{folder} holds a federation {found}, or choose another folder")
@@ -164,15 +166,15 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
 
 
 def _refuse_loopback(folder: Path, address: Address) -> None:
-    """Raise ConfigError if containers cannot reach the server, since each has its own loopback."""
+    """Raise ConfigError for a loopback address, which containers cannot share."""
     if not address.is_loopback:
         return
     place = folder
     if (folder / files.FLOWER).exists():
         place = folder.absolute().with_name(f"{folder.absolute().name}-containers")
     raise ConfigError(
-        f"--compose: the server of {folder} is at {address}, which no site's container reaches; "
-        "make a deployment without --host, in a folder where there is none: "
+        f"--compose: the server of {folder} is at {address}, which the sites' containers cannot "
+        "reach; make a deployment without --host in a folder that holds none: "
         f"{shell_command('fedkin', 'deploy', 'init', place)} --compose"
     )
 
@@ -185,8 +187,8 @@ def _check_ports(clients: int, address: Address) -> None:
         )
     if files.FIRST_PORT <= address.port <= last:
         raise ConfigError(
-            f"--port: the SuperNodes here have ports {files.FIRST_PORT} to {last}, got "
-            f"{address.port}"
+            f"--port: the SuperNodes here use the ports {files.FIRST_PORT} to {last}, so the "
+            f"server cannot use {address.port}; choose another port"
         )
 
 
@@ -233,8 +235,8 @@ def _existing_server(folder: Path, sites: int) -> Files:
     capacity = load_server(path).federation.capacity
     if sites > capacity:
         raise ConfigError(
-            f"{path}: federation.capacity is {capacity}, too few for {sites} sites; raise it "
-            "there first (its run then starts anew, in another folder)"
+            f"{path}: federation.capacity is {capacity}, too small for {sites} sites; raise it "
+            "there first (its run then starts from the beginning, in another folder)"
         )
     return read_toml(path)
 
@@ -248,18 +250,20 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
         if section not in sections:
             raise ConfigError(f"{section}: {unknown('section', section, sections)}")
         if section == "client" and key in _PER_SITE:
-            raise ConfigError(f"client.{key}: each site has its own; change it in its client.toml")
+            raise ConfigError(
+                f"client.{key}: each site has its own value; change it in the site's client.toml"
+            )
         if exists and section in SERVER:
             raise ConfigError(
-                f"{section}.{key}: {files.SERVER} is there already and stays as it is; change it "
-                "there"
+                f"{section}.{key}: {files.SERVER} exists already and is not changed; change it in "
+                "that file"
             )
         changes.setdefault(section, {})[key] = value
     return changes
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
-    """A section with settings applied; its defaults are dropped if the settings change ``name``."""
+    """A section after settings are applied. If they change ``name``, the defaults are dropped."""
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
     if section in _CHOICES and changes.get("name", base["name"]) != base["name"]:
@@ -268,24 +272,24 @@ def _with_settings(section: str, base: Values, changes: Values) -> Values:
 
 
 def _is_per_site(data: Values) -> bool:
-    """Whether the data are a file in the folder of each site."""
+    """Whether each site has the data as a file in its folder."""
     return data.get("name") == "file" and not Path(str(data.get("path", ""))).is_absolute()
 
 
 def _existing_data(folder: Path) -> Values:
-    """[data] of an existing site."""
+    """[data] of an existing site; empty without one."""
     paths = sorted(folder.glob(f"*/{files.CLIENT}"))
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
 
 def _samples(data: Values, site: Path, changes: Values) -> Values:
-    """[samples], from the data unless the settings have all of it."""
+    """[samples], computed from the data unless the settings give all of it."""
     if {"shape", "classes"} <= changes.keys():
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(
-            f"data.path: {site / str(data.get('path', ''))} is not there; where the data are "
-            "elsewhere, describe their samples: samples.shape=[30] samples.classes=2"
+            f"data.path: {site / str(data.get('path', ''))} does not exist; if the data are on "
+            "another machine, describe their samples: samples.shape=[30] samples.classes=2"
         )
     values = data
     if "path" in data:
@@ -304,7 +308,10 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
 
 
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
-    """Load all files from a temporary folder as the programs will. Raises the same errors."""
+    """Check all files by loading them from a temporary folder, as the programs will.
+
+    Raises the programs' errors.
+    """
     with tempfile.TemporaryDirectory() as place:
         paths = {Path(place) / files.SERVER: server}
         paths |= {Path(place) / name / files.CLIENT: site for name, site in sites.items()}
@@ -317,7 +324,7 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
             if configs and _is_available(configs[-1].data_values):
                 node_from_config(configs[-1])
         except FedkinError as error:
-            # The path in the message is of the temporary folder.
+            # The message has the path in the temporary folder.
             raise type(error)(str(error).replace(f"{place}/", f"{folder}/")) from error
 
 
@@ -327,7 +334,7 @@ def _is_available(data: Values) -> bool:
 
 
 def _write_server(folder: Path, server: Values, address: Address) -> None:
-    """Write the files of the server that do not exist."""
+    """Write the server's files that do not exist yet."""
     if address.secure:
         federation = server.get("federation", {}).get("name", "trial")
         keys.create_server_certificate(folder, federation, address.host)

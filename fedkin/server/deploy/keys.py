@@ -1,7 +1,7 @@
 """Keys of a federation with a server: the authority, the server's certificate, and a key for each
 node.
 
-A node has no certificate. The server identifies it by its registered public key. Needs
+A node has no certificate. The server identifies it by its registered public key. This module needs
 ``cryptography``.
 """
 
@@ -29,7 +29,7 @@ def require_cryptography() -> None:
     except ImportError as error:
         raise MissingExtra(
             "keys need the package cryptography, which is not installed: pip install "
-            "'fedkin[flower]' (--insecure does without)"
+            "'fedkin[flower]', or use --insecure"
         ) from error
 
 
@@ -37,9 +37,9 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
     """Write an authority and the server's certificate, unless they exist.
 
     Args:
-        folder: of the deployment.
+        folder: folder of the deployment.
         federation: name of the authority.
-        host: at which sites reach the server.
+        host: the host at which sites reach the server.
 
     Raises:
         ConfigError: the authority's key, needed to sign a certificate, is missing.
@@ -51,7 +51,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
         return
     if not (folder / CA_KEY).exists():
         raise ConfigError(
-            f"{folder / CA_KEY} is needed for the server's certificate; put it back for this "
+            f"{folder / CA_KEY} is needed to sign the server's certificate; put it back for this "
             "command"
         )
     addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
@@ -62,14 +62,16 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
 
 
 def create_site_keys(folder: Path, ca: Path) -> None:
-    """Write a site's copy of the authority and its key (as ``ssh-keygen -t ecdsa -b 384``), unless
-    they exist."""
+    """Write a site's copy of the authority and its key pair, unless they exist.
+
+    The key pair equals the output of ``ssh-keygen -t ecdsa -b 384``.
+    """
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not (folder / SITE_CA).exists():
         write_public(folder / SITE_CA, ca.read_bytes())
-    # If one half of the key pair exists, the other may be stored elsewhere on purpose.
+    # If only one half of the key pair exists, the other may be stored elsewhere on purpose.
     if (folder / NODE_KEY).exists() or (folder / NODE_PUBLIC).exists():
         return
     key = ec.generate_private_key(ec.SECP384R1())

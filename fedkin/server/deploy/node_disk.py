@@ -1,4 +1,4 @@
-"""A node's storage: arrays of its clients (``RUN.safetensors``) and models
+"""Storage of a node: its clients' arrays (``RUN.safetensors``) and models
 (``RUN-models.safetensors``)."""
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _log = logging.getLogger("fedkin")
 
 
 class NodeDisk:
-    """A folder of a node (``server.node_memory.Disk``). Raises StorageError if it cannot be
-    written."""
+    """The folder in which a node stores arrays (``server.node_memory.Disk``).
+
+    Its methods raise StorageError if the folder cannot be written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,8 +37,8 @@ class NodeDisk:
         self._write(path, {**self._read(path), **models})
 
     def forget(self) -> list[Path]:
-        """Delete the files of every run when the node leaves permanently. Returns the deleted
-        files."""
+        """Delete the files of every run when the node leaves permanently, and return their
+        paths."""
         files = [path for path in sorted(self.folder.glob("*.safetensors")) if _is_own(path)]
         with storage_errors(self.folder):
             for path in files:
@@ -49,14 +51,14 @@ class NodeDisk:
         return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays of a file. A damaged file gives a warning and no arrays, since clients can
-        start over."""
+        """The arrays of a file. A damaged file is reported and gives no arrays, since its clients
+        can start again."""
         try:
             return decode(path.read_bytes()).arrays
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            _log.warning("%s cannot be read (%s); its client begins anew", path, error)
+            _log.warning("%s cannot be read (%s), so its clients start without memory", path, error)
             return {}
 
     def _write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:

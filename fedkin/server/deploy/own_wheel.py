@@ -14,7 +14,7 @@ from fedkin import __version__
 from fedkin.core.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_TIME = (1980, 1, 1, 0, 0, 0)  # timestamp of every member, so that equal files give equal bytes
+_TIME = (1980, 1, 1, 0, 0, 0)  # timestamp of every file, so that equal files give equal bytes
 _WHEEL = "Wheel-Version: 1.0\nGenerator: fedkin\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _CURE = "install fedkin again (in a checkout: pip install --editable .)"
 
@@ -25,7 +25,7 @@ def wheel_name() -> str:
 
 
 def own_wheel() -> bytes:
-    """Content of a wheel of the running fedkin, from a checkout or an installation.
+    """Content of a wheel of the running fedkin, made from a checkout or an installation.
 
     Raises:
         ConfigError: fedkin is not installed, or its metadata describe another version.
@@ -44,10 +44,10 @@ def own_wheel() -> bytes:
     return buffer.getvalue()
 
 
-# Not annotated as Distribution: if the backport importlib_metadata is imported, the class is from
-# that package.
+# The return type is not Distribution: if the backport importlib_metadata is imported, the object
+# has that package's class.
 def _installed() -> Any:
-    """The metadata of the installed fedkin. Raises ConfigError if they are not of this version."""
+    """The metadata of the installed fedkin. Raises ConfigError if it has another version."""
     try:
         installed = distribution("fedkin")
     except PackageNotFoundError:
@@ -62,14 +62,14 @@ def _installed() -> Any:
 
 
 def _package_files() -> dict[str, bytes]:
-    """The files of the package, by their names in a wheel."""
+    """The content of the package's files, by their names in a wheel."""
     paths = sorted(path for path in _PACKAGE.rglob("*") if path.is_file())
     kept = [path for path in paths if "__pycache__" not in path.parts]
     return {path.relative_to(_PACKAGE.parent).as_posix(): path.read_bytes() for path in kept}
 
 
 def _metadata_files(installed: Any) -> dict[str, bytes]:
-    """The metadata of the installed fedkin, by their names in a wheel."""
+    """The content of the installed fedkin's metadata files, by their names in a wheel."""
     folder = f"fedkin-{__version__}.dist-info"
     texts = {name: installed.read_text(name) for name in ("METADATA", "entry_points.txt")}
     if None in texts.values():
@@ -79,6 +79,6 @@ def _metadata_files(installed: Any) -> dict[str, bytes]:
 
 
 def _record_line(name: str, content: bytes) -> str:
-    """A line of RECORD: name, digest and size of a member."""
+    """A line of the wheel's RECORD file: name, digest and size of one file."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     return f"{name},sha256={digest},{len(content)}\n"

@@ -22,14 +22,14 @@ from fedkin.server.deploy.check_result import CheckResult, doubtful, failed
 from fedkin.server.deploy.compose import COMPOSE
 from fedkin.server.deploy.selection import select
 
-NAME = "folder"  # of the check
+NAME = "folder"  # name of the check
 
 
 def recorded_folder(folder: Path) -> Path | None:
-    """The folder path recorded in a deployment's files; None if no file has one.
+    """The folder path recorded in a deployment's files; None if no file records one.
 
     Args:
-        folder: of the deployment, as it is now.
+        folder: the deployment's present folder.
     """
     app: Any = _content(folder / files.APP)
     config = _entry(app, ("tool", "flwr", "app", "config", "config"))
@@ -46,7 +46,7 @@ def original_of(folder: Path) -> Path | None:
     """The deployment that a folder was copied from; None if it is not a copy.
 
     Args:
-        folder: of a deployment, or of a site in it.
+        folder: folder of a deployment, or of a site in it.
     """
     for place in (folder, folder.absolute().parent):
         recorded = recorded_folder(place)
@@ -64,7 +64,7 @@ def moved_from(folder: Path) -> Path | None:
 
 
 def check_place(folder: Path) -> CheckResult:
-    """Check that a deployment's files name its folder: a copy fails, a moved folder is doubtful."""
+    """Check that a deployment's files name its folder. A copy fails, a moved folder is doubtful."""
     original = original_of(folder)
     if original is not None:
         return failed(NAME, copy_message(folder, original))
@@ -77,14 +77,14 @@ def check_place(folder: Path) -> CheckResult:
 
 
 def copy_message(folder: Path, original: Path) -> str:
-    """The message that refuses a copy and says how to fix it."""
+    """The message that refuses a copied deployment and says how to fix it."""
     start = f"fedkin deploy up {shlex.quote(str(original))}"
     new = f"fedkin deploy init {shlex.quote(f'{folder.name}-new')} --port PORT"
     return (
-        f"{folder} is a copy of {original}, and has its keys, its port and its sites, so that "
-        f"nothing is started. Start the original ({start}), or make a new deployment ({new}) and "
-        "copy server.toml and the sites' data into it; if the copy is to take the original's "
-        "place, move the original away first "
+        f"{folder} is a copy of {original} and has the same keys, port and sites, so nothing is "
+        f"started. Start the original ({start}), or make a new deployment ({new}) and copy "
+        "server.toml and the sites' data into it. To use the copy in place of the original, move "
+        "the original away first "
         f"({shell_command('mv', original, original.with_name(f'{original.name}-old'))})"
     )
 
@@ -100,10 +100,10 @@ def settle(folder: Path) -> Path | None:
     """Update the path in the files of a moved deployment.
 
     Returns:
-        The former folder; None if it was not moved.
+        The former folder; None if the deployment was not moved.
 
     Raises:
-        ConfigError: the new path cannot be written into a file's format.
+        ConfigError: the new path cannot be written in a file's format.
         StorageError: a file cannot be written.
     """
     former = moved_from(folder)
@@ -124,7 +124,7 @@ def settle(folder: Path) -> Path | None:
 def _replace(path: Path, former: str, present: str) -> None:
     """Replace a folder in the quoted paths of a file, if the file exists.
 
-    Only quoted paths are replaced, because other text may begin with the folder's name.
+    Only quoted paths are replaced, because other text may begin with the folder's path.
     """
     if not path.exists():
         return
@@ -140,10 +140,10 @@ def _commands(folder: Path) -> str:
 
 
 def _is_copy(folder: Path, original: Path) -> bool:
-    """Whether a deployment is a copy of the one in another folder.
+    """Whether a deployment is a copy of the deployment in another folder.
 
-    A copy has the same authority as its original. Without keys, it has the same settings of the
-    server or of a site.
+    A copy has the same authority as its original. Without keys, the settings of the server or of a
+    site are compared instead.
     """
     if _same(folder, original) or not (original / files.SERVER).exists():
         return False
@@ -173,7 +173,7 @@ def _content(path: Path) -> Any:
 
 
 def _entry(values: Any, keys: Sequence[str]) -> Any:
-    """The entry of nested tables under these keys; None if there is none."""
+    """The value under a sequence of keys in nested tables; None if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values

@@ -1,8 +1,8 @@
-"""Starts, finds and ends the programs of a deployment on this machine; they outlive the terminal.
+"""Starts, finds and ends a deployment's programs on this machine. They outlive the terminal.
 
-Each program has a mark in its environment, which its child processes inherit. Therefore all of them
-can be found in Linux's ``/proc``, even if their parents have died. No list is kept that could be
-out of date.
+Each program has a mark in its environment, which its child processes inherit. Linux's ``/proc``
+shows the marks, so all processes can be found even if their parents have died. No list of processes
+is stored, so none can be out of date.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ MARK = "FEDKIN_PART"
 SUPERLINK = "superlink"
 SITE = "site"
 STARTER = "starter"
-SERVERAPP = "flwr-serverapp"  # in the command line of the process of a run
+SERVERAPP = "flwr-serverapp"  # part of the command line of a run's process
 _PROC = Path("/proc")
-_PAUSE = 0.1  # seconds between looks
+_PAUSE = 0.1  # seconds between polls
 Started = subprocess.Popen[bytes]
-_children: list[Started] = []  # child processes of this process, which must be waited on
+_children: list[Started] = []  # child processes of this process, which it must wait for
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program that keeps running: its folder, its kind, and the file of its output."""
+    """A program of a deployment that keeps running: its folder and its kind."""
 
     folder: Path
     kind: str
 
     @property
     def name(self) -> str:
-        """The name that users see."""
+        """The program's name in messages."""
         return self.folder.name if self.kind == SITE else self.kind
 
     @property
     def mark(self) -> str:
-        """The mark in the environment of its processes."""
+        """The mark in the environment of the program's processes."""
         return f"{self.folder.resolve()}:{self.kind}"
 
     @property
     def log(self) -> Path:
-        """The file of its output."""
+        """The file for the program's output."""
         return self.folder / f"{self.kind}.log"
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that runs."""
+    """A running process."""
 
     number: int
     parent: int
@@ -63,23 +63,23 @@ class Process:
 
 
 def require_proc() -> None:
-    """Raises ConfigError on a system that does not show the environment of its processes."""
+    """Raise ConfigError on a system that does not show the environment of its processes."""
     if not (_PROC / "self" / "environ").exists():
         raise ConfigError(
             "fedkin deploy up finds its processes in Linux's /proc, which this system does not "
-            "have; start the programs by the commands of COMMANDS.md"
+            "have; start the programs with the commands in COMMANDS.md"
         )
 
 
 def find(parts: Collection[Program]) -> dict[Program, list[Process]]:
-    """The processes of each part, oldest first, including their descendants."""
+    """The processes of each part, oldest first, including descendants."""
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
     processes: dict[Program, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
-        # In a container, this process has the mark as well.
+        # In a container, this process has the mark too.
         if int(entry.name) == os.getpid():
             continue
-        # A process may belong to another user, or may have just ended.
+        # A process may belong to another user, or may have ended a moment ago.
         with suppress(OSError, ValueError):
             variables = set((entry / "environ").read_bytes().split(b"\0"))
             for mark in marks.keys() & variables:
@@ -90,12 +90,12 @@ def find(parts: Collection[Program]) -> dict[Program, list[Process]]:
 
 
 def is_up(part: Program) -> bool:
-    """Whether the part's program itself runs, not only its child processes."""
+    """Whether the part's program itself runs, not only child processes that it has left."""
     return bool(leaders(find([part])[part]))
 
 
 def leaders(processes: Sequence[Process]) -> list[Process]:
-    """The processes without a parent among these: the program itself and orphaned processes."""
+    """The processes whose parent is not among these: the program itself, and orphaned processes."""
     numbers = {process.number for process in processes}
     return [
         process
@@ -111,12 +111,12 @@ def start(
 
     Args:
         part: the part.
-        command: its program and options.
-        variables: added to this process's environment.
-        piped: whether this process reads its output; otherwise the output goes to its log.
+        command: the program and its options.
+        variables: variables that are added to this process's environment.
+        piped: whether this process reads the program's output; otherwise it goes to the part's log.
 
     Raises:
-        StorageError: its log cannot be written.
+        StorageError: the log cannot be written.
         ConfigError: the program does not exist.
     """
     environment = {**os.environ, **variables, MARK: part.mark}
@@ -136,18 +136,18 @@ def start(
                 start_new_session=True,
             )
         except FileNotFoundError as error:
-            raise ConfigError(f"{command[0]} is not there; is its folder in PATH?") from error
+            raise ConfigError(f"{command[0]} was not found; add its folder to PATH") from error
     _children.append(process)
     return process
 
 
 def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
-    """Terminate parts; processes that still run after ``grace`` seconds are killed.
+    """Terminate parts. Processes that still run after ``grace`` seconds are killed.
 
     Args:
-        parts: the parts, terminated at the same time.
+        parts: the parts, which are terminated at the same time.
         grace: seconds that a program has to exit.
-        only: end only processes with this text in their command line.
+        only: end only processes with this text in their command line; empty for all.
     """
     for processes in _matching(parts, only).values():
         for process in processes if only else leaders(processes):

@@ -45,7 +45,7 @@ from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
 from fedkin.tracking.registry import make_trackers
 
-_TIMEOUT = 180.0  # seconds to wait for another server
+_TIMEOUT = 180.0  # seconds to wait until another server ends
 _POLL = 0.5  # seconds between attempts
 _log = logging.getLogger("fedkin")
 _FORMAT = logging.Formatter("%(asctime)s fedkin %(levelname)s: %(message)s", "%H:%M:%S")
@@ -57,17 +57,19 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Run:
-    """Run a server's configuration with the clients of ``transport``; resume a run in its folder.
+    """Run a server's configuration with the clients that a transport reaches.
+
+    A run in the server's folder is resumed.
 
     Args:
-        config: the server's file.
-        transport: the engine.
-        clock: seconds now.
-        sleep: waits so many seconds.
+        config: content of server.toml.
+        transport: sends messages to the clients.
+        clock: returns the time in seconds.
+        sleep: waits for a number of seconds.
 
     Raises:
-        ConfigError, ModelError, CheckpointError: as ``simulate`` does.
-        StorageError: as ``simulate`` does, or another server uses the folder.
+        ConfigError, ModelError, CheckpointError: as in ``simulate``.
+        StorageError: as in ``simulate``, or another server uses the folder.
     """
     folder = Path(config.federation.folder)
     with run_lock(folder):
@@ -105,10 +107,10 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
 
 
 class StateWriter:
-    """Keeps the file of a server's state up to date: its sites, and why it has ended.
+    """Keeps the file with a server's state up to date: its sites, and why the server has ended.
 
     Args:
-        folder: of the run. The state file is next to it, and is emptied first.
+        folder: the run's folder. The state file is next to it, and is emptied first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -136,7 +138,7 @@ class StateWriter:
         membership.on_change = write
 
     def fail(self, error: Exception) -> None:
-        """Write why the server has ended."""
+        """Write why the server has ended with an error."""
         self._write(replace(self.state, error=error_line(error)))
 
     def finish(self) -> None:
@@ -154,13 +156,13 @@ class StateWriter:
 
 
 def error_line(error: Exception) -> str:
-    """An error as one line; unexpected errors are prefixed with their type."""
+    """An error as one line. An unexpected error has its type in front."""
     text = " ".join(str(error).split())
     return text if isinstance(error, FedkinError) else f"{type(error).__name__}: {text}"
 
 
 class RemoteWorlds:
-    """Makes a ``RemoteWorld`` for each run; all share one model and one membership."""
+    """Makes a ``RemoteWorld`` for each run. All runs share one model and one membership."""
 
     def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
         self.config = config
@@ -199,7 +201,7 @@ class RemoteWorlds:
         """Do nothing: the server has already checked everything it can."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        # Nodes use this name for a file, so it differs between run folders.
+        # Nodes use this name for a file, so it must differ between run folders.
         title = user_methods.title(entry["name"])[:40]
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"
         world = RemoteWorld(
@@ -221,7 +223,7 @@ class RemoteWorlds:
 
 
 def log_round(record: Record) -> None:
-    """Log a line about a round."""
+    """Log one line about a round: accuracies, clusters and lost replies."""
     after = record.get("accuracy")
     before = record.get("accuracy_before_training")
     parts = []
@@ -240,7 +242,8 @@ def log_round(record: Record) -> None:
 
 
 def log_to(stream: Any = None) -> None:
-    """Show fedkin's log from level INFO on; by default an engine's processes show only warnings."""
+    """Show fedkin's log from level INFO on. In Flower's processes only warnings are shown by
+    default."""
     log = logging.getLogger("fedkin")
     if not log.handlers:
         handler = logging.StreamHandler(stream or sys.stderr)
@@ -251,14 +254,14 @@ def log_to(stream: Any = None) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Also append fedkin's log to a file; warn if it cannot be written."""
+    """Append fedkin's log to a file too. A file that cannot be written is only a warning."""
     log = logging.getLogger("fedkin")
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
     except OSError as error:
         reason = error.strerror
         log.warning(
-            "%s cannot be written (%s): fedkin deploy logs does not show this run", path, reason
+            "%s cannot be written (%s), so fedkin deploy logs does not show this run", path, reason
         )
         return
     handler.setFormatter(_FORMAT)
@@ -266,20 +269,20 @@ def log_to_file(path: Path) -> None:
 
 
 class RegistryFile:
-    """The file ``.NAME.registry`` next to the run folder NAME; it is read only if a run exists."""
+    """The file ``.NAME.registry`` next to the run folder NAME. It is read only to resume a run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.path = folder.with_name(f".{folder.name}.registry")
 
     def save(self, memory: Memory) -> None:
-        """Write the whole registry. Raises StorageError."""
+        """Write the whole registry. Raises StorageError if that fails."""
         with storage_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(self.path, encode({}, memory))
 
     def load(self) -> Memory | None:
-        """The saved registry, if a run is resumed. Raises CheckpointError if it cannot be read."""
+        """The saved registry if a run is resumed. Raises CheckpointError if it cannot be read."""
         if not (self._folder / "checkpoints").exists():
             return None
         try:
@@ -288,8 +291,8 @@ class RegistryFile:
             return None
         except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{self.path} cannot be read ({error}); without it, clients that came after the "
-                "last checkpoint get other ids: remove it to go on so"
+                f"{self.path} cannot be read ({error}); without it, clients that joined after the "
+                "last checkpoint get other ids: to continue that way, remove it"
             ) from error
 
 
@@ -297,7 +300,7 @@ class RegistryFile:
 def run_lock(
     folder: Path, timeout: float | int = _TIMEOUT, poll: float | int = _POLL
 ) -> Iterator[None]:
-    """Hold the lock of a run folder; wait if another server holds it.
+    """Hold the lock of a run folder, and wait while another server holds it.
 
     Args:
         folder: the run folder; the lock is the hidden file ``.NAME.lock`` next to it.

@@ -11,35 +11,37 @@ from fedkin.server.deploy import deployment_folder as files
 
 @dataclass(frozen=True)
 class Selection:
-    """Selected parts: the folder, whether it has a server, whether that is selected, and sites by
-    name."""
+    """The parts of a deployment that a command acts on."""
 
     folder: Path
-    holds_server: bool
-    server: bool
-    sites: dict[str, Path]
+    holds_server: bool  # whether the folder has a server
+    server: bool  # whether the server is selected
+    sites: dict[str, Path]  # folders of the selected sites by name
 
 
 def select(folder: Path, *, server: bool = False, site: str | None = None) -> Selection:
-    """Select parts.
+    """Select the parts of a deployment that a command acts on.
 
     Args:
-        folder: of the deployment, or of one site.
-        server: only the server.
-        site: name of the only site; None: all.
+        folder: folder of the deployment, or of one site.
+        server: whether to select only the server.
+        site: name of the only site; None for all.
 
     Raises:
         ConfigError: the folder does not contain the requested part.
     """
     if server and site is not None:
-        raise ConfigError("--server and --site exclude each other; without both, it is about all")
+        raise ConfigError(
+            "--server and --site cannot be combined; leave out both to select all parts"
+        )
     sites = {path.name: path for path in _sites(folder)}
     has_server = (folder / files.SERVER).exists()
     if server and not has_server:
         raise ConfigError(f"{folder}: there is no {files.SERVER}; fedkin deploy init writes one")
     if site is not None and site not in sites:
         raise ConfigError(
-            f"{folder}: there is no {site}/{files.CLIENT}; there is: {', '.join(sites) or 'none'}"
+            f"{folder}: there is no {site}/{files.CLIENT}; the sites are: "
+            f"{', '.join(sites) or 'none'}"
         )
     if not (has_server or sites):
         raise ConfigError(f"{folder}: there is neither {files.SERVER} nor a site's {files.CLIENT}")

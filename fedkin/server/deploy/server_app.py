@@ -21,17 +21,17 @@ app = ServerApp()
 
 
 class RunFailedError(Exception):
-    """The server refused or aborted a run; the text says why.
+    """The server refused or aborted a run, for the reason in the text.
 
-    It is not a SystemExit, because Flower does not report that.
+    It is not a SystemExit, because Flower does not report SystemExit.
     """
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Serve the run that ``config`` in the run's configuration describes.
+    """Serve the run that ``config`` in the run's configuration names.
 
-    Raises RunFailedError for a deliberate fedkin error. Every error is logged first.
+    Raises RunFailedError for an error of fedkin. Every error is logged first.
     """
     log_to()
     try:
@@ -40,13 +40,13 @@ def main(grid: Grid, context: Context) -> None:
         _log.error("the run has ended: %s", error_line(error))
         raise RunFailedError(error_line(error)) from None
     except Exception:
-        _log.exception("the run has ended by an error in the program")
+        _log.exception("an error in the program has ended the run")
         raise
     _log.info("the run is finished: %s", " ".join(repr(finished).split()))
 
 
 def _serve(grid: Grid, context: Context) -> Run:
-    """Serve the run and return it when it has ended.
+    """Serve the run, and return it when it has ended.
 
     The log goes to a file, because Flower drops the standard output of a server's process.
     """

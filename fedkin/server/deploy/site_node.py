@@ -1,4 +1,4 @@
-"""Runs a site in the foreground: its worker and its connection to the SuperLink."""
+"""Runs a site in the foreground: its worker, and its connection to the SuperLink."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _AGAIN = 3.0  # seconds; Flower ends a refused process after five
 
 
 class Stopped(BaseException):
-    """The site was asked to end. A BaseException, so that error handlers do not catch it."""
+    """The site was asked to end. It is a BaseException, so that no error handler catches it."""
 
 
 def run_site(folder: Path) -> None:
     """Run the site of a folder until the process ends.
 
     Raises:
-        ConfigError: its files are missing, invalid, or from a copied deployment.
+        ConfigError: the site's files are missing, invalid, or from a copied deployment.
         MissingExtra: Flower is not installed.
     """
     refuse_copy(folder)
@@ -85,8 +85,8 @@ def run_site(folder: Path) -> None:
 def needs_supernode(config: ClientConfig) -> bool:
     """Whether a site runs Flower's own SuperNode.
 
-    It does so without a worker, and with a PyTorch module, which may be in the app that the server
-    sends.
+    It does so without a worker, and with a PyTorch module, since the module may be in the app that
+    the server sends.
     """
     return config.site.worker == "none" or "torch" in config.model.values
 
@@ -98,7 +98,8 @@ def _become_supernode(secure: bool) -> None:
         os.execvp("flower-supernode", ["flower-supernode", *arguments])
     except FileNotFoundError as error:
         raise MissingExtra(
-            "flower-supernode is not found: pip install 'fedkin[flower]', and its folder in PATH"
+            "flower-supernode was not found: pip install 'fedkin[flower]', and add its folder to "
+            "PATH"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Stores a site's refusals in its log and in the file that ``fedkin deploy status`` reads."""
+"""Stores why a site was refused, in its log and in the file that ``fedkin deploy status`` reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("fedkin")
 
 
 def name_of(site: Path) -> str:
-    """The name in a site's file; the folder's name if the file cannot be read."""
+    """The name in a site's client.toml; the folder's name if the file cannot be read."""
     return site_name(site / CLIENT) or site.name
 
 
@@ -27,8 +27,9 @@ def note_refusal(folder: Path, reason: str) -> None:
     """Log and store why a site refused a message or cannot take part.
 
     Args:
-        folder: of the site.
-        reason: one line; empty if the site answered a message, which removes an earlier reason.
+        folder: folder of the site.
+        reason: one line. An empty reason says that the site has answered a message, and removes an
+            earlier reason.
     """
     before = site_refusal(folder)
     if reason and reason != before:
@@ -40,5 +41,5 @@ def note_refusal(folder: Path, reason: str) -> None:
 
 
 def site_refusal(folder: Path) -> str:
-    """Why a site refused the last message or cannot take part; empty if neither holds."""
+    """Why a site refused the last message or cannot take part; empty if it takes part."""
     return read_state(folder / SITE_STATE).error

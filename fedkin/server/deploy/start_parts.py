@@ -1,4 +1,4 @@
-"""Starts the parts of a deployment in dependency order."""
+"""Starts the parts of a deployment in the order in which they need each other."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _WAITS = (
     "killed within the last minute"
 )
 _ERROR = "error: "  # prefix of an error of Flower's commands
-_TAIL = 12  # log lines shown in an error
+_TAIL = 12  # number of log lines shown in an error
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Missing:
-    """The parts that ``up`` has to start."""
+    """The parts that ``fedkin deploy up`` has to start."""
 
     superlink: bool
     sites: list[Program]
@@ -40,14 +40,15 @@ class Missing:
 
 
 def parts_of(selection: Selection) -> list[Program]:
-    """The programs of the selected parts."""
+    """The long-running programs of the selected parts."""
     server = [Program(selection.folder.resolve(), SUPERLINK)] if selection.server else []
     return [*server, *(Program(path.resolve(), SITE) for path in selection.sites.values())]
 
 
 def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
-    """Start the missing parts. Sites start once their keys are registered, while the run is
-    started.
+    """Start the missing parts.
+
+    The sites start when their keys are registered, while the run is being started.
 
     Args:
         selection: the selected parts.
@@ -80,7 +81,7 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
 
 
 def _size(log: Path) -> int:
-    """Bytes of a log; 0 if it does not exist."""
+    """Size of a log in bytes; 0 if it does not exist."""
     return log.stat().st_size if log.exists() else 0
 
 
@@ -94,7 +95,9 @@ def _start_superlink(folder: Path) -> Address:
     process = start(Program(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
     time.sleep(_PAUSE)
     if process.poll() is not None:
-        raise ConfigError(f"the SuperLink has ended at once:\n{_tail(folder / 'superlink.log')}")
+        raise ConfigError(
+            f"the SuperLink ended right after its start:\n{_tail(folder / 'superlink.log')}"
+        )
     return address
 
 
@@ -103,13 +106,13 @@ def _site_command(part: Program) -> list[str]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """The environment of a folder's programs."""
+    """The environment variables of a folder's programs."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {**files.read_environment(folder), "FLWR_HOME": str(folder / "flwr"), "PATH": path}
 
 
 class _Starter:
-    """The process of Flower's commands, and its output so far."""
+    """The process that runs Flower's commands, and its output so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
         command = [sys.executable, "-m", flower_commands.__name__]
@@ -123,8 +126,10 @@ class _Starter:
         self._reader.start()
 
     def wait_for(self, word: str) -> str:
-        """The rest of the line that begins with a word. Raises ConfigError if the process ends
-        first."""
+        """The rest of the first output line that begins with a word.
+
+        Raises ConfigError if the process ends before that.
+        """
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
             ended = self._process.poll() is not None and not self._reader.is_alive()
@@ -146,7 +151,7 @@ class _Starter:
 
 
 def _wait_for_site(part: Program, process: Started, offset: int) -> str:
-    """Wait until a site takes part or is refused for now. Raises ConfigError if it exits."""
+    """Wait until a site is connected or refused for now. Raises ConfigError if it exits."""
     end = time.monotonic() + _TIMEOUT
     while time.monotonic() < end:
         text = part.log.read_bytes()[offset:].decode(errors="replace")
@@ -154,9 +159,7 @@ def _wait_for_site(part: Program, process: Started, offset: int) -> str:
             waits = match[0].startswith("refused")
             return _WAITS if waits else "is connected"
         if process.poll() is not None:
-            raise ConfigError(
-                f"{part.name} has ended as soon as it was started:\n{_tail(part.log)}"
-            )
+            raise ConfigError(f"{part.name} ended right after its start:\n{_tail(part.log)}")
         time.sleep(_PAUSE)
     return f"has not reached the server yet; see {part.log}"
 

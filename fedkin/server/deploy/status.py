@@ -39,12 +39,12 @@ class PartStatus:
     """One line of the status.
 
     Attributes:
-        name: of the part.
+        name: name of the part.
         state: ``up``, ``down`` or ``refused``.
-        processes: their ids.
+        processes: ids of the part's processes.
         detail: further facts, for users.
-        reason: why a site is refused, why its last reply was an error, or why there is no run; else
-            empty.
+        reason: why a site is refused, why its last reply was an error, or why there is no run;
+            otherwise empty.
     """
 
     name: str
@@ -58,9 +58,9 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
     """The state of each part, and of the run.
 
     Args:
-        folder: of the deployment, or of one site.
-        server: only the server.
-        site: name of the only site; None: all.
+        folder: folder of the deployment, or of one site.
+        server: whether to show only the server.
+        site: name of the only site; None for all.
 
     Raises:
         ConfigError: the folder holds no deployment.
@@ -80,7 +80,7 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
                     name=name,
                     state=REFUSED,
                     processes=[],
-                    detail="not of this machine",
+                    detail="on another machine",
                     reason=reason,
                 )
             )
@@ -89,7 +89,7 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
 
 
 def reason_line(line: PartStatus) -> str:
-    """The line with a part's reason: a site that is refused or failed, or a missing run."""
+    """A line that explains why a site is refused or has failed, or why there is no run."""
     if line.name == RUN and line.reason.startswith(NOT_STARTED):
         return f"the run was not started: {line.reason.removeprefix(NOT_STARTED)}"
     if line.name == RUN:
@@ -100,8 +100,10 @@ def reason_line(line: PartStatus) -> str:
 
 
 def server_state(selection: Selection) -> FederationState:
-    """The state of a deployment's server; empty if there is no server here or it was not
-    started."""
+    """The state that a deployment's server has written.
+
+    It is empty if there is no server here, or if it was not started.
+    """
     if not selection.holds_server:
         return FederationState()
     try:
@@ -118,22 +120,25 @@ def log_lines(
     follow: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[str]:
-    """The last lines of the parts' logs, prefixed with the part's name; with ``follow``, new lines
-    too.
+    """The last lines of the parts' logs, with the part's name in front.
+
+    With ``follow``, new lines are yielded as they are written.
 
     Args:
-        folder: of the deployment, or of one site.
-        names: of parts; none: all.
-        lines: how many lines of each log.
-        follow: yield new lines without end.
-        sleep: waits so many seconds.
+        folder: folder of the deployment, or of one site.
+        names: names of the parts; empty for all.
+        lines: number of lines from each log.
+        follow: whether to wait for new lines without end.
+        sleep: waits for a number of seconds.
 
     Raises:
         ConfigError: the folder has no deployment, or a part does not exist.
     """
     logs = logs_of(select(folder))
     if wrong := set(names) - set(logs):
-        raise ConfigError(f"{folder}: there is no {sorted(wrong)[0]}; there is: {', '.join(logs)}")
+        raise ConfigError(
+            f"{folder}: there is no part {sorted(wrong)[0]}; the parts are: {', '.join(logs)}"
+        )
     chosen = {name: log for name, log in logs.items() if not names or name in names}
     width = max(len(name) for name in chosen)
     offsets: dict[str, int] = {}
@@ -150,7 +155,7 @@ def log_lines(
 
 
 def logs_of(selection: Selection) -> dict[str, Path]:
-    """The logs of the selected parts by name; the run's log is the server's log."""
+    """The logs of the selected parts by name. The run's log is the server's log."""
     logs: dict[str, Path] = {}
     for part in parts_of(selection):
         logs[part.name] = part.log
@@ -169,10 +174,10 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     """Wait until a deployment's run has ended.
 
     Args:
-        folder: of the deployment.
-        say: called with each line that the server logs meanwhile and, if the run has no results,
-            with the reason.
-        offset: bytes of the server's log to skip; None: its current size.
+        folder: folder of the deployment.
+        say: called with each line that the server logs meanwhile. If the run has no results, it is
+            called with the reason at the end.
+        offset: bytes of the server's log to skip; None for its current size.
 
     Returns:
         Whether the run has its results.
@@ -192,7 +197,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
         error = server_state(select(folder)).end
         if not processes:
             break
-        # The run's process has exited, or did not appear in time.
+        # The run's process has exited, or has not appeared in time.
         if not runs and (seen or error or is_finished(folder) or time.monotonic() > end):
             break
         time.sleep(_PAUSE)
@@ -204,7 +209,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a server's run and the runs it is compared with have results for all configured
+    """Whether a server's run, and the runs it is compared with, have results for all configured
     rounds."""
     config = load_server(folder / files.SERVER)
     out = Path(config.federation.folder)
@@ -234,7 +239,7 @@ def _part(part: Program, processes: list[Process], state: FederationState) -> Pa
         detail = f"for {minutes:.0f} min, log in {part.log}"
     else:
         running = DOWN
-        detail = "what it has started is left" if processes else ""
+        detail = "only processes that it has started are left" if processes else ""
     reason = _failure(part, state)
     refusal = _refusal(part, state)
     if refusal:
@@ -251,14 +256,14 @@ def _part(part: Program, processes: list[Process], state: FederationState) -> Pa
 
 
 def _refusal(part: Program, state: FederationState) -> str:
-    """Why a site is refused; the server's reason comes first."""
+    """Why a site is refused; empty if it is not. The server's reason has priority."""
     if part.kind != SITE:
         return ""
     return state.refused.get(name_of(part.folder)) or site_refusal(part.folder)
 
 
 def _failure(part: Program, state: FederationState) -> str:
-    """Why the last request to a participating site failed."""
+    """Why the last request to a participating site failed; empty if it succeeded."""
     return state.failing.get(name_of(part.folder), "") if part.kind == SITE else ""
 
 

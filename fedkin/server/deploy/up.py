@@ -39,19 +39,19 @@ _GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program h
 def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> bool:
     """Start the parts of a deployment that do not run yet: the SuperLink, the sites, and the run.
 
-    If one cannot be started, all parts started by this call are ended.
+    If a part cannot be started, all parts that this call has started are ended.
 
     Args:
-        folder: of the deployment, or of one site.
-        server: only the server, and the run.
-        site: name of the only site; None: all.
-        say: takes a line about each step.
+        folder: folder of the deployment, or of one site.
+        server: whether to start only the server and the run.
+        site: name of the only site; None for all.
+        say: called with a line about each step.
 
     Returns:
-        True on success; False if the server refuses a site or ended with an error.
+        True on success; False if the server refuses a site, or has ended with an error.
 
     Raises:
-        ConfigError: everything runs already, a port is in use, ``fedkin deploy check`` fails, the
+        ConfigError: all parts run already, a port is in use, ``fedkin deploy check`` fails, the
             folder is a copy, or a program exited right after its start.
         StorageError: a log cannot be written.
     """
@@ -62,13 +62,13 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
         missing = _missing(selection, find(parts_of(selection)))
         if not (missing.superlink or missing.sites or missing.run):
             raise ConfigError(
-                f"{folder} is up, and nothing was started; see fedkin deploy status {folder}"
+                f"{folder} is up already, so nothing was started; see fedkin deploy status {folder}"
             )
         _refuse_ports(selection, missing)
         refuse_failed_checks(selection, missing)
         moved = settle(folder) if selection.holds_server else None
         if moved is not None:
-            say(f"moved: {folder} was {moved}, and its files have the new path now")
+            say(f"moved: {folder} was {moved}; its files now have the new path")
         former = former_state(selection, missing)
         with _all_or_none(missing, selection):
             start_parts(selection, missing, say)
@@ -79,12 +79,12 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
     """End the parts of a deployment and all their child processes.
 
     Args:
-        folder: of the deployment, or of one site.
-        server: only the server.
-        site: name of the only site; None: all.
+        folder: folder of the deployment, or of one site.
+        server: whether to end only the server.
+        site: name of the only site; None for all.
 
     Returns:
-        The parts that ran.
+        The parts that were running.
 
     Raises:
         ConfigError: the folder holds no deployment.
@@ -115,12 +115,12 @@ def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]
 
 
 def _refuse_ports(selection: Selection, missing: Missing) -> None:
-    """Raise ConfigError for ports in use; ``fedkin deploy check`` accepts those of a SuperLink."""
+    """Raise ConfigError for ports in use. (``fedkin deploy check`` accepts a SuperLink's port.)"""
     for part in missing.sites:
         try:
             config = load_client(part.folder / files.CLIENT)
         except ConfigError:
-            # This is a failed check, reported with all others.
+            # This error is a failed check, which is reported with all others.
             continue
         if needs_supernode(config):
             variables = files.read_environment(part.folder)
@@ -133,19 +133,20 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
 
 def _refuse_port(host: str, port: int, name: str) -> None:
     with socket.socket() as attempt:
-        # A port that was just released is free.
+        # A port that was released a moment ago counts as free.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             attempt.bind((host, port))
         except OSError as error:
             raise ConfigError(
-                f"port {port} of {name} cannot be used: {error.strerror}; nothing was started"
+                f"port {port} of {name} cannot be used: {error.strerror}; nothing was started. End "
+                "the program that uses it, or choose another port"
             ) from error
 
 
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
-    """End all started parts if a start fails or is interrupted."""
+    """End all parts that were started if a start fails or is interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, _interrupt) for number in numbers]
     try:
@@ -176,7 +177,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         lock.acquire(blocking=False)
     except Timeout:
         raise ConfigError(
-            f"another fedkin deploy up or down is at work in {folder}; try again when it is done"
+            f"another fedkin deploy up or down is running in {folder}; try again when it has ended"
         ) from None
     try:
         yield

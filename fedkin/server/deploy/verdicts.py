@@ -1,4 +1,5 @@
-"""Lines of ``fedkin deploy up`` once all programs run: which sites take part or are refused."""
+"""Waits until the server has accepted or refused each started site, and reports it (``fedkin deploy
+up``)."""
 
 from __future__ import annotations
 
@@ -15,33 +16,34 @@ from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import Missing, Say
 
 _START = 60.0  # seconds within which the run's process must appear
-_TIMEOUT = 60.0  # further seconds within which the verdicts must arrive
-_READY = 5.0  # seconds after the last verdict; from then on, a ready site is waiting for others
-_PAUSE = 0.2  # seconds between looks
+_TIMEOUT = 60.0  # further seconds within which the server must accept or refuse each site
+_READY = 5.0  # seconds after the last verdict; then a ready site is reported as waiting for others
+_PAUSE = 0.2  # seconds between polls
 
 
 @dataclass(frozen=True)
 class Former:
-    """The server's state before ``up`` restarted ended sites.
+    """The server's state before ``up`` has started sites again.
 
     Attributes:
-        state: of the server.
-        same_ids: whether a restarted site keeps its id at the engine, because its key determines
-            it.
+        state: state of the server.
+        same_ids: whether a site that is started again keeps its node id, because its key determines
+            the id.
     """
 
     state: FederationState
     same_ids: bool
 
     def refusal(self, name: str, state: FederationState) -> str:
-        """Why a started site is refused; empty if it is not refused or only an earlier reason is
-        known.
+        """Why the server refuses a started site.
+
+        Empty if it is not refused, or if the reason was already there before.
 
         A site with different clients than before is listed in the state as ``NAME (node ID)``.
 
         Args:
-            name: of the site.
-            state: of the server, now.
+            name: name of the site.
+            state: present state of the server.
         """
         for label, reason in state.refused.items():
             is_own = label == name or label.startswith(f"{name} (node ")
@@ -53,8 +55,8 @@ class Former:
         """Whether the server has accepted a site since it was started.
 
         Args:
-            name: of the site.
-            state: of the server, now.
+            name: name of the site.
+            state: present state of the server.
         """
         if name not in state.accepted or name in state.refused:
             return False
@@ -64,7 +66,7 @@ class Former:
 
 
 def former_state(selection: Selection, missing: Missing) -> Former:
-    """The server's state before any part is started; empty if its run is started as well.
+    """The server's state before any part is started; empty if the run is started too.
 
     Args:
         selection: the selected parts.
@@ -80,13 +82,13 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     """Wait until the server has accepted or refused each started site, and report it.
 
     Args:
-        selection: the selected parts; without the server, nothing is awaited.
+        selection: the selected parts. Without the server there is nothing to wait for.
         missing: the parts that were started.
         former: the server's state before.
         say: called with a line about each site.
 
     Returns:
-        True on success; False if the server refuses a site or ended with an error.
+        True on success; False if the server refuses a site, or has ended with an error.
     """
     if not selection.server:
         return True
@@ -139,13 +141,13 @@ def _runs(superlink: Program) -> bool:
 
 
 def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> str:
-    """The rest of the line about a site that is not refused; empty until the server has decided.
+    """The end of the line about a site that is not refused; empty until the server has decided.
 
     Args:
-        name: of the site.
-        state: of the server, now.
+        name: name of the site.
+        state: present state of the server.
         former: the server's state before the site was started.
-        waits: whether a ready site has been waiting for others for more than a moment.
+        waits: whether a ready site has waited for others for more than a moment.
     """
     if former.accepts(name, state):
         return ": takes part"
@@ -159,6 +161,6 @@ def _open(part: Program, folder: Path, reason: str) -> str:
     if reason:
         return f"{part.name} is refused: {reason}"
     return (
-        f"{part.name}: the server has not said whether it takes part; see fedkin deploy status "
+        f"{part.name}: the server has not reported whether it takes part; see fedkin deploy status "
         f"{folder}"
     )

@@ -1,9 +1,8 @@
-"""A site's worker: a persistent process with loaded data and compiled programs that answers
-messages.
+"""A site's worker: a process that keeps data and compiled programs loaded, and answers messages.
 
-It answers one message after another, as a node does. Between messages it keeps only the site's
-disk, the data and compiled programs. It reloads client.toml or the data file when they have
-changed. It ends with the site's process, or when its socket is removed.
+It answers one message after another, as a node does. Between messages it keeps only the data and
+compiled programs in memory; everything else is on the site's disk. It reloads client.toml or the
+data file when they have changed. It ends with the site's process, or when its socket is removed.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fedkin")
 _CHECK = 0.5  # seconds between checks that the site runs
-_READ_TIMEOUT = 60.0  # seconds after a connection within which a message must arrive
+_READ_TIMEOUT = 60.0  # seconds within which a message must arrive on a new connection
 
 
 class LoadedNode:
-    """A site's node, loaded on first use and reloaded when its files have changed."""
+    """A site's node. It is loaded on first use, and again when its files have changed."""
 
     def __init__(self, config: Path) -> None:
         self.config = config
@@ -66,25 +65,27 @@ class LoadedNode:
 
 
 class Worker:
-    """Answers messages at the socket of a site's file until the site ends.
+    """Answers messages at a site's socket until the site ends.
 
     Args:
-        config: the site's file.
-        site: id of the process with which it ends.
-        mark: when that process was started (``worker_link.process_mark``).
+        config: path of the site's client.toml.
+        site: id of the site's process, with which the worker ends.
+        mark: start time of that process (``worker_link.process_mark``).
     """
 
     def __init__(self, config: Path, site: int, mark: str) -> None:
         self.loaded = LoadedNode(config)
         self.folder = worker_folder(config)
         self._site = (site, mark)
-        self._path: list[str] | None = None  # from which the site's programs are imported
+        self._path: list[str] | None = None  # folders from which the site's programs are imported
         self._ended = False
         self._listener = socket.socket(socket.AF_UNIX)
 
     def serve(self) -> None:
-        """Answer messages until the site has ended. Raises WorkerLinkError if the socket cannot be
-        created."""
+        """Answer messages until the site has ended.
+
+        Raises WorkerLinkError if the socket cannot be made.
+        """
         path = self.folder / SOCKET
         own_socket = self._listen()
         self._load()
@@ -98,7 +99,7 @@ class Worker:
             path.unlink(missing_ok=True)
 
     def _listen(self) -> tuple[int, int] | None:
-        """Create the socket for this user only, and listen. Returns its file's identity."""
+        """Make the socket, for this user only, and listen. Returns the identity of its file."""
         open_folder(self.folder)
         before = os.umask(0o177)
         try:
@@ -113,12 +114,12 @@ class Worker:
         return _file(self.folder / SOCKET)
 
     def _load(self) -> None:
-        """Load the node before the first message; a failure is reported with the message."""
+        """Load the node before the first message. A failure is reported in the reply."""
         with suppress(Exception):
             self.loaded.node()
 
     def _answer(self, connection: socket.socket) -> None:
-        """Read one message and send the reply; the sender may have disconnected."""
+        """Read one message and send the reply. The sender may have disconnected."""
         connection.settimeout(_READ_TIMEOUT)
         try:
             check_peer(connection)
@@ -141,16 +142,16 @@ class Worker:
             _log.warning("a message was not answered: %s", error)
 
     def _reason_to_end(self, head: dict[str, Any]) -> str:
-        """Why another worker must answer; empty if this one can.
+        """Why another worker must answer the message; empty if this one can.
 
         The worker ends with the site that sent the last message.
         """
         if head.get("version") != __version__:
-            return f"it is of fedkin {__version__}, and the site's program of {head.get('version')}"
+            return f"it runs fedkin {__version__}, but the site runs {head.get('version')}"
         if self._path is None:
             self._path = head.get("path")
         if head.get("path") != self._path:
-            return "the site's programs are imported from other folders now"
+            return "the site's programs are now imported from other folders"
         site, mark = head.get("site", self._site)
         self._site = (int(site), str(mark))
         return ""
@@ -170,13 +171,13 @@ class Worker:
             )
             return {"refused": reply.refusal}, to_parts(reply, IN_REPLY)
         except Exception as error:
-            # As when a client's process raises: the message is lost and the site continues.
+            # The same as when a client's process fails: the message is lost, the site continues.
             traceback.print_exc()
             return {"failure": f"{type(error).__name__}: {error}"}, None
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Modification time and size of a file, to detect changes; None if it does not exist."""
+    """Modification time and size of a file, to detect changes; None if the file does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -185,9 +186,9 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _file(path: Path) -> tuple[int, int] | None:
-    """The identity of the file at a path; None if there is none.
+    """The identity of the file at a path; None if there is no file.
 
-    It includes a time, because inode numbers are reused.
+    It includes a time, because inode numbers are used again.
     """
     try:
         status = path.lstat()
@@ -199,7 +200,8 @@ def _file(path: Path) -> tuple[int, int] | None:
 def main(arguments: list[str]) -> None:
     """Serve a site until its process has ended.
 
-    The arguments are the site's file, the id of its process, and that process's mark.
+    The arguments are the path of client.toml, the id of the site's process, and that process's
+    mark.
     """
     logging.basicConfig(
         format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S"

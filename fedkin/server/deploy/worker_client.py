@@ -1,7 +1,7 @@
-"""Client of a site's worker: forwards messages to it, and starts it if it does not run.
+"""Client of a site's worker: forwards messages to the worker, and starts it if it does not run.
 
-Only the standard library is imported here, because every message to a site starts a process that
-imports this module.
+Only the standard library is imported here, because a process that imports this module starts for
+every message to a site.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _log = logging.getLogger("fedkin")
 MODULE = "fedkin.server.deploy.worker"
 _START_TIMEOUT = 60.0  # seconds
 _PAUSE = 0.01  # seconds
-_LONGEST_LINE = 500  # characters of a worker's last line in a message
-_ATTEMPTS = 2  # per message: the second uses a new worker
-# Workers that this process has started; it must wait on them when they exit, or they stay as
-# zombies.
+_LONGEST_LINE = 500  # characters shown of a worker's last line
+_ATTEMPTS = 2  # per message; the second attempt uses a new worker
+# Workers that this process has started. It must wait for them when they exit, or they remain as
+# zombie processes.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 class WorkerFailure(RuntimeError):
-    """An unexpected error in the worker, reported as Flower reports one of a client's process."""
+    """The worker failed with an unexpected error, which goes to Flower as a client's error."""
 
 
 class SiteWorker:
     """A site's worker, as seen by a process that sends it messages.
 
     Args:
-        config: the site's file.
-        site: id of the process with which the worker ends.
+        config: path of the site's client.toml.
+        site: id of the site's process; the worker ends when this process ends.
         refused: called with the reason why the site refused a message, or with an empty text if it
             answered.
     """
@@ -66,12 +66,12 @@ class SiteWorker:
         self._refused = refused
 
     def reply(self, message: Frames) -> Frames:
-        """The worker's reply. If the worker dies, it is restarted and the message is sent once
+        """The worker's reply to a message. If the worker dies, a new one gets the message once
         more.
 
         Raises:
             WorkerLinkError: no worker runs, and none can be started.
-            WorkerFailure: the worker has failed, or died twice.
+            WorkerFailure: the worker failed, or died twice.
         """
         for _ in range(_ATTEMPTS):
             with self._connection() as connection:
@@ -80,7 +80,7 @@ class SiteWorker:
                     head, parts = read_frame(connection)
                 except OSError as error:
                     _log.warning(
-                        "the worker of %s died while it answered (%s); another is started",
+                        "the worker of %s died while it answered (%s); a new one is started",
                         self.config,
                         error,
                     )
@@ -144,7 +144,8 @@ class SiteWorker:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Hold the lock, which one process has at a time; released when the process exits."""
+        """Hold the lock that only one process has at a time; it is released when the process
+        exits."""
         import fcntl
 
         with (self.folder / LOCK).open("w") as file:
@@ -154,7 +155,7 @@ class SiteWorker:
     def _start(self) -> socket.socket:
         """Start a worker, and connect to it."""
         if (self.folder / SOCKET).exists():
-            _log.warning("%s is of a worker that has ended, and is removed", self.folder / SOCKET)
+            _log.warning("removing %s of a worker that has ended", self.folder / SOCKET)
             with suppress(FileNotFoundError):
                 (self.folder / SOCKET).unlink()
         process = self._spawn()

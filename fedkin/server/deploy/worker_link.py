@@ -5,8 +5,8 @@ site-0/client.worker/      mode 0700, next to client.toml
     lock                   held by a process that starts a worker
     worker.log             output of the worker
 
-Only the standard library is imported here, because every message to a site starts a process that
-imports this module.
+Only the standard library is imported here, because a process that imports this module starts for
+every message to a site.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SOCKET = "socket"
 LOCK = "lock"
 LOG = "worker.log"
 AVAILABLE = hasattr(socket, "AF_UNIX") and hasattr(os, "getuid")
-_LONGEST = 100  # bytes of a socket's path; systems take 104 or 108
+_LONGEST = 100  # largest length of a socket's path in bytes; systems allow 104 or 108
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 class WorkerLinkError(Exception):
-    """A worker that cannot be used; the text says why."""
+    """A worker cannot be used, for the reason in the text."""
 
 
 def site_name(config: Path) -> str:
-    """The name in a site's file; empty if it cannot be read."""
+    """The name in a site's client.toml; empty if it cannot be read."""
     try:
         name = tomllib.loads(config.read_text(encoding="utf-8")).get("client", {}).get("name", "")
     except (OSError, ValueError, AttributeError):
@@ -42,13 +42,15 @@ def site_name(config: Path) -> str:
 
 
 def worker_folder(config: Path) -> Path:
-    """The worker's folder for a site's file."""
+    """The folder of the worker of a site, next to its client.toml."""
     return config.absolute().with_suffix(".worker")
 
 
 def open_folder(folder: Path) -> None:
-    """Create the folder if needed. Raises WorkerLinkError if that fails or other users can access
-    it."""
+    """Make the worker's folder if it does not exist.
+
+    Raises WorkerLinkError if that fails, or if other users can access the folder.
+    """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
@@ -57,14 +59,15 @@ def open_folder(folder: Path) -> None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise WorkerLinkError(f"{folder} is not a folder of this user; remove it")
     if stat.S_IMODE(status.st_mode) & 0o077:
-        raise WorkerLinkError(f"others can enter {folder}: chmod 700 {folder}")
+        raise WorkerLinkError(f"other users can open {folder}: chmod 700 {folder}")
 
 
 @contextmanager
 def socket_address(folder: Path) -> Iterator[str]:
-    """The path of the folder's socket; if too long, a short path that is valid inside the context.
+    """A path to the socket in a folder. A path that is too long is replaced by a short one.
 
-    Raises WorkerLinkError if there is no short path (only Linux has one for every folder).
+    The short path is valid inside the context. Raises WorkerLinkError if the system has no short
+    path (only Linux has one for every folder).
     """
     path = folder / SOCKET
     if len(os.fsencode(path)) <= _LONGEST:
@@ -83,9 +86,9 @@ def socket_address(folder: Path) -> Iterator[str]:
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raise WorkerLinkError if the peer is another user.
+    """Raise WorkerLinkError if the process at the other end belongs to another user.
 
-    This is checked on Linux; on other systems only the folder's mode protects the socket.
+    Only Linux can check this. On other systems the folder's mode alone protects the socket.
     """
     if not hasattr(socket, "SO_PEERCRED"):
         return
@@ -93,13 +96,14 @@ def check_peer(connection: socket.socket) -> None:
     _, user, _ = _CREDENTIALS.unpack(data)
     if user != os.getuid():
         raise WorkerLinkError(
-            f"a process of user {user} is at the other end of the socket, not of user {os.getuid()}"
+            f"the process at the other end of the socket belongs to user {user}, not to user "
+            f"{os.getuid()}"
         )
 
 
 def process_mark(process: int) -> str:
-    """Start time of a process, in the system's unit; empty if it has ended or the time is not
-    available."""
+    """Start time of a process in the system's unit; empty if the process has ended or the time is
+    unknown."""
     try:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:
@@ -109,7 +113,7 @@ def process_mark(process: int) -> str:
 
 
 def is_alive(process: int, mark: str) -> bool:
-    """Whether the process with this mark still runs."""
+    """Whether the process with this id and start time still runs."""
     if mark:
         return process_mark(process) == mark
     try:

@@ -1,4 +1,4 @@
-"""The batches of a call as flat, padded arrays of few shapes, for compiled programs."""
+"""The batches of a call as flat arrays, padded to few sizes so that few programs are compiled."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from fedkin.simulation.batching import Batches, rounded_up
 
 @dataclass(frozen=True)
 class ProgramRows:
-    """Rows of a compiled program with their batches, before padding. A row is a client with a
-    model, or with a group of G models that train on the same batches.
+    """Rows of a compiled program with their batches, before padding.
+
+    A row is a client with one model, or with a group of G models that train on the same batches.
 
     Attributes:
         clients: client of each row.
-        model_index: model of each row; for groups [n G].
+        model_index: model of each row [n]; for groups [n G].
         batches: batches of each row.
         words: random key data of each row.
-        positive: class of each detector; None for other models.
-        rates: learning rate of each step of each row; None: the call's.
-        class_weights: class weights in each row's loss; None: all 1.
-        weights: sample weights in each step of each row, [S B] or for groups [S G B]; None: all 1.
+        positive: class that each detector recognises; None for other models.
+        rates: learning rate of each step of each row; None for the call's learning rate.
+        class_weights: class weights in each row's loss; None if all are 1.
+        weights: sample weights in each step of each row, [S B], or [S G B] for groups; None if all
+            are 1.
         terms: gradient terms of the rows, as in ``TrainCall``.
-        mixed: second models of the rows, as in ``TrainCall``.
+        mixed: personal models of the rows, as in ``TrainCall``.
     """
 
     clients: Int[np.ndarray, "n"]
@@ -44,13 +46,13 @@ class ProgramRows:
     mixed: MixedModel | None = None
 
     def select(self, rows: Int[np.ndarray, "r"]) -> ProgramRows:
-        """Some of the rows."""
+        """The rows with these indices."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return ProgramRows(**{name: _selected(value, rows) for name, value in values.items()})
 
 
 def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
-    """The entries of some rows of an array, a list, or a value with a ``select``."""
+    """The entries of some rows of an array, of a list, or of a value with a ``select`` method."""
     if values is None:
         return None
     if hasattr(values, "select"):
@@ -59,38 +61,39 @@ def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
 
 
 class PlannedSteps(NamedTuple):
-    """The steps of all rows, concatenated; padded steps belong to no row.
+    """The steps of all rows, concatenated. Padded steps belong to no row.
 
-    Arrays are NumPy's outside a program and JAX's inside.
+    The arrays are NumPy arrays outside a program and JAX arrays inside.
     """
 
-    batches: Any  # rows of the plan's samples, [S B]
-    valid: Any  # [S]
-    rates: Any  # learning rate of each step [S]; None: the call's
-    weights: Any  # sample weights of each step [S B], for groups [S G B]; None: all 1
+    batches: Any  # sample indices of each step's batch [S B]
+    valid: Any  # number of samples in each batch [S]
+    rates: Any  # learning rate of each step [S]; None for the call's
+    weights: Any  # sample weights of each step [S B], for groups [S G B]; None if all are 1
 
 
 class PlannedRows(NamedTuple):
-    """The rows; padded ones have no steps.
+    """The rows of a plan. Padded rows have no steps.
 
-    Arrays are NumPy's outside a program and JAX's inside, where a row has no row axis.
+    The arrays are NumPy arrays outside a program and JAX arrays inside, where a row has no row
+    axis.
     """
 
     model_index: Any  # model of each row [n]; for groups [n G], G models of one client
-    positive: Any  # class of each detector, same shape
-    first: Any  # first step of each row [n]
-    num_steps: Any  # [n]
-    per_epoch: Any  # [n]
+    positive: Any  # class of each detector, with the shape of ``model_index``
+    first: Any  # index of each row's first step [n]
+    num_steps: Any  # number of steps of each row [n]
+    per_epoch: Any  # steps in one epoch of each row [n]
     words: Any  # random key data of each row [n 2]
-    class_weights: Any  # of each row's loss [n C]; None: all 1
-    terms: GradientTerms | None  # of each row's gradients
-    mixed: MixedModel | None  # of each row
+    class_weights: Any  # class weights of each row's loss [n C]; None if all are 1
+    terms: GradientTerms | None  # additional gradient terms of each row
+    mixed: MixedModel | None  # personal model of each row
 
 
 class BatchPlan(NamedTuple):
-    """Input of a training program."""
+    """Input of a training program: samples, steps and rows."""
 
-    # Samples of the call's clients; None: the device has the samples of all clients.
+    # Samples of the call's clients; None if the device holds the samples of all clients.
     x: Shaped[np.ndarray, "R ..."] | None
     y: Int[np.ndarray, "R"]
     steps: PlannedSteps
@@ -104,14 +107,14 @@ def plan(
     rows: ProgramRows,
     gather: bool = True,
 ) -> BatchPlan:
-    """Concatenate the batches of all rows and gather the samples that they use.
+    """Concatenate the batches of all rows, and gather the samples that they use.
 
     Args:
-        x: samples of the data set; None if the devices have the samples of the call.
-        y: their labels.
-        owned: training samples of each client.
+        x: samples of the data set; None if the devices hold the samples of the call.
+        y: labels of the data set.
+        owned: indices of each client's training samples.
         rows: rows of the program.
-        gather: whether to gather. If not, batches index the data set.
+        gather: whether to gather the samples. If not, the batches index the data set.
     """
     unique, slot = np.unique(rows.clients, return_inverse=True)
     samples = [owned[int(client)] for client in unique]
@@ -136,7 +139,7 @@ def plan(
 
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:
-    """The rows, with the number types of the programs."""
+    """The rows as arrays in the number types of the programs."""
     positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
     num_steps = np.array([len(batches.rows) for batches in rows.batches])
     return PlannedRows(
@@ -159,15 +162,16 @@ def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
 def _end_to_end(
     parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
 ) -> Float[np.ndarray, "S ..."] | None:
-    """Values of each row's steps, concatenated; None if there are none."""
+    """Values of each row's steps, concatenated; None without values."""
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
 def stack_plans(plans: Sequence[BatchPlan]) -> BatchPlan:
-    """Stack the plans of several devices; every array gets a leading device axis.
+    """Stack the plans of several devices: every array gets a leading device axis.
 
-    Sizes are rounded, so that calls of similar size share a compiled program: the samples to a
-    power of two, the rows to those of all devices together, and the steps to fit both.
+    Sizes are rounded, so that calls of similar size share a compiled program. The samples are
+    rounded to a power of two. The rows are rounded from the number of all devices together, and the
+    steps are rounded to fit both.
     """
     samples = power_of_two(max(len(plan.y) for plan in plans))
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
@@ -181,8 +185,10 @@ def stack_plans(plans: Sequence[BatchPlan]) -> BatchPlan:
 
 
 def _stacked(parts: Sequence[Any], size: int) -> Any:
-    """Arrays of all devices, or named tuples of such arrays, padded with zeros; None if a device
-    has none."""
+    """Arrays of all devices, padded with zeros to one size and stacked; None if a device has none.
+
+    Named tuples of arrays are stacked field by field.
+    """
     if any(part is None for part in parts):
         return None
     if isinstance(parts[0], tuple):
@@ -195,8 +201,11 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
 
 
 def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
-    """Padded number of steps. If all rows train for the same number of epochs, it is the largest
-    number that these rows and samples can need, so that many calls have one size."""
+    """Padded number of steps of a device.
+
+    If all rows train for the same number of epochs, it is the largest number of steps that these
+    numbers of rows and samples can need, so that many calls have one size.
+    """
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
     passes = set(np.concatenate(epochs).tolist())
@@ -205,5 +214,5 @@ def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
 
 
 def power_of_two(size: int) -> int:
-    """The next power of two."""
+    """The smallest power of two that is at least ``size``."""
     return 1 << max(size - 1, 0).bit_length()

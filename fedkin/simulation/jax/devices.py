@@ -1,4 +1,4 @@
-"""XLA devices: which rows and arrays each one gets, and how many clients an accelerator trains in
+"""XLA devices: which rows and arrays each device gets, and how many clients it trains in
 parallel."""
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fedkin.core.errors import ConfigError
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches
 
-_SMALL_DEVICE = 8 * 2**30  # assumed bytes of an accelerator that does not report its memory
-CANDIDATES = (1, 8, 32, 128)  # numbers of lanes, the clients that a device trains in parallel
-_FEWEST_ROWS = 8  # smallest call that is measured
-_NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status
+_SMALL_DEVICE = 8 * 2**30  # memory in bytes assumed for an accelerator that does not report it
+CANDIDATES = (1, 8, 32, 128)  # numbers of lanes to try; a lane is a client trained in parallel
+_FEWEST_ROWS = 8  # smallest call whose speed is measured
+_NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status for too little memory
 _chosen: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 _log = logging.getLogger("fedkin")
 
 
 def local_devices(count: int | None) -> list:
-    """The first ``count`` XLA devices of this machine, or all of them."""
+    """The first ``count`` XLA devices of this machine; all if ``count`` is None."""
     local = jax.local_devices()
     if count is not None and not 1 <= count <= len(local):
         raise ConfigError(
@@ -43,13 +43,14 @@ def rows_by_device(
     devices: int,
     lanes: int = 1,
 ) -> list[Int[np.ndarray, "r"]]:
-    """Row numbers for each device: longest rows first, each to the device with the fewest steps.
+    """Row numbers for each device: the longest rows first, each to the device with the fewest
+    steps.
 
     Args:
-        batches: batches of each row.
+        batches: batches of each row, which say how many steps it trains.
         devices: D.
         lanes: rows that a device computes in parallel. All lanes wait for the longest row, so rows
-            of about the same work follow each other.
+            of similar length follow each other.
     """
     load = np.zeros(devices)
     owner = np.zeros(len(batches), np.int64)
@@ -67,17 +68,17 @@ def fastest_lanes(
     train: Callable[[int], Any],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """The number of lanes in ``CANDIDATES`` that trains a call fastest, among those that it fills.
+    """The number of lanes in ``CANDIDATES`` that trains a call fastest; each must fill its lanes.
 
     A call with few rows is not measured: it is trained one row after another, and a later call is
-    measured. The search ends at a number for which the device has too little memory.
+    measured instead. The search ends at a number for which the device has too little memory.
 
     Args:
         model: the model, for which the choice is remembered.
-        rows: rows of the call.
+        rows: number of rows of the call.
         train: trains the call with a number of lanes. It returns NumPy arrays, so that no
-            computation is pending.
-        clock: seconds.
+            computation is still running when it returns.
+        clock: returns the time in seconds.
     """
     if model in _chosen:
         return _chosen[model]
@@ -88,24 +89,26 @@ def fastest_lanes(
         if lanes > rows:
             break
         try:
-            train(lanes)  # compiles
+            train(lanes)  # the first call compiles, so only the second is timed
             begin = clock()
             train(lanes)
         except JaxRuntimeError as error:
             if not seconds or _NO_MEMORY not in str(error):
                 raise
-            _log.info("%d clients side by side need more memory than the device has", lanes)
+            _log.info("training %d clients in parallel exceeds the memory of the device", lanes)
             break
         seconds[lanes] = clock() - begin
     best = _chosen[model] = min(seconds, key=lambda lanes: seconds[lanes])
     measured = ", ".join(f"{lanes}: {took:.3f} s" for lanes, took in seconds.items())
-    _log.info("run.clients_per_batch = %d, the fastest on the first cohort (%s)", best, measured)
+    _log.info("run.clients_per_batch is %d, the fastest on the first cohort (%s)", best, measured)
     return best
 
 
 def has_room(device: Any, size: int) -> bool:
-    """Whether an accelerator keeps arrays of this many bytes between calls: up to a quarter of its
-    memory. A CPU has no separate memory."""
+    """Whether a device keeps arrays of ``size`` bytes between calls.
+
+    An accelerator does so up to a quarter of its memory. A CPU has no separate memory.
+    """
     if device.platform == "cpu":
         return False
     limit = (device.memory_stats() or {}).get("bytes_limit", _SMALL_DEVICE)
@@ -123,10 +126,10 @@ def _mesh(devices: tuple) -> Mesh:
 
 
 def shard(mesh: Mesh, tree: Any) -> Any:
-    """Arrays split along their first axis, one slice on every device."""
+    """Split arrays along their first axis, one slice for each device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec("devices")))
 
 
 def replicate(mesh: Mesh, tree: Any) -> Any:
-    """Arrays copied to every device."""
+    """Copy arrays to every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

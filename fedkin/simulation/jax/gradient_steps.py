@@ -1,5 +1,5 @@
 """Parts of a local training step: terms of the gradient, the step itself, and the step of a
-client's second model."""
+client's personal model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fedkin.models.model import Model, Tree
 
 
 def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | None) -> Tree:
-    """A gradient with its row's terms added.
+    """A gradient with the additional terms of its row.
 
     Args:
         model: the model.
         gradient: gradient of the loss.
-        w: parameters where it was taken.
-        terms: terms of the row, with vectors [P]; None: none.
+        w: parameters at which the gradient was taken.
+        terms: terms of the row, with vectors [P]; None without terms.
     """
     if terms is None:
         return gradient
@@ -33,7 +33,7 @@ def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | Non
 
 
 def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree:
-    """A gradient set to zero for parameters that are not trained.
+    """A gradient that is zero for parameters that are not trained.
 
     Args:
         model: the model.
@@ -46,7 +46,7 @@ def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree
 
 
 def without_statistics(model: Model, gradient: Tree) -> Tree:
-    """A gradient set to zero for running statistics, which gradient steps do not change."""
+    """A gradient that is zero for running statistics, which gradient steps do not change."""
     return model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
 
 
@@ -56,9 +56,9 @@ def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> T
     Args:
         model: the model.
         w: its parameters.
-        change: direction of the optimiser, which is subtracted times the rate.
+        change: direction from the optimiser; the rate times this direction is subtracted.
         rate: learning rate.
-        updated: new running statistics; None: it has none.
+        updated: new running statistics; None if the model has none.
     """
     w = jax.tree.map(lambda a, m: a - rate * m, w, change)
     return w if updated is None else model.with_statistics(w, updated)
@@ -69,13 +69,14 @@ def begun(
     optimizer: optax.GradientTransformation,
     mixed: MixedModel | None,
 ) -> tuple[Tree, Any] | None:
-    """A client's personal model with its optimiser state, before the first step; None if it has
-    none.
+    """A client's personal model and its optimiser state before the first step.
+
+    Returns None if the client has no personal model.
 
     Args:
         model: the model in training.
         optimizer: the training's optimiser.
-        mixed: the row's mixed model; None: none.
+        mixed: the row's personal model and its share; None without one.
     """
     if mixed is None:
         return None
@@ -93,24 +94,26 @@ def own_step(
     rate: Array,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Any]:
-    """One step of a client's personal model v on the loss of ``share v + (1 - share) w``, with w
-    held constant. The running statistics of v become those of the mix after the batch.
+    """One step of a client's personal model v on the loss of ``share v + (1 - share) w``.
+
+    The step holds w constant. The running statistics of v become the mix's statistics after the
+    batch.
 
     Args:
         model: the model in training.
         optimizer: the training's optimiser.
-        objective: from parameters and a batch to its loss and new running statistics.
-        own: v, and its optimiser state.
-        w: the model that is trained with it, before its step.
+        objective: maps parameters and a batch to the loss and new running statistics.
+        own: v and its optimiser state.
+        w: the model that is trained together with v, before its step.
         share: weight of v in the mix.
         rate: learning rate.
-        batch: the arguments of the objective after the parameters.
+        batch: the objective's arguments after the parameters.
     """
     assert share is not None
     v, memory = own
     mix = jax.tree.map(lambda a, b: share * a + (1 - share) * b, v, w)
     (_, updated), gradient = jax.value_and_grad(objective, has_aux=True)(mix, *batch)
-    # The gradient with respect to v, which has this share in the mix.
+    # The chain rule for v, which has this share in the mix.
     gradient = jax.tree.map(lambda g: share * g, gradient)
     if updated is not None:
         gradient = without_statistics(model, gradient)
@@ -128,17 +131,20 @@ def envelope_gradient(
     gradient: Tree,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Tree]:
-    """The gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta, which
-    has the running statistics of w.
+    """Gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta itself.
+
+    Theta keeps the running statistics of w.
+
+    Source: Dinh et al., Personalized Federated Learning with Moreau Envelopes (NeurIPS 2020).
 
     Args:
         model: the model in training.
-        objective: from parameters and a batch to its loss and new running statistics.
-        steps: number of gradient-descent steps to theta.
-        envelope: strength and learning rate of these steps.
+        objective: maps parameters and a batch to the loss and new running statistics.
+        steps: number of gradient-descent steps that approximate theta.
+        envelope: strength, and learning rate of the steps to theta.
         w: parameters at which the gradient is taken.
         gradient: gradient of the loss at w.
-        batch: the arguments of the objective after the parameters.
+        batch: the objective's arguments after the parameters.
     """
     strength, lr = envelope
 
@@ -153,7 +159,7 @@ def envelope_gradient(
         gradient = trained(jax.grad(loss)(theta))
         return jax.tree.map(lambda a, g, b: a - lr * (g + strength * (a - b)), theta, gradient, w)
 
-    # The first step starts at w, where the proximal term has no gradient.
+    # The first step starts at w. There the proximal term has no gradient, so it is left out.
     first = jax.tree.map(lambda a, g: a - lr * g, w, trained(gradient))
     theta = jax.lax.fori_loop(1, steps, inner_step, first)
     return jax.tree.map(lambda a, b: strength * (a - b), w, theta), theta

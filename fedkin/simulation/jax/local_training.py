@@ -1,8 +1,8 @@
-"""Compiled client computations: local training, full gradients, scores.
+"""Compiled computations of clients: local training, full gradients, scores.
 
 On a CPU clients run one after another (``lanes = 1``), each for its number of steps: its weights
-stay in the cache, and no client waits for a larger one. On an accelerator several run in parallel
-(``lanes``).
+stay in the cache, and no client waits for a larger one. On an accelerator ``lanes`` clients run in
+parallel.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from fedkin.simulation.jax.mixed_precision import in_bfloat16
 from fedkin.simulation.jax.train_options import Recipe, direction
 from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
 
-# A device is one core: a program with parallel matrix products would use the cores of the other
-# devices. This also makes the bits independent of the number of devices.
+# A device is one core: parallel matrix products would use the cores of the other devices. One core
+# also makes the bits independent of the number of devices.
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
@@ -51,7 +51,7 @@ class Shared(NamedTuple):
 
 
 class SampleBlocks(NamedTuple):
-    """Inputs of a scoring program: blocks of samples, each for one model."""
+    """Inputs of a scoring program: blocks of samples, each block scored by one model."""
 
     model_index: Any  # model of each block, [D b]; for detectors [D b C]
     x: Any  # [D b S ...]
@@ -59,8 +59,8 @@ class SampleBlocks(NamedTuple):
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices]. On a CPU it copies row by row, since the compiler's gather copies number by
-    number."""
+    """x[indices]. On a CPU the rows are copied one by one, since the compiler's gather copies each
+    number separately."""
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
@@ -70,18 +70,18 @@ def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
 def train(
     model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: BatchPlan
 ) -> LocalUpdates:
-    """Local training of every row.
+    """Local training of every row on the devices.
 
     Args:
         model: the model.
         recipe: optimiser and other static options.
         mesh: D devices, each of which trains its rows.
         shared: models, learning rate and mu.
-        work: the plan, with a leading axis of devices.
+        work: the plan of the rows and their batches, with a leading axis of devices.
 
     Returns:
-        Updates [D n P] and losses [D n]. If rows are groups, G models of one client that train on
-        the same batches, [D n G P] and [D n G].
+        Updates [D n P] and losses [D n]. A row can be a group of G models of one client, which
+        train on the same batches; then updates are [D n G P] and losses [D n G].
     """
     return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
 
@@ -90,7 +90,7 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
     """A function that runs ``compute(shared, slices)`` on every device.
 
     Args:
-        compute: takes arrays that all devices share, and a device's slices of stacked arrays.
+        compute: takes arrays that all devices share, and the device's slices of stacked arrays.
         mesh: D devices, the leading axis of the stacked arrays.
     """
 
@@ -125,12 +125,12 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: BatchPlan) -> Loc
 
 
 class _Begun(NamedTuple):
-    """A row's model at the start of its training."""
+    """A row's model at the start of its training, with what its steps need."""
 
     row: PlannedRows
-    member: Array | None  # number of the model in a group; None if the row has one model
+    member: Array | None  # index of the model in its group; None if the row has one model
     start: Tree
-    key: Any  # for dropout; None without
+    key: Any  # random key for dropout; None without dropout
 
 
 class _Carry(NamedTuple):
@@ -138,9 +138,9 @@ class _Carry(NamedTuple):
 
     w: Tree
     memory: Any  # optimiser state
-    own: Any  # a second model and its optimiser state; None without one
-    last_sum: Array  # losses of the last epoch, and their number of samples
-    first_sum: Array  # ... of the first epoch
+    own: Any  # the client's personal model and its optimiser state; None without one
+    last_sum: Array  # sum of the losses in the last epoch, and their number of samples
+    first_sum: Array  # the same for the first epoch
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class _Training:
     objective: Callable
 
     def of_model(self, row: PlannedRows, member: Array | None) -> LocalUpdates:
-        """Training of one model of a row; ``member`` is its number in a group."""
+        """Train one model of a row; ``member`` is its index in the row's group."""
         model = self.model
         recipe = self.recipe
         received = self.shared.models[row.model_index]
@@ -193,7 +193,7 @@ class _Training:
         )
 
     def _step(self, begun_row: _Begun, s: Array, carry: _Carry) -> _Carry:
-        """One step of a model, on the batch ``s`` of its row."""
+        """One training step of a model, on batch number ``s`` of its row."""
         row = begun_row.row
         at = row.first + s
         count = self.work.steps.valid[at]
@@ -227,8 +227,8 @@ class _Training:
         return _Carry(w=w, memory=memory, own=own, last_sum=last_sum, first_sum=first_sum)
 
     def _moving_gradient(self, begun_row: _Begun, w: Tree, gradient: Tree, updated: Any) -> Tree:
-        """The gradient for the optimiser: with all terms, and zero for parameters that are not
-        trained."""
+        """The gradient that the optimiser gets: with all terms, and zero for parameters that are
+        not trained."""
         if self.recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
             gradient = jax.tree.map(
                 lambda g, a, b: g + self.shared.mu * (a - b), gradient, w, begun_row.start
@@ -249,7 +249,7 @@ class _Training:
         rate: Array,
         batch: tuple[Any, ...],
     ) -> Any:
-        """A client's second model after the step: pFedMe's theta, or APFL's personal model."""
+        """The client's personal model after the step: pFedMe's theta, or APFL's personal model."""
         if self.recipe.inner_steps:
             return theta if updated is None else self.model.with_statistics(theta, updated), None
         if row.mixed is None:
@@ -271,7 +271,7 @@ def _each_model(
     detects: bool,
     row: PlannedRows,
 ) -> LocalUpdates:
-    """Training of a row: of its one model, or of all models of its group in parallel."""
+    """Train the one model of a row, or all models of the row's group in parallel."""
     if not row.model_index.ndim:
         return train_model(row._replace(positive=None), None)
 
@@ -294,9 +294,9 @@ def _batch(
     Args:
         work: the plan.
         row: the row.
-        at: number of the step among the steps of all rows.
-        key: for dropout; None without.
-        member: which of a client's models is trained on it; None if it has one.
+        at: index of the step among the steps of all rows.
+        key: random key for dropout; None without dropout.
+        member: which model of a group is trained; None if the row has one model.
     """
     indices = work.steps.batches[at]
     mask = (jnp.arange(len(indices)) < work.steps.valid[at]).astype(jnp.float32)
@@ -320,7 +320,7 @@ def gradients(
         model: the model.
         mesh: D devices.
         models: parameters of K models, indexed by ``work.rows.model_index``.
-        work: the plan, whose batches have every sample of a row once.
+        work: a plan whose batches hold every sample of a row once.
     """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
 
@@ -336,7 +336,7 @@ def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Fl
 def _full_gradient(
     model: Model, w: Tree, work: BatchPlan, first: Array, steps: Array
 ) -> Float[Array, "P"]:
-    """Gradient of the mean loss over the samples of consecutive batches that hold every sample
+    """Gradient of the mean loss over the samples of consecutive batches, which hold every sample
     once."""
 
     def summed(w: Tree, indices: Array, mask: Array) -> Array:
@@ -363,7 +363,7 @@ def _full_gradient(
 def score(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> tuple[Bool[Array, "D b S"], Float[Array, "D b S"]]:
-    """Whether each sample is classified correctly, and its loss.
+    """Whether each sample is classified correctly, and the loss of each sample.
 
     Args:
         model: the model.
@@ -382,7 +382,7 @@ def score(
 
 
 def _each_block(block: Callable, mesh: Mesh) -> Callable:
-    """A function of models and blocks that runs ``block(samples, models)`` for every block."""
+    """A function of models and blocks that calls ``block(samples, models)`` for every block."""
 
     def of_device(models: Array, blocks: SampleBlocks) -> Any:
         return jax.lax.map(partial(block, models=models), blocks)
@@ -407,7 +407,7 @@ def model_scores(
 def detector_scores(
     model: Model, models: Float[Array, "K P"], model_index: Int[Array, "C"], x: Array
 ) -> Float[Array, "S C"]:
-    """Scores of samples by one detector of each class. A class without a detector scores lowest.
+    """Scores of samples by one detector per class. A class without a detector scores -inf.
 
     Args:
         model: the detector.
@@ -423,7 +423,7 @@ def detector_scores(
 def raw_scores(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Float[Array, "D b S C"]:
-    """All outputs on each sample; a detector has one.
+    """All model outputs on each sample; a detector has one output.
 
     Args:
         model, mesh, models, blocks: as for ``score``.
@@ -439,7 +439,7 @@ def raw_scores(
 def predict(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
 ) -> Int[Array, "D b S"]:
-    """The predicted class of each sample.
+    """The class with the largest output for each sample.
 
     Args:
         model, mesh, models, blocks: as for ``score``.

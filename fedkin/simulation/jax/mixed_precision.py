@@ -1,8 +1,8 @@
-"""Mixed precision: a network computes in bfloat16; its parameters, its loss and the optimiser's
-steps stay float32.
+"""Mixed precision: a network computes in bfloat16. Its parameters, its loss and the optimiser's
+steps stay in float32.
 
 Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training (2019), arXiv 1905.12322.
-bfloat16 has the range of float32, so that no loss has to be scaled.
+bfloat16 has the range of float32, so the loss needs no scaling.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def in_bfloat16(model: Model) -> Model:
     """The model with outputs computed in bfloat16 and returned as float32.
 
     Args:
-        model: a model without running statistics, which would be rounded.
+        model: a model without running statistics, since bfloat16 would round these.
     """
     fit = model.fit
 
@@ -37,7 +37,7 @@ def in_bfloat16(model: Model) -> Model:
 
 
 def _low(tree: Any) -> Any:
-    """Its floating-point numbers as bfloat16."""
+    """A tree of arrays with its floating-point numbers as bfloat16."""
     return jax.tree.map(
         lambda a: a.astype(jnp.bfloat16) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree
     )

@@ -1,8 +1,8 @@
-"""Release of compiled programs before a process has too many.
+"""Releases compiled programs before a process has too many memory maps.
 
-On a CPU every kernel of a program has separate memory maps, 100 to 500 a setting, and Linux limits
-a process to 65,530: beyond that the compiler crashes. A released program that is needed again is
-compiled to the same code.
+On a CPU every kernel of a program has separate memory maps, 100 to 500 for a configuration. Linux
+limits a process to 65,530 maps, and the compiler crashes beyond that. A released program that is
+needed again is compiled to the same code.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jax
 
 from fedkin.simulation.jax import local_training
 
-MAPS = 7000  # more than one run has; the programs of a few rounds are added
-_MAPS_FILE = Path("/proc/self/maps")  # exists on Linux, the only system with that limit
-# Reading a program from the disk cache is such an event too.
+MAPS = 7000  # more than one run has; the programs of a few rounds may be added before a check
+_MAPS_FILE = Path("/proc/self/maps")  # exists on Linux, the only system with this limit
+# JAX reports this event also for a program that is read from the disk cache.
 _COMPILED_EVENT = "/jax/core/compile/backend_compile_duration"
 _PROGRAMS: tuple[Any, ...] = (
     local_training.train,
@@ -41,10 +41,11 @@ class ProgramLimit:
         self._compiled += event == _COMPILED_EVENT
 
     def keep(self) -> bool:
-        """Release programs if there are too many, and return whether it did.
+        """Release programs if there are too many, and return whether any were released.
 
-        Programs of clients' computations are released first, and all of JAX's caches if these were
-        less than half. Maps are counted only if programs have been compiled since the last call.
+        Programs of clients' computations are released first. If more than half of the limit is
+        left, all of JAX's caches follow. Maps are counted only if programs have been compiled since
+        the last call.
         """
         compiled = self._compiled
         has_new = compiled > self._counted
@@ -55,7 +56,7 @@ class ProgramLimit:
             program.clear_cache()
         if memory_maps() > self.most // 2:
             jax.clear_caches()
-        # Releasing does not help if other libraries have that many maps.
+        # Other libraries may have that many maps themselves: then releasing again does not help.
         self.most = max(self.most, 2 * memory_maps())
         return True
 
@@ -65,4 +66,4 @@ def memory_maps() -> int:
     return _MAPS_FILE.read_bytes().count(b"\n") if _MAPS_FILE.exists() else 0
 
 
-LIMIT = ProgramLimit()  # of this process
+LIMIT = ProgramLimit()  # one for the whole process

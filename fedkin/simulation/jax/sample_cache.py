@@ -1,4 +1,4 @@
-"""Reuse of a call's samples on the devices while later calls have the same clients."""
+"""Reuse of a call's samples on the devices while the following calls have the same clients."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from fedkin.simulation.jax.devices import shard
 class SamplesOfCall:
     """The clients of a call, and their samples on the devices."""
 
-    clients: tuple[bytes, ...] = ()  # of each device
+    clients: tuple[bytes, ...] = ()  # the clients of each device, as bytes to compare
     again: bool = False  # whether the call before had the same clients
     samples: Any = None  # on the devices; None if they must be sent
 
 
 class RepeatedSamples:
-    """Cache of samples on the devices. If all clients take part in every round, the first two calls
-    gather and send their samples, and later calls reuse them. Nothing is kept after a first call,
-    since most cohorts train once.
+    """Cache of samples on the devices.
 
-    Calls may come from several threads. The cache is read once and replaced atomically, and a call
-    continues with what it read, so that none trains on the samples of another.
+    If all clients take part in every round, the first two calls gather and send their samples, and
+    later calls reuse them. A first call stores nothing, since most cohorts train once.
+
+    Several threads may make calls. Each call reads the cache once and continues with that copy, and
+    the cache is replaced atomically. So no call trains on the samples of another.
     """
 
     def __init__(self) -> None:
         self._last = SamplesOfCall()
 
     def begin(self, clients: Sequence[Int[np.ndarray, "_"]]) -> SamplesOfCall:
-        """The samples of a call that are already on the devices.
+        """Start a call: find its samples if they are already on the devices.
 
         Args:
             clients: clients of the call's rows, by device.
@@ -50,8 +51,10 @@ class RepeatedSamples:
     def on_devices(
         self, call: SamplesOfCall, mesh: Mesh, samples: Shaped[np.ndarray, "D R ..."] | None
     ) -> Any:
-        """The samples of a call: those on the devices, or else the given ones, which are kept there
-        if the call before had the same clients.
+        """The samples of a call on the devices.
+
+        Samples that are already there are reused. Otherwise the given samples are used; they stay
+        on the devices if the call before had the same clients.
 
         Args:
             call: returned by ``begin``.

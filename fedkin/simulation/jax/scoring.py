@@ -1,4 +1,4 @@
-"""Scoring by model: the samples of all rows with the same model are concatenated and cut into
+"""Scoring of models: the samples of all rows with the same model are concatenated and cut into
 blocks of one size."""
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fedkin.simulation.jax import local_training
 from fedkin.simulation.jax.devices import mesh_of, replicate, shard
 from fedkin.simulation.jax.local_training import SampleBlocks
 
-_BLOCK = 64  # samples per block, constant, so that a score does not depend on the other clients
-_CHUNK_BYTES = 64 * 2**20  # samples that one compiled call may hold
-_CACHE_BYTES = 512 * 2**20  # bytes of sample blocks kept between rounds
-# Samples of one call. A larger call is not cached, and is scored a quarter of this at a time.
+_BLOCK = 64  # samples per block; constant, so that a score does not depend on the other clients
+_CHUNK_BYTES = 64 * 2**20  # largest size in bytes of the samples in one compiled call
+_CACHE_BYTES = 512 * 2**20  # largest size in bytes of sample blocks kept between rounds
+# Samples scored at a time. A larger call is not cached, and is scored in portions of a quarter.
 _AT_ONCE = 2**20
 
 
@@ -32,19 +32,19 @@ class Blocks:
     """Samples sorted by model, with the samples of each model padded to whole blocks."""
 
     model_index: Int[np.ndarray, "b"]  # model of each block; padding blocks score with model 0
-    take: Int[np.ndarray, "b S"]  # sample rows; padding repeats row 0
+    take: Int[np.ndarray, "b S"]  # sample rows of each block; padding repeats row 0
     place: Int[np.ndarray, "t"]  # position of sample t of the request among the b * S samples
 
 
 def make_blocks(
     rows: Int[np.ndarray, "t"], model: Int[np.ndarray, "t"], devices: int = 1
 ) -> Blocks:
-    """Arrange samples in blocks with one model each.
+    """Arrange samples in blocks, so that each block needs one model.
 
     Args:
         rows: rows of the samples in the data set.
-        model: the model that scores each of them.
-        devices: divides the number of blocks.
+        model: index of the model that scores each sample.
+        devices: the number of blocks is a multiple of this number.
     """
     order = np.argsort(model, kind="stable")
     used, counts = np.unique(model, return_counts=True)
@@ -64,13 +64,13 @@ def make_blocks(
 def chunks(
     b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int = 1
 ) -> Iterator[slice]:
-    """Slices of the blocks, for calls of bounded memory.
+    """Slices of the blocks, so that each scoring call uses bounded memory.
 
     Args:
         b: the blocks.
         x: samples of the data set.
-        limit: bytes of features in one slice; at least one block for each device.
-        devices: divides the number of blocks in a slice.
+        limit: bytes of features in one slice; a slice has at least one block for each device.
+        devices: the number of blocks in a slice is a multiple of this number.
     """
     per_block = b.take.shape[1] * max(1, int(np.prod(x.shape[1:]))) * x.dtype.itemsize
     step = max(1, limit // (per_block * devices)) * devices
@@ -79,7 +79,7 @@ def chunks(
 
 
 class JaxScorer:
-    """Scores models on the clients of one data set. Keeps the last blocks of each split on the
+    """Scores models on the clients of one data set, and keeps each split's last blocks on the
     devices."""
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
@@ -112,7 +112,7 @@ class JaxScorer:
         return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
-        """The model's regularisation term in a training loss, such as L2."""
+        """The model's regularisation term in the training loss, such as L2."""
         penalty = self._model.penalty
         if penalty is None:
             return 0.0
@@ -190,8 +190,10 @@ class JaxScorer:
     def _blocks(
         self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str
     ) -> tuple:
-        """Positions of the samples, and their blocks on the devices, cached while clients and
-        models stay the same."""
+        """Positions of the samples, and their blocks on the devices.
+
+        The blocks are cached while clients and models stay the same.
+        """
         key = (clients.tobytes(), model_index.tobytes())
         slot = (split, model_index.ndim)
         # The cache is read once: another thread may score other clients in the meantime.
@@ -217,7 +219,7 @@ class JaxScorer:
         return blocks
 
     def _put(self, part: SampleBlocks) -> Any:
-        """The blocks, split over the devices."""
+        """Move blocks to the devices, an equal share to each."""
         devices = self._mesh.size
         split = SampleBlocks(*(array.reshape(devices, -1, *array.shape[1:]) for array in part))
         return shard(self._mesh, split)

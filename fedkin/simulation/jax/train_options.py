@@ -1,4 +1,4 @@
-"""The static options of a training program, and its optimiser."""
+"""The static options of a training program, and the optimiser that they describe."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import optax
 
 
 class Recipe(NamedTuple):
-    """Static options of a training program; learning rate, mu and class weights are arguments."""
+    """Options that a training program is compiled for.
+
+    Learning rate, mu and class weights are arguments of the program instead.
+    """
 
     optimizer: str
     momentum: float
-    proximal: bool
-    lanes: int
-    # Whether to compute the gradient of the full loss at the start as well, from the batches of the
+    proximal: bool  # whether FedProx's term mu/2 |w - start|^2 is added
+    lanes: int  # rows that a device trains in parallel
+    # Whether to compute also the gradient of the full loss at the start, from the batches of the
     # first epoch.
     gradient: bool = False
     detects: bool = False  # models are detectors
@@ -22,13 +25,15 @@ class Recipe(NamedTuple):
     nesterov: bool = False
     clip_norm: float | None = None
     label_smoothing: float = 0.0
-    precision: str | None = None  # bfloat16; None: float32
+    precision: str | None = None  # "bfloat16"; None for float32
     inner_steps: int = 0  # inner steps of the Moreau envelope; 0: training on the loss itself
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:
-    """The optimiser without its learning rate, by Optax: clipping, L2 weight decay, direction,
-    decoupled decay."""
+    """The Optax optimiser without its learning rate.
+
+    Its parts follow in this order: clipping, L2 weight decay, direction, decoupled weight decay.
+    """
     parts = []
     if recipe.clip_norm is not None:
         parts.append(optax.clip_by_global_norm(recipe.clip_norm))

@@ -1,5 +1,5 @@
-"""Local training and full gradients of rows (a client with a model each), spread over devices by
-number of steps."""
+"""Local training and full gradients of rows (a client and a model each), distributed over devices
+by number of steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fedkin.simulation.jax.sample_cache import RepeatedSamples, SamplesOfCall
 from fedkin.simulation.jax.train_options import Recipe
 
 _WIDTH = 64  # samples per batch of a full gradient
-_MANY = 4  # a call with more models per row has many
+_MANY = 4  # a call with more than this many models per row has many unused models
 
 
 class JaxTrainer:
@@ -43,11 +43,11 @@ class JaxTrainer:
         data: samples of the clients.
         model: the model.
         devices: XLA devices.
-        lanes: rows that a device trains in parallel; None for the number that trains the rows of a
-            first call fastest.
-        ids: numbers of the clients in streams.
-        keep: whether the devices keep all samples between calls; None: if an accelerator has room
-            for them.
+        lanes: rows that a device trains in parallel; None to try several numbers on the first call
+            and keep the fastest.
+        ids: the clients' ids in the random streams.
+        keep: whether the devices keep all samples between calls; None to keep them if an
+            accelerator has room.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class JaxTrainer:
         self._repeated = RepeatedSamples()
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """As in the protocol. The first call selects the number of lanes if none was given."""
+        """Train every row of a call. The first call selects the number of lanes if none was
+        given."""
         if self._lanes is None:
             lanes = fastest_lanes(
                 self._model,
@@ -84,21 +85,21 @@ class JaxTrainer:
         return self._train_rows(call)
 
     def _side_by_side(self, lanes: int) -> JaxTrainer:
-        """The same trainer with another number of lanes."""
+        """The same trainer with this number of lanes."""
         other = copy.copy(self)
         other._lanes = lanes
         return other
 
     def _train_rows(self, call: TrainCall) -> LocalUpdates:
-        """Training with one model in each row of the program."""
+        """Train rows with one model each."""
         call = _without_unused_models(call)
         batches = self._batches(call)
         rows = self._program_rows(call, batches)
         if call.weights is not None:
             pairs = zip(call.weights, batches, strict=True)
             rows = replace(rows, weights=[weights[drawn.rows] for weights, drawn in pairs])
-        # Batches for a number of steps may have a sample twice, or not at all. A full gradient
-        # needs batches of all samples.
+        # Batches of a fixed number of steps may hold a sample twice or not at all. A full gradient
+        # needs every sample once, so it is computed separately.
         separate = call.gradient and call.work.steps is not None
         recipe = _recipe(call.work, self._lanes or 1, gradient=call.gradient and not separate)
         if call.envelope is not None:
@@ -110,8 +111,10 @@ class JaxTrainer:
         return updates._replace(gradient=gradient)
 
     def _train_groups(self, call: TrainCall) -> LocalUpdates:
-        """Training of detectors, or of components of a mixture. Those of one client are one row of
-        the program, and train on the same batches."""
+        """Train detectors, or the components of a mixture.
+
+        The models of one client form one row of the program and train on the same batches.
+        """
         recipe = _recipe(call.work, self._lanes or 1, detects=call.work.positive is not None)
         update = np.empty((len(call.clients), call.models.shape[1]), np.float32)
         last = np.empty(len(call.clients), np.float32)
@@ -132,7 +135,7 @@ class JaxTrainer:
         return LocalUpdates(update, last, first, None)
 
     def _compute(self, recipe: Recipe, call: TrainCall, rows: ProgramRows) -> LocalUpdates:
-        """Training of the rows of a program, in their order."""
+        """Run the training program on these rows; results are in the order of the rows."""
         owned, plans = self._distribute(rows, gather=not self._keep)
         mesh = mesh_of(self._devices[: len(owned)])
         if self._keep and mesh.size not in self._kept:
@@ -187,8 +190,8 @@ class JaxTrainer:
 
         Args:
             rows: rows of the program.
-            gather: whether to gather the samples that the rows use. If not, batches index the data
-                set.
+            gather: whether to gather the samples that the rows use. If not, the batches index the
+                data set.
         """
         owned = rows_by_device(
             rows.batches,
@@ -215,7 +218,7 @@ class JaxTrainer:
         return owned, whole
 
     def _program_rows(self, call: TrainCall, batches: list[Batches]) -> ProgramRows:
-        """The rows of a call, with their random numbers and settings."""
+        """The rows of a call with their random keys, learning rates and class weights."""
         class_weights = None
         if call.work.class_weights is not None:
             class_weights = call.work.loss_weights(self._data.label_counts(clients=call.clients))
@@ -256,16 +259,17 @@ class JaxTrainer:
 
 
 def _no_words(clients: Int[np.ndarray, "r"]) -> UInt32[np.ndarray, "r 2"]:
-    """Key data of rows that draw no random numbers."""
+    """Random keys of zeros, for rows that draw no random numbers."""
     return np.zeros((len(clients), 2), np.uint32)
 
 
 def _without_unused_models(call: TrainCall) -> TrainCall:
-    """The call, reduced to the rows' models if it has many more models than rows.
+    """The call with only the models that its rows use, if most of its models are unused.
 
-    Of a thousand peers' models, only the trained ones are sent to a device. If there are fewer, all
-    are sent: each number of models needs another compiled program, so rounds with different
-    numbers of clients would compile many of them.
+    Of a thousand peers' models, only the trained ones need to go to a device. A call with few
+    unused
+    models keeps all of them: each number of models needs another compiled program, so rounds with
+    different numbers of clients would compile many.
     """
     used, index = np.unique(call.model_index, return_inverse=True)
     count = rounded_up(len(call.model_index))
@@ -302,7 +306,7 @@ def _group_weights(
     weights: Sequence[Float[np.ndarray, "_"]],
     members: Int[np.ndarray, "g G"],
 ) -> list[Float[np.ndarray, "_ G _"]]:
-    """The sample weights of each step, [S G B] for every group.
+    """The sample weights of each step of every group, as an array [S G B] per group.
 
     Args:
         batches: batches of each group.
@@ -318,8 +322,10 @@ def _group_weights(
 def by_client(
     clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]
 ) -> Iterator[Int[np.ndarray, "g G"]]:
-    """Groups of rows with the same client and number of steps; all groups of one size G at a
-    time."""
+    """Groups of rows with the same client and number of steps.
+
+    Each array that is yielded has all groups of one size G.
+    """
     _, group, sizes = np.unique(
         np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True
     )
@@ -331,7 +337,7 @@ def by_client(
 def _gathered(
     part: Float[np.ndarray, "D n ..."], owned: list[Int[np.ndarray, "_"]]
 ) -> Float[np.ndarray, "r ..."]:
-    """Results of all devices, in the order of the rows of the call."""
+    """Results of all devices, put back in the order of the rows of the call."""
     out = np.empty((sum(len(rows) for rows in owned), *part.shape[2:]), part.dtype)
     for device, rows in enumerate(owned):
         out[rows] = part[device, : len(rows)]

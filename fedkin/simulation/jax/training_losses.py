@@ -17,26 +17,24 @@ def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Arra
 
 
 def detection_losses(scores: Float[Array, "B 1"], positive: Bool[Array, "B"]) -> Float[Array, "B"]:
-    """Binary cross entropy of each sample; ``positive``: whether it belongs to the detector's
-    class."""
+    """Binary cross entropy of each sample. ``positive`` says whether a sample belongs to the
+    detector's class."""
     return jax.nn.softplus(scores[:, 0]) - jnp.where(positive, scores[:, 0], 0)
 
 
 def weighted_losses(
     scores: Float[Array, "B C"], y: Int[Array, "B"], weights: Float[Array, "C"], smoothing: float
 ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
-    """Cross entropy with class weights and label smoothing, as PyTorch defines it, and the weight
-    of each sample.
+    """Cross entropy with class weights and label smoothing, as PyTorch defines it.
 
     Args:
         scores: outputs on a batch.
         y: its labels.
         weights: class weights.
         smoothing: share of a label that is spread over all classes.
-        smoothing: share of a label that is spread over all classes.
 
     Returns:
-        The losses [B], and the weight of each sample's class [B].
+        The weighted losses [B], and the weight of each sample's class [B].
     """
     negative = jax.nn.logsumexp(scores, axis=-1, keepdims=True) - scores  # -log p, [B C]
     label_weights = weights[y]
@@ -56,8 +54,9 @@ def batch_loss(
     class_weights: Float[Array, "C"] | None = None,
     weights: Float[Array, "B"] | None = None,
 ) -> tuple[Float[Array, ""], Tree | None]:
-    """Mean loss of a batch plus regularisation, and parameters with new running statistics, if
-    there are any.
+    """Mean loss of a batch plus regularisation, and parameters with new running statistics.
+
+    The second value is None if the model has no running statistics.
 
     Args:
         model: the model.
@@ -66,9 +65,9 @@ def batch_loss(
         x: samples [B ...].
         y: labels; for a detector, whether a sample belongs to its class.
         mask: 1 for samples, 0 for padding.
-        key: for dropout; None without.
-        class_weights: class weights of the loss; None: all 1.
-        weights: sample weights; None: all 1. They do not change the divisor.
+        key: random key for dropout; None without dropout.
+        class_weights: class weights of the loss; None if all are 1.
+        weights: sample weights; None if all are 1. They do not change the divisor of the mean.
     """
     counted = mask if weights is None else mask * weights
     updated = None

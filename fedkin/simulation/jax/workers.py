@@ -1,4 +1,4 @@
-"""The compiled workers of a JAX model."""
+"""The scorer and the trainer of a JAX model."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from fedkin.simulation.jax.trainer import JaxTrainer
 def worker_factory(
     model: Model, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
 ) -> Callable[[FederatedData], tuple[JaxScorer, JaxTrainer]]:
-    """A function that makes the scorer and the trainer for given data.
+    """A function that makes the scorer and the trainer for a data set.
 
     Args:
         model: the JAX model.
-        ids: numbers of the clients in streams.
+        ids: the clients' ids in the random streams.
         devices: number of XLA devices; None for all.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
+        clients_per_batch: clients trained at a time on one device. None for 1 on a CPU; elsewhere
             for the number that trains a first cohort fastest.
     """
     used = local_devices(devices)
@@ -42,10 +42,13 @@ def worker_factory(
 
 
 def check_samples(model: Model, data: Samples) -> ModelSpec:
-    """Try the model on the shape of one sample, without computing anything. Raises ModelError if it
-    does not fit."""
+    """Check that the model accepts the shape of a sample, without computing anything.
+
+    Returns the model's spec with its untrained parameters. Raises ModelError if the shape does not
+    fit.
+    """
     parameters = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    # JAX stores 64-bit integers in 32 bits, and warns if a shape asks for 64.
+    # JAX stores 64-bit integers in 32 bits, and warns about a shape with 64-bit numbers.
     sample_type = jax.dtypes.canonicalize_dtype(data.x.dtype)
     sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), sample_type)
     try:

@@ -1,10 +1,10 @@
-"""Ray actors (extra ``ray``), each of which holds a whole federation, and the distribution of rows
+"""Ray actors (extra ``ray``), which each hold a whole federation, and the distribution of rows
 among them.
 
-Packed data are opened in place, other data are in Ray's shared memory.
+Every actor opens packed data in place; other data are in Ray's shared memory.
 
-An actor has no state except its data. An actor that dies, or whose machine does, is replaced if the
-cluster has room, and its rows are distributed again: only time is lost.
+An actor has no state except its data. If an actor or its machine dies, another actor starts where
+the cluster has room, and its rows are distributed again: only time is lost.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ from fedkin.simulation.run_rows import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
 LOCAL = "ray"  # a cluster of this machine's cores, or the one that this process already belongs to
-# Attempts for a call's rows, each on another actor. Rows that fail this often are at fault
-# themselves, not the machines.
+# Attempts for a call's rows, each on another actor. If rows fail this often, the rows themselves
+# are the cause, not the machines.
 _TRIES = 5
-# Long enough for an actor that reads much data.
+# Seconds to wait for a first actor; long enough for one that reads much data.
 _START_SECONDS = 300
-_LESS_MEMORY = (
-    "take fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
-)
+_LESS_MEMORY = "use fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
 _log = logging.getLogger("fedkin")
 
 
@@ -62,7 +60,7 @@ class Cluster:
         self.ray = _import_ray()
         if not self.ray.is_initialized():
             try:
-                # JAX warns about a fork, which here only starts another program.
+                # JAX warns about a fork, but here the fork only starts another program.
                 with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
                     self._connect(engine)
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -82,7 +80,7 @@ class Cluster:
         room = sum(int(node["Resources"].get("CPU", 0) // self.cores) for node in machines)
         if room < self.actors:
             _log.warning(
-                "the cluster's machines have room for %d of %d actors of %d cores each; the "
+                "the cluster's machines have room for %d of %d actors of %d cores each, and the "
                 "others never start: set run.actors so that the smallest machine has room for one",
                 room,
                 self.actors,
@@ -90,12 +88,13 @@ class Cluster:
             )
 
     def _connect(self, engine: str) -> None:
-        """Start a cluster on this machine's cores, or connect to the one at an address."""
+        """Start a cluster on this machine's cores, or connect to the cluster at an address."""
         if engine != LOCAL:
             address = engine.removeprefix("ray:").removeprefix("//")
             self.ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
             return
-        # Without "local" Ray would connect to the machine's last cluster, even a dead one.
+        # Without "local" Ray would connect to the cluster that this machine used last, even a dead
+        # one.
         self.ray.init(
             "local",
             num_cpus=os.cpu_count(),
@@ -106,16 +105,16 @@ class Cluster:
 
 
 class ActorPool:
-    """Actors that hold one federation, and the distribution of rows among them.
+    """Starts actors that hold one federation, and distributes rows among them.
 
-    They are started on first use.
+    The actors start on first use.
 
     Args:
-        cluster: the connection to Ray.
+        cluster: connects to Ray.
         data: the federation's data.
         model: the model.
-        ids: numbers of the clients in streams.
-        clients_per_batch: as in one process.
+        ids: the clients' ids in the random streams.
+        clients_per_batch: clients trained at a time on one device, as in one process.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class ActorPool:
         self._last_error = ""
 
     def _start(self) -> None:
-        """Connect, and start all actors."""
+        """Connect to Ray, and start all actors."""
         cluster = self._cluster = self._connect()
         self.ray = cluster.ray
         packed = self.data.packed  # in a folder that every machine must reach
@@ -162,10 +161,10 @@ class ActorPool:
         self._starting[actor.ready.remote()] = actor
 
     def _join(self) -> None:
-        """Use actors that have started; wait for one if there is none.
+        """Move actors that have started to the working ones; wait for one if there is none.
 
-        An actor without room in the cluster never starts, and is not waited for while there is
-        another.
+        An actor for which the cluster has no room never starts, so it is waited for only while no
+        other actor works.
         """
         if self._cluster is None:
             self._start()
@@ -185,7 +184,7 @@ class ActorPool:
             why = self._last_error or (
                 f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
             )
-            raise WorkerError(f"no actor of Ray could be started: {why}")
+            raise WorkerError(f"no Ray actor could be started: {why}")
 
     def _started(self, seconds: float | int) -> list[Any]:
         """Futures of actors that are ready, after waiting up to ``seconds`` for a first one."""
@@ -195,23 +194,25 @@ class ActorPool:
         return ready
 
     def _check_samples(self, machine: str, digest: str | None) -> None:
-        """Raise DataError for a machine whose folder has other packed data under the same path."""
+        """Raise DataError if the machine has different packed data in the same folder."""
         if self.data.packed is not None and digest != self.data.packed.digest:
             folder = self.data.packed.folder.resolve()
             raise DataError(
-                f"machine {machine} of the cluster has other packed data in {folder}: copy the "
-                "same there"
+                f"machine {machine} of the cluster has different packed data in {folder}: copy the "
+                "data of this machine there"
             )
 
     def deal(
         self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]
     ) -> list[Int[np.ndarray, "_"]]:
-        """The rows of each actor. All rows of a client go to one actor: clients with the most work
-        first, each to the actor with the least work.
+        """The rows of each actor, balanced by work.
+
+        All rows of a client go to one actor. Clients with the most work come first, and each goes
+        to the actor with the least work so far.
 
         Args:
             clients: client of each row.
-            work: samples of each row, or anything proportional.
+            work: samples of each row, or any number proportional to its work.
         """
         self._join()
         _, first, row = np.unique(clients, return_index=True, return_inverse=True)
@@ -226,15 +227,18 @@ class ActorPool:
         return [rows for rows in dealt if len(rows)]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
-        """Results of a method of an actor's trainer, scorer or replies, for every part of a call.
+        """Call a method of an actor's trainer, scorer or replies for every part of a call.
 
         Args:
-            method: of ``_Actor`` or of what it holds: ``train``, ``scorer.losses`` and the like.
+            method: a method of ``_Actor`` or of its fields, such as ``train`` or ``scorer.losses``.
             shared: arguments common to all parts, sent to each machine once.
             parts: the other arguments of each part.
 
+
+        Returns:
+            The results in the order of the parts.
         Raises:
-            WorkerError: parts that no actor can compute.
+            WorkerError: some parts failed on every actor that tried them.
         """
         common = self.ray.put(shared)
         results: dict[int, Any] = {}
@@ -255,13 +259,13 @@ class ActorPool:
                 except self.ray.exceptions.RayTaskError as error:
                     if isinstance(error.cause, MemoryError):
                         raise WorkerError(
-                            f"an actor of Ray could not allocate an array: {_LESS_MEMORY}"
+                            f"a Ray actor could not allocate an array: {_LESS_MEMORY}"
                         ) from error
                     raise error.as_instanceof_cause() from error
-                except self.ray.exceptions.RayError as error:  # of an actor or its machine
+                except self.ray.exceptions.RayError as error:  # the actor or its machine died
                     self._last_error = self._reason(error)
                     _log.warning(
-                        "an actor of Ray has failed (%s); its rows are dealt again",
+                        "a Ray actor has failed (%s); its rows go to other actors",
                         type(error).__name__,
                     )
                     dead.add(calls[part])
@@ -269,11 +273,11 @@ class ActorPool:
                 return [results[part] for part in range(len(parts))]
             self._replace(dead)
         raise WorkerError(
-            f"{_TRIES} actors of Ray in a row have failed, at last by: {self._last_error}"
+            f"{_TRIES} Ray actors in a row have failed; the last error: {self._last_error}"
         )
 
     def _reason(self, error: Exception) -> str:
-        """Why an actor failed; if it had too little memory, also what to do."""
+        """Why an actor failed, and the cure if its machine ran out of memory."""
         if isinstance(error, self.ray.exceptions.OutOfMemoryError):
             return f"its machine ran out of memory: {_LESS_MEMORY}"
         return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -1,9 +1,9 @@
 """Workers on many machines: a trainer and a scorer that distribute rows among Ray actors.
 
-An actor computes its rows with the same trainer and scorer as a run in one process. Rows are then
-put back in order. A client's arithmetic depends neither on the other rows nor on the actor, so the
-bits are those of one process for any number of actors. ``add_sums`` gives up the last bits: each
-actor sends sums.
+An actor computes its rows with the same trainer and scorer as a run in one process, and the results
+are put back in order. A client's arithmetic depends neither on the other rows nor on the actor, so
+any number of actors gives the bits of one process. Only ``add_sums`` changes the last bits, since
+there each actor sends sums.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def ray_factory(
     clients_per_batch: int | None,
     actors: int | None,
 ) -> Callable[[FederatedData], Workers]:
-    """A function that makes the workers for given data, on the actors of a cluster.
+    """A function that makes the workers for a data set, on the actors of a cluster.
 
     Args:
         engine: ``ray``, or the address of a cluster: ``ray:HOST:PORT``, ``ray:auto``.
         model: the model, which must be picklable.
-        ids: numbers of the clients in streams.
-        clients_per_batch: as in one process.
-        actors: their number; None for one on each machine, or one on each core of a single
+        ids: the clients' ids in the random streams.
+        clients_per_batch: clients trained at a time on one device, as in one process.
+        actors: number of actors; None for one on each machine, or one on each core of a single
             machine.
     """
 
@@ -75,8 +75,9 @@ class RayTrainer:
         return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-        """Actors do a task and add up their clients' replies. These sums are added in the order of
-        the actors.
+        """Let actors run a task and add up their clients' replies.
+
+        The actors' sums are added to the reply in the order of the actors.
 
         Args:
             builder: builder of the reply, which has the task.
@@ -177,20 +178,20 @@ class RayScorer:
         return _by_sample(dealt, self._sizes(clients, split), scores)
 
     def _deal(self, clients: Int[np.ndarray, "n"], split: str) -> Rows:
-        """The rows of each actor; one part without rows for an empty call."""
+        """The rows of each actor; a single part without rows if the call is empty."""
         return self._pool.deal(clients, self._sizes(clients, split)) or [np.zeros(0, np.int64)]
 
     def _sizes(self, clients: Int[np.ndarray, "n"], split: str) -> Int[np.ndarray, "n"]:
-        """Number of samples of each row."""
+        """Number of samples of each row in a split."""
         return self._pool.data.part(split).sizes[clients]
 
 
 def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "t"]:
-    """Positions of the samples of some rows among the concatenated samples of all rows.
+    """Positions of some rows' samples in the concatenated samples of all rows.
 
     Args:
-        sizes: samples of each of the n rows.
-        rows: the rows.
+        sizes: number of samples of each of the n rows.
+        rows: the rows whose positions are returned.
     """
     offset = np.cumsum(sizes) - sizes
     taken = sizes[rows]
@@ -198,7 +199,7 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
 
 
 def _by_row(dealt: Rows, parts: Any) -> Any:
-    """The parts' rows in the order of the call; None where the parts are None."""
+    """The parts' rows in the order of the call; None if the parts are None."""
     if parts[0] is None:
         return None
     out = np.empty((sum(map(len, dealt)), *parts[0].shape[1:]), parts[0].dtype)

@@ -1,4 +1,4 @@
-"""A client's own data from PyTorch's data sets and loaders."""
+"""The data of one client from PyTorch data sets and loaders."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from fedkin.data.federated import FederatedData, Ragged
 
 
 def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> FederatedData:
-    """The data of one client.
+    """The data of one client, as a federation of one.
 
     Args:
-        train: map-style data set of pairs (x, y), or a loader of one, whose data set is read: x a
-            tensor or an array of one shape for all, y a whole number. Batches and their order are
-            the federation's, not a loader's.
+        train: map-style data set of pairs (x, y), or a loader of such a data set. x is a tensor or
+            an array of one shape for all samples, y is an integer. Only a loader's data set is
+            read: the federation decides on batches and their order.
         test: the same for the test samples; may be empty.
-        classes: C, including those that this client has no sample of.
-        name: of the data, for messages.
+        classes: number of classes C, including classes without a sample at this client.
+        name: name of the data in messages.
 
     Raises:
-        DataError: not such a data set, samples of different shapes, no training sample.
+        DataError: the source is not such a data set, its samples differ in shape, or there is no
+            training sample.
     """
     x, y = _read(train, f"{name}: train")
     test_x, test_y = _read(test, f"{name}: test")
     if len(test_y) and test_x.shape[1:] != x.shape[1:]:
         raise DataError(
-            f"{name}: samples of shape {x.shape[1:]} to train and of shape {test_x.shape[1:]} to "
-            "test"
+            f"{name}: training samples have shape {x.shape[1:]} but test samples have shape "
+            f"{test_x.shape[1:]}; give both the same shape"
         )
     train_rows, test_rows = np.split(np.arange(len(y) + len(test_y)), [len(y)])
     return FederatedData(
@@ -45,7 +46,7 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
 
 
 def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
-    """All samples and labels."""
+    """All samples and labels of a data set or loader, as arrays."""
     data = _of_loader(source, place) if isinstance(source, DataLoader) else source
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         x, y = (tensor.detach().cpu().numpy() for tensor in data.tensors)
@@ -57,8 +58,8 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
         return _numbers(x), y.astype(np.int64)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise DataError(
-            f"{place}: expected a data set with a length, whose samples have numbers, or a loader "
-            "of one"
+            f"{place}: expected a data set with a length and numbered samples, or a loader of "
+            "such a data set"
         )
     try:
         pairs = [data[i] for i in range(len(data))]
@@ -69,29 +70,29 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
     except (TypeError, ValueError, RuntimeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(
-            f"{place}: expected pairs (x, y), x of one shape and y a whole number: {reason}"
+            f"{place}: expected pairs (x, y) with x of one shape and y a whole number: {reason}"
         ) from error
     return _numbers(x), y
 
 
 def _label(y: Any) -> int:
-    """A whole number. Raises ValueError for any other."""
+    """The label as an integer. Raises ValueError if it is not a whole number."""
     if float(y) != int(y):
-        raise ValueError(f"label {y}")
+        raise ValueError(f"label {y} is not a whole number")
     return int(y)
 
 
 def _of_loader(loader: DataLoader[Any], place: str) -> Any:
-    """The data set of a loader whose sampler takes all of it."""
+    """The data set of a loader. Raises DataError if the loader's sampler selects samples."""
     if not isinstance(loader.sampler, (SequentialSampler, RandomSampler)):
         raise DataError(
-            f"{place}: a loader's {type(loader.sampler).__name__} is not used, so its data set "
-            "would be taken whole; give a data set of the samples that are meant "
+            f"{place}: the loader's {type(loader.sampler).__name__} would be ignored and its whole "
+            "data set used; give a data set of only the samples that you need "
             "(torch.utils.data.Subset)"
         )
     return loader.dataset
 
 
 def _numbers(x: np.ndarray) -> np.ndarray:
-    """The numbers as float32 or int64, the types of federated data."""
+    """An array of numbers as float32 or int64, the types of federated data."""
     return x.astype(np.float32) if x.dtype.kind == "f" else x.astype(np.int64)

@@ -1,5 +1,5 @@
-"""A PyTorch module as a JAX model: the same flat vector, the same start, every operator computed by
-JAX."""
+"""A PyTorch module as a JAX model: it has the same flat vector and the same initial weights, and
+JAX computes every operator."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ Leaves = list[Array]  # the floating-point entries of the module's state, in the
 
 
 def compile_module(model: FlatModule) -> Model:
-    """The model in JAX. Its parameters are a list, since JAX sorts what has names.
+    """Compile a PyTorch module to a JAX model.
 
-    Running statistics and frozen entries are no parameters of gradient steps: a training pass gives
-    them back, moved or as they were.
+    The parameters are a list, since JAX would sort a dictionary by name.
+
+    Gradient steps do not change running statistics and frozen entries. A training pass returns
+    them: statistics updated by the batch, frozen entries unchanged.
 
     Raises:
         MissingExtra: torchax is not installed.
@@ -64,8 +66,10 @@ def compile_module(model: FlatModule) -> Model:
 
 
 def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
-    """``(leaves, x, key, training) -> scores, leaves after the call``: entries that the call wrote
-    in place are in the returned leaves."""
+    """A function ``(leaves, x, key, training) -> scores, leaves after the call``.
+
+    The returned leaves include entries that the call changed in place.
+    """
     env = environment()
     names = list(float_entries(module))
     # torchax can be imported only after ``environment``.

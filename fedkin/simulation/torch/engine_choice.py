@@ -1,15 +1,15 @@
-"""Whether a PyTorch module is trained by PyTorch or compiled by JAX: the user's choice, and a trial
-that compares both.
+"""Chooses whether PyTorch trains a PyTorch module or JAX compiles it: the user's choice, and a
+trial run that compares both.
 
-    torch   by PyTorch
-    jax     by JAX; an error where the trial fails
-    auto    by JAX where the trial succeeds and it pays, else by PyTorch; a line says why
+    torch   PyTorch trains the module
+    jax     JAX compiles the module; an error if the trial fails
+    auto    JAX if the trial succeeds and JAX is faster, otherwise PyTorch; a log line says why
 
-The trial is two epochs on fourteen samples in batches of eight, by both: the losses and the updates
-must agree to 1e-4 of their largest number. So it finds what JAX cannot trace, what torchax computes
-otherwise, and what mixes the samples of a batch, since JAX fills the last one up. Dropout has other
-random numbers there: its layers are switched off in the trial; of a module whose own code draws
-numbers, inference alone is compared, and a warning says so.
+The trial trains both on fourteen samples in batches of eight for two epochs. Losses and updates
+must agree to 1e-4 of their largest number. The trial finds code that JAX cannot trace, operators
+that torchax computes differently, and layers that mix the samples of a batch (JAX pads the last
+batch). Dropout draws other random numbers in JAX, so the trial switches its layers off. If a
+module's own code draws random numbers, the trial compares inference only, and a warning says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fedkin")
 
 ENGINES = ("torch", "jax", "auto")
-TOLERANCE = 1e-4  # of the largest number of an update
+TOLERANCE = 1e-4  # allowed difference, as a share of an update's largest number
 _SAMPLES = 14
 _WORK = LocalTraining(epochs=2, batch_size=8, lr=0.01)
 _ONLY_CLIENT = np.zeros(1, np.int64)
@@ -49,11 +49,12 @@ _CHOICES: WeakKeyDictionary[FlatModule, dict[Any, Model | None]] = WeakKeyDictio
 
 
 def model_in_jax(model: FlatModule, data: FederatedData) -> Model | None:
-    """The module compiled by JAX; None where PyTorch trains it. Decided once for data of a shape.
+    """The module compiled by JAX, or None if PyTorch trains it.
 
+    The choice is made once for all data of the same shape.
     Raises:
-        MissingExtra: torchax is not installed, and the engine is ``jax``.
-        ModelError: the trial failed, and the engine is ``jax``.
+        MissingExtra: the engine is ``jax``, but torchax is not installed.
+        ModelError: the engine is ``jax``, but the trial failed.
     """
     if model.engine == "torch":
         return None
@@ -72,16 +73,14 @@ def _choose(model: FlatModule, data: FederatedData) -> Model | None:
     except (ModelError, MissingExtra) as error:
         if model.engine == "jax":
             raise
-        _log.warning("model %r is trained by PyTorch: %s", model.name, error)
+        _log.warning("PyTorch trains model %r: %s", model.name, error)
         return None
-    _log.info(
-        "model %r is compiled by JAX: a trial agrees with PyTorch to %.0e", model.name, difference
-    )
+    _log.info("JAX compiles model %r: a trial agrees with PyTorch to %.0e", model.name, difference)
     return compiled
 
 
 def _compared(ours: LocalUpdates, theirs: LocalUpdates) -> float:
-    """The largest difference between what the two have trained."""
+    """The largest difference between two trainings, in updates, gradients and losses."""
     names = ("update", "gradient", "loss", "first_loss")
     return max(
         _differ(np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name)))
@@ -90,10 +89,11 @@ def _compared(ours: LocalUpdates, theirs: LocalUpdates) -> float:
 
 
 def _refusal(model: FlatModule) -> str | None:
-    """Why it is not even tried; None where it is."""
+    """Why JAX is not tried for the module; None if it is tried."""
     if model.optimizer is not None:
         return (
-            "its optimizer is PyTorch's own; leave it out, and local training's settings choose one"
+            "it has its own PyTorch optimizer; leave that out, so that the settings of local "
+            "training choose the optimizer"
         )
     layers = model.module.named_modules()
     strided = [
@@ -101,8 +101,8 @@ def _refusal(model: FlatModule) -> str | None:
     ]
     if model.engine == "auto" and strided and _on_cpu():
         return (
-            f"JAX is slower at {strided[0]!r}, a convolution with a stride, on a CPU; engine='jax' "
-            "compiles it still"
+            f"JAX on a CPU is slower at {strided[0]!r}, a convolution with a stride; engine='jax' "
+            "compiles the model nevertheless"
         )
     return None
 
@@ -114,8 +114,11 @@ def _on_cpu() -> bool:
 
 
 def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
-    """The compiled module, and by how much its update differs, as a share of the update's largest
-    number."""
+    """Compile a module and compare it with PyTorch in a trial.
+
+    Returns the compiled module, and the largest difference as a share of the update's largest
+    number. Raises ModelError if the module cannot be compiled or the difference is too large.
+    """
     from fedkin.simulation.torch.compiled_module import compile_module
 
     compiled = compile_module(model)
@@ -126,17 +129,17 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
         ours = _updates(trial, model, sample)
     except FedkinError:
         raise
-    # Operators that torchax has not, Python's `if` on a tensor, and the user's own code may fail.
+    # torchax lacks some operators, JAX cannot trace an `if` on a tensor, and user code may fail.
     except Exception as error:
         raise ModelError(
-            f"model {model.name!r} cannot be compiled by JAX: {_cause(error)}; engine='torch' "
-            "trains it by PyTorch"
+            f"JAX cannot compile model {model.name!r}: {_cause(error)}; set engine='torch' to "
+            "train it with PyTorch"
         ) from error
     theirs = _updates(still, model, sample)
     # With dropout switched off, only the module's own code can draw random numbers.
     if _draws(still, sample):
         _log.warning(
-            "model %r draws random numbers in its own code: the trial compares inference only",
+            "model %r draws random numbers in its own code, so the trial compares inference only",
             model.name,
         )
         difference = _differ(ours.gradient, theirs.gradient)
@@ -144,14 +147,14 @@ def _tried(model: FlatModule, data: FederatedData) -> tuple[Model, float]:
         difference = _compared(ours, theirs)
     if not difference <= TOLERANCE:
         raise ModelError(
-            f"model {model.name!r} compiled by JAX differs from PyTorch's by {difference:.0e} of "
-            f"the update in a trial ({_suspects(model.module)} may be the cause); engine='torch' "
-            "trains it by PyTorch"
+            f"model {model.name!r} compiled by JAX differs from PyTorch by {difference:.0e} of the "
+            f"update in a trial (possible cause: {_suspects(model.module)}); set engine='torch' to "
+            "train it with PyTorch"
         )
     if hooked := hooked_layer(model.module):
         _log.warning(
-            "model %r has hooks (layer %r): compiled by JAX, they run when it is compiled, not at "
-            "every batch; where they do more than compute, take engine='torch'",
+            "model %r has hooks (layer %r): JAX runs them once, when it compiles the model, not "
+            "for every batch; if they have side effects, set engine='torch'",
             model.name,
             hooked,
         )
@@ -165,20 +168,22 @@ def _cause(error: Exception) -> str:
     if isinstance(
         error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
     ):
-        return f"what it computes depends on the numbers in its samples ({type(error).__name__})"
+        return f"its computation depends on the values of its samples ({type(error).__name__})"
     return error_reason(error)
 
 
 def _suspects(module: nn.Module) -> str:
-    """What a compiled module may compute otherwise than PyTorch."""
+    """What may make a compiled module compute something else than PyTorch."""
     hooked = hooked_layer(module)
     hooks = "" if hooked is None else f"hooks, which layer {hooked!r} has, "
-    return f"{hooks}samples of a batch that are mixed, or a running state of its own"
+    return f"{hooks}samples of a batch that are mixed, or running state that it keeps itself"
 
 
 def hooked_layer(module: nn.Module) -> str | None:
-    """The first layer with a hook on its calls or its gradients; None without one. A
-    parametrisation is no hook."""
+    """The first layer with a hook on its calls or its gradients; None without one.
+
+    A parametrisation does not count as a hook.
+    """
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     for name, layer in module.named_modules():
         has_hook = any(getattr(layer, kind) for kind in kinds)
@@ -195,7 +200,7 @@ def _differ(values: Float[np.ndarray, "..."], expected: Float[np.ndarray, "..."]
 
 
 def without_dropout(module: nn.Module) -> nn.Module:
-    """The module itself where it has no dropout; else a copy whose layers drop nothing."""
+    """The module itself if it has no dropout, otherwise a copy without dropout."""
     copied = copy.deepcopy(module)
     changed = False
     for layer in copied.modules():
@@ -207,8 +212,10 @@ def without_dropout(module: nn.Module) -> nn.Module:
 
 
 def _few_samples(data: FederatedData) -> FederatedData:
-    """At most fourteen training samples as those of one client, so many that no batch has a single
-    sample."""
+    """Up to fourteen training samples as the data of one client.
+
+    Their number leaves no batch with a single sample.
+    """
     rows = np.zeros(0, np.int64)
     for client in range(data.clients):
         rows = np.unique(np.concatenate([rows, data.train[client]]))[:_SAMPLES]
@@ -228,7 +235,7 @@ def _few_samples(data: FederatedData) -> FederatedData:
 
 
 def _draws(model: FlatModule, sample: FederatedData) -> bool:
-    """Whether a training pass takes numbers from PyTorch's random state."""
+    """Whether a training pass draws numbers from PyTorch's random state."""
     with model.torch_settings():
         before = torch.get_rng_state()
         copy.deepcopy(model.module).train()(to_tensor(sample.x))
@@ -236,7 +243,7 @@ def _draws(model: FlatModule, sample: FederatedData) -> bool:
 
 
 def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedData) -> LocalUpdates:
-    """Training of the only client, from the same start for both engines."""
+    """The trial's training of its only client, from the same start for both engines."""
     if isinstance(trained, FlatModule):
         trainer: Any = TorchTrainer(sample, trained, _ONLY_CLIENT)
     else:

@@ -1,5 +1,5 @@
-"""A PyTorch module behind a flat vector: the floating-point entries of its ``state_dict``, end to
-end."""
+"""A PyTorch module as a flat vector: the floating-point entries of its ``state_dict``,
+concatenated."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from fedkin.core.model_spec import ModelSpec
 
 @dataclass(frozen=True, eq=False)
 class FlatModule:
-    """A module whose weights are given as a flat vector. ``module`` is never trained, only copies
-    of it are."""
+    """A module whose weights are given as a flat vector.
+
+    Only copies of ``module`` are trained, never ``module`` itself.
+    """
 
     name: str
     spec: ModelSpec
     module: nn.Module
     threads: int  # cores for one client
-    # Makes the module; its weights are drawn from PyTorch's random state.
+    # Makes the module, with weights drawn from PyTorch's random state.
     make: Callable[[], nn.Module]
-    # The library that trains it: torch, jax, or auto for the one that pays.
+    # The library that trains the module: torch, jax, or auto for the faster one that works.
     engine: str = field(default="torch", kw_only=True)
-    # (parameters, lr) -> torch's optimizer
+    # Makes a torch optimizer from (parameters, lr); None for the optimiser of the run's settings.
     optimizer: Callable[..., Any] | None = field(default=None, kw_only=True)
 
     def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
-        """A fresh flat model from two uint32 words of randomness."""
+        """A new flat model, whose weights are drawn from two uint32 random words."""
         with self.torch_settings():
             return flat_vector(initialised(self.make, self.name, words))
 
@@ -43,7 +45,7 @@ class FlatModule:
         """A copy of the module with the weights of a flat vector, such as a row of ``run.models``.
 
         Raises:
-            ModelError: a vector of another length.
+            ModelError: the vector has another length.
         """
         if flat.shape != (self.spec.parameters,):
             raise ModelError(
@@ -58,8 +60,8 @@ class FlatModule:
 
     @contextmanager
     def torch_settings(self) -> Iterator[None]:
-        """PyTorch's threads and gradients as this model needs them; settings and random state are
-        restored after."""
+        """Set PyTorch's threads and gradients for this model; the old settings and random state
+        return afterwards."""
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         try:
@@ -74,7 +76,7 @@ class FlatModule:
 
 
 def float_entries(module: nn.Module) -> dict[str, Tensor]:
-    """The floating-point entries of the module's state, by name; an entry that two layers share
+    """The floating-point entries of the module's state by name; an entry that two layers share
     occurs once."""
     by_identity: dict[int, tuple[str, Tensor]] = {}
     for name, entry in module.state_dict(keep_vars=True).items():
@@ -84,20 +86,22 @@ def float_entries(module: nn.Module) -> dict[str, Tensor]:
 
 
 def trainable_entries(module: nn.Module) -> dict[str, Tensor]:
-    """The entries that gradient steps move: neither running statistics nor frozen parameters."""
+    """The entries that gradient steps change: no running statistics, no frozen parameters."""
     return {name: entry for name, entry in float_entries(module).items() if entry.requires_grad}
 
 
 def flat_vector(module: nn.Module) -> Float[np.ndarray, "P"]:
-    """The module's state as one vector."""
+    """The module's floating-point entries as one vector."""
     return torch.cat(
         [entry.detach().reshape(-1) for entry in float_entries(module).values()]
     ).numpy()
 
 
 def to_tensor(x: Shaped[np.ndarray, "s ..."]) -> Tensor:
-    """Samples or labels as a tensor: float32, and integers as int64; copied only where the type
-    differs."""
+    """Samples or labels as a tensor of float32, or of int64 for integers.
+
+    The array is copied only if its type differs.
+    """
     dtype = np.float32 if np.issubdtype(x.dtype, np.floating) else np.int64
     return torch.from_numpy(np.require(x, dtype, ["C", "W"]))
 
@@ -108,7 +112,7 @@ def seed_torch(words: UInt32[np.ndarray, "2"]) -> None:
 
 
 def error_reason(error: Exception) -> str:
-    """The type and the first line of an error of PyTorch, or of a user's own code."""
+    """The type and the first line of an error that PyTorch or user code raised."""
     return f"{type(error).__name__}: {next(iter(str(error).splitlines()), 'no reason given')}"
 
 
@@ -119,19 +123,23 @@ def initialised(
 
     Args:
         make: returns the module.
-        name: of the model, for messages.
-        words: of randomness.
+        name: name of the model in messages.
+        words: two random words, which seed PyTorch.
 
     Raises:
-        ModelError: it returns something else, or fails.
+        ModelError: ``make`` fails or does not return a module that can be used.
     """
     seed_torch(words)
     try:
         module = make()
     except Exception as error:  # whatever the user's own code raises
-        raise ModelError(f"model {name!r}: making it failed: {error_reason(error)}") from error
+        raise ModelError(
+            f"model {name!r}: its function failed to make a module: {error_reason(error)}"
+        ) from error
     if not isinstance(module, nn.Module):
-        raise ModelError(f"model {name!r}: expected an nn.Module, got {type(module).__name__}")
+        raise ModelError(
+            f"model {name!r}: its function must return an nn.Module, got {type(module).__name__}"
+        )
     if any(p.is_complex() for p in module.parameters()):
         raise ModelError(f"model {name!r} has complex parameters; a flat vector holds float32")
     try:

@@ -1,9 +1,9 @@
-"""PyTorch's layers in JAX where torchax's are slow on a CPU; and batch normalisation over the
-samples that count.
+"""JAX implementations of PyTorch layers that are slow in torchax on a CPU, and of batch
+normalisation with padded batches.
 
-Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolutions and pooling are layers of
-fedkin with the axes moved, where those apply, else those of torchax: XLA's gradients of the plain
-forms are several times slower.
+Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolution and pooling use fedkin's own
+layers, with the axes moved, where these apply, and torchax's otherwise: XLA's gradients of the
+plain forms are several times slower.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from jaxtyping import Array, Float
 from fedkin.models import convolution as images
 from fedkin.models.layers import product
 
-# Which samples of the batch count, in training; None in inference, and where all of them count.
+# 1 for samples that count in training, 0 for padding; None in inference, and if all samples count.
 _MASK: ContextVar[Float[Array, "B"] | None] = ContextVar("mask", default=None)
 
 
 @contextmanager
 def counting(mask: Float[Array, "B"]) -> Iterator[None]:
-    """Within it, statistics of a batch are those of samples with a mask of 1."""
+    """Let batch statistics count only the samples with a mask of 1, within this context."""
     token = _MASK.set(mask)
     try:
         yield
@@ -35,10 +35,10 @@ def counting(mask: Float[Array, "B"]) -> Iterator[None]:
 
 
 def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
-    """``aten.convolution``: by our own layer for square windows, without dilation and groups.
+    """``aten.convolution`` with fedkin's layer, for square windows without dilation and groups.
 
     Args:
-        theirs: for all others.
+        theirs: torchax's implementation, used for all other convolutions.
     """
 
     def convolve(
@@ -72,10 +72,10 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``max_pool2d``: by our own layer for windows of 2 x 2 that do not overlap.
+    """``max_pool2d`` with fedkin's layer, for windows of 2 x 2 that do not overlap.
 
     Args:
-        theirs: for all others.
+        theirs: torchax's implementation, used for all other windows.
     """
 
     def pool(
@@ -110,11 +110,12 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """``functional.batch_norm``: of the samples that count; moves the running statistics, as
-    PyTorch does, in place.
+    """``functional.batch_norm`` over the samples that count.
 
-    The output has the biased variance, the running one the unbiased, which one number has not: it
-    becomes NaN, where PyTorch raises an error.
+    Like PyTorch, it updates the running statistics in place.
+
+    The output uses the biased variance, the running variance is unbiased. A single value has no
+    unbiased variance: the running variance becomes NaN, where PyTorch raises an error.
 
     Args:
         x: [B c ..].
@@ -122,9 +123,9 @@ def batch_norm(
         running_var: [c], or None.
         weight: [c], or None.
         bias: [c], or None.
-        training: by the batch's statistics; else by the running ones.
-        momentum: the share of a running statistic that is new.
-        eps: added to the variance.
+        training: whether to use the batch's statistics; otherwise the running ones are used.
+        momentum: share of the batch's statistic in the new running statistic.
+        eps: number added to the variance.
     """
     values = x.jax()
     axes = (0, *range(2, x.ndim))
@@ -151,23 +152,24 @@ def batch_norm(
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """``functional.linear``: by our own product, whose weight gradient a CPU compiler fuses into
-    the step.
+    """``functional.linear`` with fedkin's matrix product, whose weight gradient a CPU compiler
+    fuses into the step.
 
     Args:
         x: [.. i].
         weight: [o i].
-        bias: [o]; None: none.
+        bias: [o]; None without a bias.
     """
     out = product(x, weight) if x.ndim == 2 else x @ weight.T
     return out if bias is None else out + bias
 
 
 def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch.lstm``: one loop over time for each layer, where torchax writes out every step.
+    """``torch.lstm`` with one loop over time for each layer; torchax unrolls every time step.
 
     Args:
-        theirs: for both directions, projections, packed sequences, and dropout between layers.
+        theirs: torchax's implementation, used for both directions, projections, packed sequences,
+            and dropout between layers.
     """
 
     def run(x: Any, state: Any, weights: Any, *settings: Any) -> Any:
@@ -198,8 +200,11 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _lstm_layer(
     x: Float[Array, "L B i"], h: Float[Array, "B h"], c: Float[Array, "B h"], weights: list[Array]
 ) -> tuple[Float[Array, "L B h"], tuple[Array, Array]]:
-    """Outputs at all times, and the last state; the gates are input, forget, candidate, output."""
-    gates = x @ weights[0].T + sum(weights[2:])  # of all times in one product
+    """An LSTM layer's outputs at all times, and its last state.
+
+    The gates are input, forget, candidate and output, in this order.
+    """
+    gates = x @ weights[0].T + sum(weights[2:])  # all time steps in one product
 
     def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
         h, c = state

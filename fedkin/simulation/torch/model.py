@@ -34,7 +34,7 @@ from fedkin.simulation.torch.training import TorchTrainer
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TorchModel(FlatModule):
-    """A PyTorch module as a model; ``torch_model`` makes one."""
+    """A PyTorch module as a model. Make one with ``torch_model``."""
 
     random = True  # a module may draw random numbers
     penalty = None  # a module adds nothing to its loss
@@ -46,12 +46,13 @@ class TorchModel(FlatModule):
         return html_table(f"TorchModel {self.name}", self.spec.facts())
 
     def check(self, data: Samples) -> ModelSpec:
-        """Try the module on one sample; return its layout, without a last layer where the last bias
-        does not fit.
+        """Try the module on one sample, and return the layout of its parameters.
+
+        The layout has no last layer if the last bias does not match the scores.
 
         Raises:
-            ModelError: it does not take the samples, its scores are of another shape, or depend on
-                no parameter.
+            ModelError: the module does not take the samples, its scores have another shape, or they
+                depend on no parameter.
         """
         scores = self.scores(data)
         spec = spec_for_data(
@@ -63,16 +64,16 @@ class TorchModel(FlatModule):
         )
         if not (scores.requires_grad and scores.is_floating_point()):
             raise ModelError(
-                f"model {self.name!r}: its scores do not depend on any parameter that can be "
-                "trained"
+                f"model {self.name!r}: its scores do not depend on any trainable parameter; return "
+                "scores that are computed from the parameters"
             )
-        # A model that JAX cannot compile is refused before a run begins, not in its first round.
+        # A model that JAX cannot compile is refused here, not in the first round of a run.
         if isinstance(data, FederatedData):
             model_in_jax(self, data)
         return spec
 
     def scores(self, data: Samples) -> Tensor:
-        """Scores of the first sample, [1 C]. Raises ModelError where the module gives none."""
+        """Scores of the first sample, [1 C]. Raises ModelError if the module returns none."""
         place = f"{data.name}'s samples of shape {data.x.shape[1:]}"
         with self.torch_settings():
             try:
@@ -89,22 +90,22 @@ class TorchModel(FlatModule):
         return scores
 
     def in_jax(self, data: FederatedData) -> Any:
-        """The model that JAX trains in its place; None where PyTorch does."""
+        """The JAX model that trains in place of this module; None if PyTorch trains it."""
         return model_in_jax(self, data)
 
     def decided(self, data: FederatedData) -> TorchModel:
-        """The same with the engine that ``auto`` means for these data."""
+        """The same model with the engine that ``auto`` selects for these data."""
         return replace(self, engine="torch" if model_in_jax(self, data) is None else "jax")
 
     def workers(
         self, data: FederatedData, ids: Int[np.ndarray, "N"]
     ) -> tuple[TorchScorer, TorchTrainer]:
-        """PyTorch's scorer and trainer on these data; ``ids`` are the numbers of the clients in
+        """PyTorch's scorer and trainer on these data; ``ids`` are the clients' ids in the random
         streams."""
         return TorchScorer(data, self), TorchTrainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
-        """The module's class, under the key by which a configuration names its function."""
+        """The module's class, under the key that names a model's function in a configuration."""
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
         if self.engine != "torch":
@@ -114,10 +115,11 @@ class TorchModel(FlatModule):
         return described
 
     def digest(self, data: FederatedData) -> str:
-        """A digest of the names and shapes of the entries, of how the module prints itself, and of
-        its weights from fixed randomness; and of the arguments of an optimiser that is a
-        ``functools.partial``. Code cannot be compared: with other code it is the user's word that
-        it is the same.
+        """A digest of the model, to check that two processes have the same one.
+
+        It covers the names and shapes of the entries, the module's printed form, its weights from
+        fixed randomness, and the arguments of an optimiser that is a ``functools.partial``. It
+        cannot cover code: that the code is the same is up to the user.
         """
         shapes = [
             (name, tuple(entry.shape), entry.requires_grad)
@@ -134,12 +136,12 @@ class TorchModel(FlatModule):
 
 
 def _without_addresses(text: str) -> str:
-    """A text without the addresses of functions, which differ from process to process."""
+    """A text without memory addresses of functions, which differ between processes."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
 
 
 def _place_of(factory: Callable[..., Any]) -> str:
-    """Where a function is defined, as a configuration names it."""
+    """Where a function is defined, as a configuration names it: ``module:name``."""
     function = getattr(factory, "func", factory)  # of a partial
     module = getattr(function, "__module__", "?")
     name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -155,19 +157,19 @@ def build_model(
     optimizer: Callable[..., Any] | None = None,
     engine: str = "torch",
 ) -> TorchModel:
-    """A model of the module that a function returns.
+    """Make a model from a function that returns a module.
 
     Args:
         make: returns the module.
-        fixed: every run starts from the weights that the module has now.
-        name: of the model, for messages and descriptions.
-        detects: the model is a detector of one class.
+        fixed: whether every run starts from the weights that the module has now.
+        name: name of the model in messages and descriptions.
+        detects: whether the model is a detector of one class.
         threads: cores for one client.
-        optimizer: makes the optimiser of local training; None: that of the run's settings.
-        engine: what trains it.
+        optimizer: makes the optimiser of local training; None for the optimiser of the run.
+        engine: library that trains the model: ``torch``, ``jax`` or ``auto``.
 
     Raises:
-        ModelError: the function does not return a module with parameters to train.
+        ModelError: the function does not return a module with trainable parameters.
     """
     with torch.random.fork_rng(devices=[]):
         module = initialised(make, name, np.array([1, 2], np.uint32))
@@ -177,7 +179,7 @@ def build_model(
             raise ModelError(f"model {name!r} has no floating-point parameters that can be trained")
     except RuntimeError as error:  # lazy layers have no shape before their first sample
         raise ModelError(
-            f"model {name!r}: every layer needs its sizes: {error_reason(error)}"
+            f"model {name!r}: every layer needs explicit sizes: {error_reason(error)}"
         ) from error
     spec = spec_from_shapes(shapes, detects)
     trained = trainable_entries(module)

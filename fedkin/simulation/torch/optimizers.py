@@ -1,9 +1,9 @@
-"""The optimiser of one client's local training in PyTorch: the settings of a run, or the user's
-own.
+"""The optimiser of one client's local training in PyTorch: from the run's settings, or the user's
+own optimiser.
 
-PyTorch's own classes are not used for the settings of a run: making the first one imports its
-compiler, which takes seconds, and a real client starts a process for every message. Tests hold them
-to the same numbers.
+For the run's settings PyTorch's optimiser classes are not used. The first one that is made imports
+PyTorch's compiler, which takes seconds, and a real client starts a process for every message. Tests
+check that both give the same numbers.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def make_optimizer(
     model: FlatModule,
     terms: EntryTerms | None = None,
 ) -> Optimizer | OwnOptimizer:
-    """The optimiser of one client.
+    """The optimiser of one client's training in one call.
 
     Args:
-        entries: what is trained.
-        work: settings of the run.
+        entries: the tensors that are trained.
+        work: local training settings of the run.
         rate: learning rate of the round.
-        model: may have a factory of an optimiser.
-        terms: what a call changes in the gradients; None: nothing.
+        model: the model, which may have its own optimiser factory.
+        terms: changes of the gradients by the call; None without changes.
 
     Raises:
-        ConfigError: settings of the run that the model's own optimiser would ignore.
-        ModelError: the model's own factory fails.
+        ConfigError: the run has settings that the model's own optimiser would ignore.
+        ModelError: the model's own optimiser factory fails.
     """
     gradients = BatchGradients(entries, work, terms)
     if model.optimizer is None:
@@ -60,10 +60,10 @@ def make_optimizer(
 
 
 class EntryTerms(NamedTuple):
-    """What a call changes in one client's gradients, by entry; None where it changes nothing."""
+    """How a call changes one client's gradients, for each trained tensor; None for no change."""
 
-    added: list[GradientTerms] | None
-    trained: list[Tensor] | None  # 1 where the entry is trained, else 0
+    added: list[GradientTerms] | None  # terms added to the gradients
+    trained: list[Tensor] | None  # 1 where a parameter is trained, 0 where it is not
 
 
 def entry_terms(
@@ -71,12 +71,12 @@ def entry_terms(
     entries: Mapping[str, Tensor],
     slices: Mapping[str, slice],
 ) -> EntryTerms:
-    """What a call of one row changes in its gradients, as tensors.
+    """Changes of the gradients by a call of one row, as tensors.
 
     Args:
-        call: of one row.
-        entries: what is trained, by name.
-        slices: where each entry is in a flat model.
+        call: a call of one row.
+        entries: the trained tensors by name.
+        slices: position of each tensor in a flat model.
     """
 
     def cut(vector: np.ndarray) -> list[Tensor]:
@@ -90,12 +90,12 @@ def entry_terms(
 
 
 def _add_scaled(a: Tensor, factor: Any, b: Tensor) -> Tensor:
-    """a + factor b, in one rounding."""
+    """a + factor b, with a single rounding."""
     return a.add(b, alpha=float(factor))
 
 
 class BatchGradients:
-    """Gradients of a batch's loss with the proximal term of FedProx and other terms, cut to the
+    """Gradients of a batch's loss, with FedProx's proximal term and other terms, clipped to the
     largest norm."""
 
     def __init__(
@@ -108,7 +108,7 @@ class BatchGradients:
         self._start = [entry.detach().clone() for entry in entries] if work.mu else []
 
     def of(self, loss: Tensor) -> list[Tensor]:
-        """Gradient by entry."""
+        """Gradient of the loss for each trained tensor, with all terms, after clipping."""
         gradients = gradients_of(loss, self.entries)
         with torch.no_grad():
             if self._start:
@@ -132,8 +132,10 @@ class BatchGradients:
         return gradients
 
     def hold(self) -> None:
-        """Put back the parameters that are not trained, as they were when the last gradients were
-        taken: weight decay moves them, too."""
+        """Restore the parameters that are not trained to their values at the last gradients.
+
+        Weight decay would change them otherwise.
+        """
         if self._terms.trained is None:
             return
         with torch.no_grad():
@@ -143,7 +145,7 @@ class BatchGradients:
 
 
 class Optimizer:
-    """SGD with momentum, Adam or AdamW, as the settings of the run say."""
+    """SGD with momentum, Adam or AdamW, according to the run's settings."""
 
     def __init__(self, gradients: BatchGradients, work: LocalTraining) -> None:
         entries = gradients.entries
@@ -171,7 +173,7 @@ class Optimizer:
         self._gradients.hold()
 
     def _decayed(self, moves: list[Tensor]) -> list[Tensor]:
-        """Moves with the weight decay added."""
+        """The update directions with weight decay added."""
         decay = self._work.weight_decay
         if not decay:
             return moves
@@ -200,8 +202,10 @@ class Optimizer:
 
 
 class OwnOptimizer:
-    """The optimiser that a user's factory makes. The proximal term, clipping and schedules stay the
-    run's."""
+    """The optimiser that a user's factory makes.
+
+    The run's proximal term, clipping and schedules still apply.
+    """
 
     def __init__(
         self,
@@ -229,8 +233,10 @@ class OwnOptimizer:
         self._rates = [group["lr"] for group in self._optimizer.param_groups]
 
     def step(self, loss: Tensor, rate: float) -> None:
-        """Let the user's optimiser take one step; the rates of its groups follow the run's schedule
-        of local steps."""
+        """Let the user's optimiser take one step.
+
+        The learning rates of its parameter groups follow the run's schedule of local steps.
+        """
         for entry, gradient in zip(self._gradients.entries, self._gradients.of(loss), strict=True):
             entry.grad = gradient
         for group, group_rate in zip(self._optimizer.param_groups, self._rates, strict=True):
@@ -245,16 +251,16 @@ class OwnOptimizer:
 
 
 def _refuse_unused(work: LocalTraining, model: str) -> None:
-    """Refuse (ConfigError) settings of the run that a user's own optimiser would not heed."""
+    """Raise ConfigError for settings of the run that a user's own optimiser would ignore."""
     plain = LocalTraining()
     for name in ("optimizer", "momentum", "nesterov", "weight_decay"):
         if getattr(work, name) != getattr(plain, name):
             raise ConfigError(
-                f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has an "
-                "optimizer of its own (model.optimizer); set it there, and leave this out"
+                f"local.{name} = {getattr(work, name)!r} does not apply: model {model!r} has its "
+                "own optimizer (model.optimizer); set it there, and leave this out"
             )
 
 
 def gradients_of(loss: Tensor, entries: Sequence[Tensor]) -> list[Tensor]:
-    """Gradient by entry; zero for one that the loss does not depend on."""
+    """Gradient for each tensor; zero for a tensor that the loss does not depend on."""
     return list(torch.autograd.grad(loss, entries, materialize_grads=True))

@@ -1,4 +1,4 @@
-"""Scoring by PyTorch, in inference mode, one client at a time, so that a score does not depend on
+"""Scoring by PyTorch in inference mode, one client at a time, so that a score does not depend on
 the other clients."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TorchScorer:
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
-        """Mean training losses."""
+        """Mean training loss of every model on every client."""
         out = np.zeros((len(clients), len(models)))
         for k in range(len(models)):
             sums = self.score(models, clients, np.full(len(clients), k), "train")
@@ -36,7 +36,7 @@ class TorchScorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """Predicted classes of the samples of all rows, concatenated."""
+        """Predicted classes of all rows' samples, concatenated, for each model."""
         classes = []
         for k in range(len(models)):
             scored = self._scores(models, clients, np.full(len(clients), k), split)
@@ -98,8 +98,8 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> list[Float32[np.ndarray, "s _"]]:
-        """Scores of each client's samples by its row's model; a row without a model (-1) scores
-        lowest."""
+        """Scores of each client's samples by its row's model; -inf for a row without a model
+        (-1)."""
         owned = self._data.part(split)
         width = 1 if self._model.spec.detects else self._data.classes
         out = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]
@@ -119,7 +119,7 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n C"],
         split: str,
     ) -> list[Float32[np.ndarray, "s C"]]:
-        """Scores of the detectors of every class; a class without one (-1) scores lowest."""
+        """Scores of the detectors of all classes; -inf for a class without a detector (-1)."""
         columns = [self._scores(models, clients, column, split) for column in model_index.T]
         return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
 

@@ -1,5 +1,5 @@
-"""PyTorch models from a module, from a function that makes one, or from the name of such a
-function."""
+"""Makes PyTorch models from a module, from a function that makes a module, or from the name of such
+a function."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ def torch_model(
     optimizer: Callable[..., Any] | None = None,
     engine: str = "torch",
 ) -> TorchModel:
-    """Make a model of a PyTorch module, or of a function that makes one.
+    """Make a model from a PyTorch module, or from a function that makes one.
 
-    The model is called on a batch, [B ...] in the format of the data (float32; integers as int64),
+    The model is called on a batch [B ...] in the format of the data (float32; integers as int64)
     and returns scores [B C]. Its flat vector holds the floating-point entries of ``state_dict()``
-    in their order, as float32: parameters, trained or frozen, and running statistics, which are
-    averaged with them; counters are not included. The last layer should be declared last, since
-    some methods use it alone.
+    in
+    their order, as float32: trained and frozen parameters, and running statistics. All of them are
+    averaged; counters are left out. Declare the last layer last, since some methods use it alone.
 
     Args:
-        source: an ``nn.Module``, from whose weights every run starts (it is copied, never changed);
-            or a function that returns a module, for weights drawn from the run's seed. The function
-            takes no argument, or the data as its only one. All its modules are equal except for
+        source: an ``nn.Module``: it is copied, and every run starts from its weights. Or a function
+            that returns a module, whose weights are then drawn from the run's seed. The function
+            takes no argument, or the data as its only argument. Its modules may differ only in
             their weights.
-        data: argument of such a function: anything with ``name``, ``x`` [M ...] and ``classes``.
+        data: argument of such a function: any object with ``name``, ``x`` [M ...] and ``classes``.
         name: the model's name, for messages and descriptions.
-        detects: the model is a detector, which separates one class from all others: one score per
-            sample, [B 1], positive for its class. ATHENA-FL trains detectors.
-        threads: cores for one client. One is the fastest for small networks; the last bits depend
-            on it.
-        optimizer: makes the optimiser of local training, from the parameters and the learning rate
-            of the round: ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is
-            called for every client and call, and replaces ``optimizer``, ``momentum``,
-            ``nesterov`` and ``weight_decay`` of the run's local training; clipping, schedules and a
+        detects: whether the model is a detector, which separates one class from all others: one
+            score per sample, [B 1], positive for its class. ATHENA-FL trains detectors.
+        threads: cores for one client. One core is fastest for small networks. The last bits of a
+            result depend on this number.
+        optimizer: makes the optimiser of local training from the parameters and the round's
+            learning rate: ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is
+            called once for every client and call, and replaces ``optimizer``, ``momentum``,
+            ``nesterov`` and ``weight_decay`` of the run's local training. Clipping, schedules and a
             method's proximal term still apply. An optimiser that ignores ``lr`` trains at its fixed
             rate in every round, whatever ``lr`` and ``schedule`` say. None: the run's optimiser.
-        engine: the library that trains it. ``torch``: PyTorch. ``jax``: JAX, by torchax
-            (``fedkin[torchax]``), which compiles it; a trial before the run checks that it agrees
-            with PyTorch. ``auto``: JAX if that trial succeeds and JAX is faster, otherwise PyTorch.
+        engine: the library that trains the model. ``torch``: PyTorch. ``jax``: JAX, which compiles
+            it with torchax (``fedkin[torchax]``); a trial before the run checks that it agrees with
+            PyTorch. ``auto``: JAX if that trial succeeds and JAX is faster, otherwise PyTorch.
             Dropout draws other random numbers under JAX.
 
     Raises:
-        MissingExtra: PyTorch is not installed, or torchax for the engine ``jax``.
-        ModelError: another type, a module without trainable floating-point parameters, or an
-            optimizer that is not a function.
+        MissingExtra: PyTorch is not installed, or torchax is not for the engine ``jax``.
+        ModelError: the source has another type, the module has no trainable floating-point
+            parameters, or the optimizer is not a function.
     """
     _require_torch()
     from torch import nn
@@ -103,7 +103,7 @@ def torch_model(
 
 
 def _itself(module: Any) -> Any:
-    """The module, as a function that makes it returns it."""
+    """The module itself, in the form of a function that makes it."""
     return module
 
 
@@ -115,15 +115,15 @@ def model_from_config(
     optimizer: str | None = None,
     engine: Literal["torch", "jax", "auto"] = "torch",
 ) -> Any:
-    """The model of a configuration.
+    """The PyTorch model that a configuration describes.
 
     Args:
-        data: the federated data, for a factory that takes them.
-        torch: ``package.module:factory``, searched for in the current folder too.
-        detects: the model is a detector of one class.
+        data: the federated data, for a function that takes them.
+        torch: ``package.module:factory`` of the model; the current folder is searched too.
+        detects: whether the model is a detector of one class.
         threads: cores for one client.
         optimizer: ``package.module:factory`` of an optimiser for this model.
-        engine: what trains it.
+        engine: library that trains the model.
     """
     factory = None
     if optimizer is not None:
@@ -134,7 +134,7 @@ def model_from_config(
 
 
 def wrap_module(model: Any) -> Any:
-    """A bare ``nn.Module`` as a model; anything else as it is."""
+    """Make a model from a bare ``nn.Module``; return anything else unchanged."""
     torch = sys.modules.get("torch")  # without it there are no modules
     return torch_model(model) if torch is not None and isinstance(model, torch.nn.Module) else model
 
@@ -149,7 +149,7 @@ def _require_torch() -> None:
 
 
 def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], Any]:
-    """``source`` as a function without arguments."""
+    """``source`` as a function without arguments: the data are filled in if it takes them."""
     try:
         parameters = inspect.signature(source).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
@@ -162,20 +162,22 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
     if len(needed) > 1 or needed[0].kind not in named:
         required = ", ".join(p.name for p in needed)
         raise ModelError(
-            f"model {name!r}: its function takes nothing, or the data as its only argument, got "
-            f"({required})"
+            f"model {name!r}: its function must take no argument, or the data as its only "
+            f"argument; got ({required})"
         )
     if data is None:
         raise ModelError(
-            f"model {name!r}: its function takes the data ({needed[0].name}); give them as the "
+            f"model {name!r}: its function takes the data ({needed[0].name}); pass them as the "
             "second argument"
         )
     return functools.partial(source, data)
 
 
 def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[..., Any]:
-    """The object that ``package.module:name`` names, searched for as ``python -m`` does, from the
-    current folder."""
+    """Import the object that ``package.module:name`` names.
+
+    It is searched for as ``python -m`` does, from the current folder on.
+    """
     module, _, attribute = place.partition(":")
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"{key}: expected package.module:factory, got {place!r}")

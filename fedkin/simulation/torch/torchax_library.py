@@ -1,9 +1,10 @@
-"""torchax, which computes PyTorch's operators by JAX; with our own forms of those that are slow or
-lose something.
+"""torchax, which computes PyTorch's operators with JAX. Operators that are slow in torchax, or lose
+information, are replaced by fedkin's own implementations.
 
-torchax 0.0.13 names operators that PyTorch has dropped since: those on named tensors in 2.13,
-cholesky and qr in 2.15. It cannot be imported without them, so they get an empty definition here,
-which nothing calls. How operators are replaced is no public interface: the version is pinned.
+torchax 0.0.13 names operators that PyTorch has removed since: operators on named tensors in 2.13,
+cholesky and qr in 2.15. torchax cannot be imported without them, so they get an empty definition
+here, which is never called. The way operators are replaced is not a public interface, so the
+version of torchax is pinned.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ _DROPPED = """
 
 @cache
 def environment() -> Any:
-    """The operators as this process computes them. Raises MissingExtra where torchax is not
-    installed."""
+    """The operators as this process computes them, with fedkin's replacements.
+
+    Raises MissingExtra if torchax is not installed.
+    """
     _define_dropped_operators()
     try:
         import torchax
         from torchax.ops.ops_registry import Operator
     except ImportError as error:
         raise MissingExtra(
-            f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]'; engine='torch' "
-            "does without"
+            f"engine='jax' needs torchax ({error}): pip install 'fedkin[torchax]', or set "
+            "engine='torch'"
         ) from error
     env = torchax.tensor.Environment()
 
@@ -59,7 +62,7 @@ def environment() -> Any:
 
 @cache
 def _define_dropped_operators() -> Any:
-    """The library that defines them; they last as long as it does."""
+    """Define the removed operators. Their definitions last as long as the returned library."""
     library = torch.library.Library("aten", "FRAGMENT")
     for name in _DROPPED.split():
         if not _exists(name):
@@ -68,8 +71,7 @@ def _define_dropped_operators() -> Any:
 
 
 def _exists(name: str) -> bool:
-    """Whether PyTorch has an operator; the name ends with the overload, where it is not the default
-    one."""
+    """Whether PyTorch has an operator; a name without an overload means the default overload."""
     packet, _, overload = name.partition(".")
     operator = getattr(torch.ops.aten, packet, None)
     return operator is not None and (overload or "default") in operator.overloads()

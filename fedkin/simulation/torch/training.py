@@ -40,11 +40,11 @@ from fedkin.simulation.torch.optimizers import (
 )
 from fedkin.simulation.torch.user_model import Minimiser, OwnModel
 
-_WIDTH = 64  # samples at a time of a full gradient
+_WIDTH = 64  # samples per batch of a full gradient
 
 
 class TorchTrainer:
-    """Trains the clients of one data set, numbered by ``ids`` in streams."""
+    """Trains the clients of one data set; ``ids`` are the clients' ids in the random streams."""
 
     def __init__(self, data: FederatedData, model: FlatModule, ids: Int[np.ndarray, "N"]) -> None:
         self._data = data
@@ -52,11 +52,11 @@ class TorchTrainer:
         self._ids = ids
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """As the protocol says.
+        """Train every row of a call, one client after another.
 
         Raises:
-            ModelError: the module does not take a batch, such as one sample for batch
-                normalisation.
+            ModelError: the module does not take a batch, for example a batch of one sample with
+                batch normalisation.
         """
         rows = len(call.clients)
         update = np.empty((rows, call.models.shape[1]), np.float32)
@@ -82,8 +82,10 @@ class TorchTrainer:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """Gradient of each client's full training loss at its model, in inference mode; zero for
-        running statistics and frozen parameters."""
+        """Gradient of each client's full training loss at its model, in inference mode.
+
+        It is zero for running statistics and frozen parameters.
+        """
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         with self._model.torch_settings():
             for row, client in enumerate(clients.tolist()):
@@ -93,8 +95,11 @@ class TorchTrainer:
         return out
 
     def _train_client(self, call: TrainCall) -> LocalUpdates:
-        """Update, last and first loss of the one client of a call, and the update of its own
-        model."""
+        """Train the single client of a call.
+
+        Returns its update, its losses in the last and the first epoch, and its personal model's
+        update.
+        """
         client = int(call.clients[0])
         number = int(self._ids[client])
         start = call.models[call.model_index[0]]
@@ -141,13 +146,13 @@ class TorchTrainer:
         own: OwnModel | Minimiser | None,
         batches: Batches,
     ) -> Float[np.ndarray, "S"]:
-        """The loss of every step of the one client of a call.
+        """Train one client for all its steps, and return the loss of each step.
 
         Args:
-            call: of one row.
-            network: what is trained.
-            own: the client's own model; None where it has none.
-            batches: of the client.
+            call: a call of one row.
+            network: the network that is trained.
+            own: the client's personal model; None without one.
+            batches: the client's batches.
         """
         client = int(call.clients[0])
         work = call.work
@@ -181,7 +186,7 @@ class TorchTrainer:
         return losses
 
     def _optimizer(self, call: TrainCall, network: nn.Module) -> Optimizer | OwnOptimizer:
-        """The optimiser of the one client of a call."""
+        """The optimiser for the single client of a call."""
         named = trainable_entries(network)
         terms = entry_terms(call, named, self._model.spec.slices)
         return make_optimizer(
@@ -193,7 +198,7 @@ class TorchTrainer:
         )
 
     def _full_gradient(self, network: nn.Module, client: int) -> dict[str, Tensor]:
-        """Gradient of the mean loss over all samples of a client, by entry."""
+        """Gradient of the mean loss over all samples of a client, by parameter name."""
         x, y = self._samples(client)
         entries = trainable_entries(network)
         total = [torch.zeros_like(entry) for entry in entries.values()]
@@ -209,19 +214,21 @@ class TorchTrainer:
         return to_tensor(self._data.x[rows]), to_tensor(self._data.y[rows])
 
     def _class_weights(self, client: int, work: LocalTraining) -> Tensor | None:
-        """Weights of the classes in one client's loss."""
+        """Class weights of one client's loss; None if all are 1."""
         if work.class_weights is None:
             return None
         weights = work.loss_weights(self._data.label_counts(clients=np.array([client])))
         return None if weights is None else torch.from_numpy(weights[0])
 
     def _name(self, client: int) -> str:
-        """The name of a client; its number where it has none."""
+        """The name of a client, or its number if clients have no names."""
         return client_name(client, getattr(self._data, "client_names", None), self._ids)
 
     def _scores(self, network: Any, x: Tensor, client: int, low: bool = False) -> Tensor:
-        """The module's scores of a batch, in mixed precision or not. Raises ModelError, naming the
-        client, where it fails."""
+        """The module's scores of a batch, in mixed precision if ``low``.
+
+        Raises ModelError, which names the client, if the module fails.
+        """
         try:
             if low:
                 with torch.autocast("cpu", torch.bfloat16):
@@ -230,7 +237,7 @@ class TorchTrainer:
         except Exception as error:  # whatever the user's own code raises
             advice = ""
             if len(x) == 1:
-                advice = "; choose a batch_size that leaves no single sample over"
+                advice = "; choose a batch_size that leaves no batch with a single sample"
             raise ModelError(
                 f"model {self._model.name!r} failed on a batch of {len(x)} samples of client "
                 f"{self._name(client)}: {error_reason(error)}{advice}"
@@ -238,7 +245,7 @@ class TorchTrainer:
 
 
 def _step_rates(call: TrainCall, steps: int) -> list[float]:
-    """The learning rate of every step."""
+    """The learning rate of every step of a call."""
     rates = call.work.step_rates(call.stream.round, steps)
     return [call.work.rate(call.stream.round)] * steps if rates is None else rates.tolist()
 
@@ -250,15 +257,16 @@ def mean_loss(
     smoothing: float = 0.0,
     counted: Tensor | None = None,
 ) -> Tensor:
-    """Mean cross entropy for class numbers; or, if ``y`` is 0.0 or 1.0, for a detector's scores [B
-    1].
+    """Mean cross entropy of class scores, or binary cross entropy of a detector's scores [B 1].
+
+    Labels are class numbers. For a detector they are 0.0 or 1.0, as floating-point numbers.
 
     Args:
         scores: outputs on a batch.
-        y: its labels.
-        weights: class weights [C]; None: all 1.
+        y: labels of the batch.
+        weights: class weights [C]; None if all are 1.
         smoothing: share of a label that is spread over all classes.
-        counted: sample weights [B]; None: all 1. They do not change the divisor.
+        counted: sample weights [B]; None if all are 1. They do not change the divisor of the mean.
     """
     if y.is_floating_point():
         return binary_cross_entropy_with_logits(scores[:, 0], y)

@@ -1,8 +1,8 @@
-"""A client's second model in PyTorch: trained with another model on the loss of their mix (APFL),
-or the minimiser of a batch's loss with a proximal term to the other (pFedMe).
+"""A client's personal model in PyTorch. It is trained together with another model on the loss of
+their mix (APFL), or minimises a batch's loss plus a proximal term to the other model (pFedMe).
 
-Gradient steps do not change running statistics: v takes those of the mix after its batch, theta
-those of w after the batch. ``simulation/jax/gradient_steps.py`` does the same in JAX.
+Gradient steps do not change running statistics: v takes the statistics of the mix after its batch,
+theta takes the statistics of w. ``simulation/jax/gradient_steps.py`` does the same in JAX.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 
 
 class OwnModel:
-    """A model v that is trained with a network w. Its steps are on the loss of
-    ``share v + (1 - share) w``, with w held constant.
+    """APFL's personal model v, which is trained together with a network w.
+
+    Its steps are on the loss of ``share v + (1 - share) w``, with w held constant.
 
     Args:
-        model: the module of both.
+        model: the module of both networks.
         network: w, which another optimiser trains.
-        mixed: v and its share, for one row.
+        mixed: start of v and its share in the mix, for one row.
         work: training settings; the proximal term applies only to w.
-        round: round of the learning rate.
+        round: round, which determines the learning rate.
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class OwnModel:
     def step(
         self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor], rate: float
     ) -> None:
-        """One step of v, by the random numbers that the next step of w takes too.
+        """Take one step of v, with the random numbers that the next step of w draws too.
 
         Args:
-            scores: those of a batch, from a network.
-            loss: the mean loss, from scores.
+            scores: from a network to its scores of a batch.
+            loss: from scores to the mean loss.
             rate: learning rate.
         """
         mix = {
@@ -79,17 +80,18 @@ class OwnModel:
         self._optimizer.step(loss(mix_scores), rate)
 
     def moved(self) -> Float[np.ndarray, "P"]:
-        """Update of v: its difference to the initial v."""
+        """The update of v: its difference from the initial v."""
         return flat_vector(self._network) - self._start
 
 
 class Minimiser:
-    """theta of the Moreau envelope of a batch's loss at a network w, by gradient descent from w.
+    """pFedMe's theta: minimises a batch's loss plus strength/2 |theta - w|^2, by gradient descent
+    from w.
 
     Args:
-        model: the module of both.
+        model: the module of both networks.
         network: w, which an optimiser moves along the envelope's gradient.
-        envelope: its strength, and the steps to theta.
+        envelope: strength of the proximal term, number of steps to theta, and their learning rate.
     """
 
     def __init__(self, model: FlatModule, network: nn.Module, envelope: Envelope) -> None:
@@ -104,11 +106,11 @@ class Minimiser:
     def proximal(
         self, scores: Callable[[Callable], Tensor], loss: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """strength/2 |w - theta|^2, whose gradient by w is that of the envelope.
+        """strength/2 |w - theta|^2, whose gradient with respect to w is the envelope's gradient.
 
         Args:
-            scores: those of a batch, from a network.
-            loss: the mean loss, from scores.
+            scores: from a network to its scores of a batch.
+            loss: from scores to the mean loss.
         """
         strength, steps, lr = self._envelope
         with torch.no_grad():
@@ -129,7 +131,7 @@ class Minimiser:
         return strength / 2 * sum(distances, torch.zeros(()))
 
     def moved(self) -> Float[np.ndarray, "P"]:
-        """Difference of the last batch's theta to the initial w."""
+        """Difference between the last batch's theta and the initial w."""
         with torch.no_grad():
             for of_theta, of_w in self._fixed:
                 of_theta.copy_(of_w)
@@ -137,7 +139,7 @@ class Minimiser:
 
 
 def fixed_entries(network: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of the floating-point entries that gradient steps do not move, of two networks."""
+    """Pairs of the entries that gradient steps do not change, from two networks."""
     moved = trainable_entries(network)
     entries = float_entries(network)
     other_entries = float_entries(other)

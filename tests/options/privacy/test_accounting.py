@@ -197,7 +197,7 @@ def test_a_smaller_delta_costs_more_where_the_accountants_change_too() -> None:
 def test_rounds_with_a_cap_have_no_smallest_deltas() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"delta = 1e-15: .*1e-14 or more: raise privacy.delta, or leave out privacy",
+        match=r"delta = 1e-15: .*at least 1e-14: raise privacy.delta, or leave out privacy",
     ):
         ClientDP(noise_multiplier=1.0, delta=1e-15, cap=20)
     assert ClientDP(noise_multiplier=1.0, delta=1e-14, cap=20).cap == 20
@@ -278,14 +278,16 @@ def test_large_epsilons_of_rounds_with_a_cap_are_bounded_by_everybody_with_half_
 def test_worthless_settings_are_named_with_their_cure() -> None:
     (large,) = ClientDP(epsilon=200.0, delta=1e-5).warnings(100)
     assert (
-        "epsilon = 200 protects nothing" in large and "above 50" in large and "10 or less" in large
+        "epsilon = 200 gives no protection" in large
+        and "above 50" in large
+        and "10 or less" in large
     )
     for found_by_figure in (
         ClientDP(epsilon=200.0, cap=8),
         ClientDP(epsilon=200.0, noise_multiplier=1.0),
     ):
         (large,) = found_by_figure.warnings(100)
-        assert "epsilon = 200 protects nothing" in large and "10 or less" in large
+        assert "epsilon = 200 gives no protection" in large and "10 or less" in large
         assert "Renyi" not in large
     (one_client,) = ClientDP(epsilon=2.0, delta=0.01).warnings(100)
     assert "delta = 0.01 with 100 clients" in one_client

@@ -193,7 +193,7 @@ def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
     honest = [go(data, rounds=r).state.models for r in (2, 3)]
     np.testing.assert_array_equal(later[0], honest[0])
     assert (later[1] != honest[1]).any()
-    with pytest.raises(ConfigError, match="does not go with other shifts of data"):
+    with pytest.raises(ConfigError, match="cannot be combined with other shifts"):
         go(data, attack=fk.Byzantine("label_flip", start=3), shift=fk.SwapAll())
 
 
@@ -309,9 +309,7 @@ def test_options_that_exclude_each_other_are_refused_by_name(data: FederatedData
         go(data, fk.PENS(), attack=fk.Byzantine())
     with pytest.raises(MethodError, match="SattlerCFL averages single updates by itself"):
         go(data, fk.SattlerCFL(), robust=rule)
-    with pytest.raises(
-        ConfigError, match="a rule reads single updates, and privacy releases noisy sums"
-    ):
+    with pytest.raises(ConfigError, match="a rule reads single updates, but privacy"):
         private = fk.ClientDP(noise_multiplier=1.0)
         go(data, fk.FedAvg(), robust=rule, privacy=private, selection="poisson", cohort=5)
     with pytest.raises(MethodError, match=r"robust.byzantine = 0\.5"):

@@ -60,7 +60,8 @@ def test_a_site_without_a_class_numbers_the_other_as_all_do(tmp_path: Path) -> N
 def test_columns_in_another_order_are_refused_and_the_cure_orders_them(tmp_path: Path) -> None:
     lines = table("pulse,age,y,client_id", *["ill", "well"] * 5)
     with pytest.raises(
-        DataError, match=r"features are pulse, age, and \[samples\] says age, pulse; data.features"
+        DataError,
+        match=r"features are pulse, age, but \[samples\] says age, pulse; set data.features",
     ):
         node_from_config(load_client(site(tmp_path, lines)))
     world = node_from_config(load_client(site(tmp_path, lines, features=COLUMNS))).world(
@@ -71,7 +72,7 @@ def test_columns_in_another_order_are_refused_and_the_cure_orders_them(tmp_path:
 
 def test_labels_in_another_order_are_refused(tmp_path: Path) -> None:
     lines = table("age,pulse,y,client_id", *["ill", "well"] * 5)
-    with pytest.raises(DataError, match=r"labels are well, ill, and \[samples\] says ill, well"):
+    with pytest.raises(DataError, match=r"labels are well, ill, but \[samples\] says ill, well"):
         node_from_config(load_client(site(tmp_path, lines, label_names=LABELS[::-1])))
 
 
@@ -111,7 +112,7 @@ def test_a_site_signs_with_the_certificate_that_its_file_names(tmp_path: Path) -
     assert world.identity.name == "berlin"  # type: ignore[attr-defined]
     content["client"]["name"] = "paris"
     path.write_text(tomli_w.dumps(content))
-    with pytest.raises(ConfigError, match=r"berlin\.pem is not that of 'paris'"):
+    with pytest.raises(ConfigError, match=r"berlin\.pem does not belong to 'paris'"):
         node_from_config(load_client(path))
     del content["client"]["sign_ca"]
     path.write_text(tomli_w.dumps(content))

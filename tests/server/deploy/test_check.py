@@ -101,7 +101,7 @@ def test_a_folder_without_a_deployment_is_refused(fed: Path, tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"neither server\.toml nor"):
         check.check(tmp_path / "none")
     with pytest.raises(
-        ConfigError, match=r"there is no site-7/client\.toml; there is: site-0, site-1"
+        ConfigError, match=r"there is no site-7/client\.toml; the sites are: site-0, site-1"
     ):
         check.check(fed, site="site-7")
     with pytest.raises(ConfigError, match=r"there is no server\.toml"):
@@ -257,14 +257,14 @@ def test_certificates_that_expire(fed: Path) -> None:
         assert "".join(result.mark for result in shown) == marks
     assert_failed(
         check_server_keys(fed, "127.0.0.1", now - datetime.timedelta(days=1))[0],
-        "is the clock of this machine right",
+        "check the clock of this machine",
     )
 
 
 def test_a_certificate_for_another_name(fed: Path) -> None:
     assert_failed(
         check_server_keys(fed, "10.0.0.1")[1],
-        "is for localhost, 127.0.0.1",
+        "is valid for localhost, 127.0.0.1",
         "sites connect to 10.0.0.1",
     )
 
@@ -316,7 +316,7 @@ def test_data_that_cannot_be_read_or_have_another_shape(fed: Path) -> None:
         client_id=np.zeros(20, int),
     )
     assert_failed(
-        site(fed)["data"], "samples of shape [63] and 10 classes; [samples] says [64] and 10"
+        site(fed)["data"], "samples have shape [63] and 10 classes, but [samples] says [64] and 10"
     )
     np.savez(
         fed / "site-0/mine.npz",
@@ -363,16 +363,16 @@ def test_keys_of_a_site(fed: Path) -> None:
         site(fed), "node key", "key.pub cannot be read", f"ssh-keygen -y -f {path} > {public}"
     )
     public.write_text("ssh-rsa nothing")
-    assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
+    assert_only_failed(site(fed), "node key", "expected an OpenSSH key")
     _write_pair(path, ed25519.Ed25519PrivateKey.generate())
     assert_only_failed(
         site(fed),
         "node key",
-        "of an elliptic curve, got another type",
+        "expected an elliptic-curve key",
         "ssh-keygen -t ecdsa -b 384",
     )
     path.write_text("nothing")
-    assert_only_failed(site(fed), "node key", "expected a key of OpenSSH")
+    assert_only_failed(site(fed), "node key", "expected an OpenSSH key")
     path.unlink()
     assert_failed(site(fed)["node key"], "cannot be read: No such file")
 
@@ -466,10 +466,10 @@ def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
         )
         assert_failed(
             check_network.check_superlink(Address(port=address.port, secure=False), ca),
-            "no SuperLink without TLS",
+            "not a SuperLink without TLS",
         )
     with answering(address.port):
-        assert_only_failed(site(fed), what, "no SuperLink with TLS")
+        assert_only_failed(site(fed), what, "not a SuperLink with TLS")
         assert (
             check_network.check_superlink(Address(port=address.port, secure=False), ca).mark == "✓"
         )
@@ -480,7 +480,7 @@ def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
         )
     other = init(tmp_path / "other", 2).folder
     with answering(address.port, other / "keys"):
-        assert_only_failed(site(fed), what, "its certificate is not that of")
+        assert_only_failed(site(fed), what, "its certificate was not issued by")
 
 
 def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

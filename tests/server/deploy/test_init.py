@@ -153,7 +153,7 @@ def test_more_sites_need_no_key_of_the_authority(copied: Path) -> None:
     (copied / "keys/ca-key.pem").unlink()
     assert init(copied, 5).new == ["site-4"]
     (copied / "keys/server.pem").unlink()
-    with pytest.raises(ConfigError, match="is needed for the server"):
+    with pytest.raises(ConfigError, match="is needed to sign the server"):
         init(copied, 5)
 
 
@@ -180,7 +180,7 @@ def test_without_keys(tmp_path: Path) -> None:
     assert "--insecure" in written.commands() and "register" not in written.commands()
     assert init(tmp_path / "fed", 3, secure=False).address.port == 18_000
     before = content(written.folder)
-    with pytest.raises(ConfigError, match="without keys; say --insecure too"):
+    with pytest.raises(ConfigError, match="without keys; add --insecure"):
         init(tmp_path / "fed", 4)
     assert content(written.folder) == before
 
@@ -201,7 +201,7 @@ def test_a_deployment_is_secure_or_insecure_as_a_whole(copied: Path) -> None:
         ({"clients": 60_000}, "--clients: expected 1 to"),
         ({"port": 0}, "--port: expected a port from 1 to 65535, got 0"),
         ({"port": 65_536}, "got 65536"),
-        ({"port": 9095}, "SuperNodes here have ports 9094 to 9097"),
+        ({"port": 9095}, "the SuperNodes here use the ports 9094 to 9097"),
         ({"host": "a b"}, "--host: expected"),
         ({"host": "10.0.0.256"}, "--host: expected"),
         ({"host": "-x.org"}, "--host: expected"),
@@ -235,7 +235,7 @@ def test_a_deployment_is_secure_or_insecure_as_a_whole(copied: Path) -> None:
         ({"settings": ["model.name=rnn"]}, "model: "),
         ({"settings": ["data.name=digit"]}, "unknown data set 'digit'"),
         ({"settings": ["data.kind=none"]}, "data: "),
-        ({"settings": ["samples.shape=[63]", "samples.classes=10"]}, "samples of shape [64]"),
+        ({"settings": ["samples.shape=[63]", "samples.classes=10"]}, "samples have shape [64]"),
         (
             {"settings": ["data.name=file", "data.path=mine.npz"]},
             "samples.shape=[30] samples.classes=2",
@@ -256,12 +256,12 @@ def test_invalid_settings_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"clients": 9}, "federation.capacity is 8, too few for 9 sites"),
+        ({"clients": 9}, "federation.capacity is 8, too small for 9 sites"),
         ({"clients": 5, "host": "10.0.0.1"}, "has its server at 127.0.0.1:8000"),
         ({"clients": 5, "port": 8001}, "to move it, remove"),
-        ({"clients": 5, "settings": ["run.rounds=3"]}, "server.toml is there already"),
-        ({"clients": 5, "settings": ["model.name=mlp"]}, "server.toml is there already"),
-        ({"clients": 5, "settings": ["data.name=synthetic"]}, "samples of shape [60]"),
+        ({"clients": 5, "settings": ["run.rounds=3"]}, "server.toml exists already"),
+        ({"clients": 5, "settings": ["model.name=mlp"]}, "server.toml exists already"),
+        ({"clients": 5, "settings": ["data.name=synthetic"]}, "samples have shape [60]"),
     ],
     ids=str,
 )

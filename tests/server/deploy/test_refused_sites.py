@@ -159,7 +159,7 @@ def test_sites_of_one_key_or_name_are_refused(tmp_path: Path) -> None:
         up(folder)
     message = str(refused.value)
     assert (
-        f"{folder}/site-1/key.pub is the key of {folder}/site-0" in message
+        f"{folder}/site-1/key.pub is also the key of {folder}/site-0" in message
         and "ssh-keygen" in message
     )
     assert (
@@ -230,7 +230,7 @@ def test_up_shows_the_servers_decision(wards: Path, monkeypatch: pytest.MonkeyPa
         "site-1 is refused: no column weight",
         "site-2: is ready, and the server waits for others",
     ]
-    assert said[3].startswith("site-3: the server has not said")
+    assert said[3].startswith("site-3: the server has not reported")
     assert said_by(wards, "site-0") == (True, ["site-0: takes part"])
     write_server_state(wards, FederationState(error="IFCA needs 3 clients"))
     assert said_by(wards, "site-0") == (False, ["the run has ended: IFCA needs 3 clients"])
@@ -281,7 +281,7 @@ def test_earlier_words_of_the_server_are_no_verdict_about_a_site_that_comes_back
     write_server_state(wards, ACCEPTED)
     former = Former(ACCEPTED, same_ids=False)
     _, said = said_by(wards, "site-0", former=former, run=False)
-    assert len(said) == 1 and said[0].startswith("site-0: the server has not said")
+    assert len(said) == 1 and said[0].startswith("site-0: the server has not reported")
     by_key = Former(ACCEPTED, same_ids=True)
     assert said_by(wards, "site-0", former=by_key, run=False) == (True, ["site-0: takes part"])
 

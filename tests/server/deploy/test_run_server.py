@@ -201,7 +201,7 @@ def test_a_robust_rule_equals_the_simulator(lab: Lab) -> None:
     mean = simulate(FedAvg(), clustered_data(), model_of(), **simulate_arguments(options))
     np.testing.assert_allclose(run.models, robust.models, rtol=1e-4, atol=1e-6)
     assert np.abs(run.models - mean.models).max() > 0.01
-    with pytest.raises(ConfigError, match="a robust rule compares replies of one round"):
+    with pytest.raises(ConfigError, match="a robust rule compares the replies of one round"):
         lab.serve(more='[late]\nname = "replies"\n[robust]\nname = "aggregation"')
 
 

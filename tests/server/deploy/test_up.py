@@ -84,8 +84,8 @@ def dummy(part: Program) -> subprocess.Popen[bytes]:
 
 def test_a_running_part_is_not_started_again(folder: Path) -> None:
     dummy(Program(folder / "site-0", SITE))
-    refused(folder, "is up, and nothing was started", site="site-0")
-    refused(folder / "site-0", "is up, and nothing was started")
+    refused(folder, "is up already", site="site-0")
+    refused(folder / "site-0", "is up already")
 
 
 def test_a_port_in_use_is_refused(folder: Path) -> None:
@@ -193,12 +193,12 @@ def test_a_site_that_ends_at_once_takes_the_others_along(
         "_missing",
         lambda *_, **__: starting.Missing(False, all_parts(folder)[2:], False),
     )
-    refused(folder, "site-1 has ended as soon as it was started:\nno data", site=None)
+    refused(folder, "site-1 ended right after its start:\nno data", site=None)
 
 
 def test_one_up_at_a_time(folder: Path) -> None:
     with FileLock(folder / ".deploy.lock"):
-        refused(folder, "another fedkin deploy up or down is at work")
+        refused(folder, "another fedkin deploy up or down is running")
 
 
 def test_a_folder_without_a_deployment_is_refused(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_another_user_at_the_other_end_is_refused(monkeypatch: pytest.MonkeyPatc
         check_peer(one)
         own = os.getuid()
         monkeypatch.setattr(worker_link.os, "getuid", lambda: own + 1)
-        with pytest.raises(WorkerLinkError, match=f"of user {own} is at the other end"):
+        with pytest.raises(WorkerLinkError, match=f"other end of the socket belongs to user {own}"):
             check_peer(one)
 
 
@@ -134,7 +134,7 @@ def test_a_worker_of_another_version_is_replaced(
     monkeypatch.setattr(worker_client, "__version__", "9.9")
     monkeypatch.setattr(Workers, "spawn", _of_version(Workers.spawn, monkeypatch, "9.9"))
     assert said(site).header["name"] == "berlin"
-    assert workers.started == 2 and "and the site's program of 9.9" in caplog.text
+    assert workers.started == 2 and "but the site runs 9.9" in caplog.text
 
 
 def _of_version(spawn: Callable, monkeypatch: pytest.MonkeyPatch, version: str) -> Callable:

@@ -106,8 +106,8 @@ def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
 ) -> None:
     ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
     words = (
-        r"5 actors of Ray in a row have failed.*ran out of memory: "
-        r"take fewer actors \(run\.actors\)"
+        r"5 Ray actors in a row have failed.*ran out of memory: "
+        r"use fewer actors \(run\.actors\)"
     )
     with pytest.raises(WorkerError, match=words):
         pool(ray, monkeypatch).compute("trainer.train", (), [(), ()])
@@ -130,7 +130,7 @@ def test_rows_of_an_actor_that_dies_are_dealt_again(monkeypatch: pytest.MonkeyPa
 
 def test_an_array_that_an_actor_cannot_allocate_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     error = exceptions.RayTaskError("compute", "traceback", MemoryError("Unable to allocate 9 GiB"))
-    with pytest.raises(WorkerError, match=r"could not allocate an array: take fewer actors"):
+    with pytest.raises(WorkerError, match=r"could not allocate an array: use fewer actors"):
         pool(Ray(fails(error)), monkeypatch).compute("trainer.train", (), [()])
 
 
@@ -141,7 +141,7 @@ def test_a_machine_with_other_samples_under_the_same_path_is_named(
     ray = Ray(lambda *_, **__: 1)
     with pytest.raises(
         DataError,
-        match=rf"machine machine of the cluster has other packed data in {tmp_path}/one: ",
+        match=rf"machine machine of the cluster has different packed data in {tmp_path}/one: ",
     ):
         pool(ray, monkeypatch, Path("one"))
     data = fk.data.load(tmp_path / "one")

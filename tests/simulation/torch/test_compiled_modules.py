@@ -135,9 +135,9 @@ def test_dropout_is_drawn_from_the_run_s_seed() -> None:
     ("module", "words"),
     [
         (OwnMean, "samples of a batch that are mixed"),
-        (OwnState, "a running state of its own"),
-        (Branch, "depends on the numbers in its samples"),
-        (CountsSamples, "depends on the numbers in its samples"),
+        (OwnState, "running state that it keeps itself"),
+        (Branch, "depends on the values of its samples"),
+        (CountsSamples, "depends on the values of its samples"),
         (NoLowering, "no lowering"),
         (BackwardHook, "hooks, which layer 'head' has"),
     ],
@@ -145,14 +145,14 @@ def test_dropout_is_drawn_from_the_run_s_seed() -> None:
 def test_modules_that_cannot_be_compiled(
     module: type, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ModelError, match=rf"{words}.*engine='torch' trains it"):
+    with pytest.raises(ModelError, match=rf"{words}.*set engine='torch'"):
         check_samples(fk.torch_model(module, engine="jax"), federation())
     with caplog.at_level(logging.WARNING, "fedkin"):
         model: Any = fk.torch_model(module, engine="auto", name="own")
         assert model.in_jax(federation()) is None
         assert model.in_jax(federation()) is None  # decided once
     [line] = caplog.messages
-    assert line.startswith("model 'own' is trained by PyTorch: ") and words in line
+    assert line.startswith("PyTorch trains model 'own': ") and words in line
 
 
 def test_hooks_that_agree_are_compiled_and_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -171,7 +171,7 @@ def test_dropout_without_a_layer_is_compiled_and_named(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert model.in_jax(federation()) is not None
     assert (
-        "model 'own' draws random numbers in its own code: the trial compares inference only"
+        "model 'own' draws random numbers in its own code, so the trial compares inference only"
         in caplog.text
     )
 
@@ -194,7 +194,7 @@ def test_auto_says_which(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "fedkin"):
         model: Any = fk.torch_model(MODULES["linear"], engine="auto", name="own")
         assert model.decided(federation()).engine == "jax"
-    assert "model 'own' is compiled by JAX: a trial agrees with PyTorch to" in caplog.text
+    assert "JAX compiles model 'own': a trial agrees with PyTorch to" in caplog.text
 
 
 def test_an_optimizer_of_pytorch() -> None:
@@ -203,7 +203,7 @@ def test_an_optimizer_of_pytorch() -> None:
     model = fk.torch_model(
         MODULES["linear"], engine="jax", optimizer=lambda p, lr: torch.optim.RMSprop(p, lr)
     )
-    with pytest.raises(ModelError, match=r"its optimizer is PyTorch's own"):
+    with pytest.raises(ModelError, match=r"it has its own PyTorch optimizer"):
         check_samples(model, federation())
 
 

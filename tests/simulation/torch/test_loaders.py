@@ -58,7 +58,7 @@ def test_a_split_stays_split() -> None:
 def test_a_sampler_that_leaves_samples_out_is_refused() -> None:
     loader = DataLoader(samples(), sampler=SubsetRandomSampler([0, 1]))
     with pytest.raises(
-        DataError, match=r"train: a loader's SubsetRandomSampler is not used.*Subset"
+        DataError, match=r"train: the loader's SubsetRandomSampler would be ignored.*Subset"
     ):
         client_data(loader, samples(), 3)
 
@@ -71,7 +71,7 @@ def test_a_sampler_that_leaves_samples_out_is_refused() -> None:
         (Pairs([(torch.zeros(2), 0.5)]), "label 0.5"),
         (Pairs([(torch.zeros(2), 0), (torch.zeros(3), 1)]), "one shape"),
         (Pairs([3]), "pairs"),
-        (iter([]), "whose samples have numbers"),
+        (iter([]), "numbered samples"),
     ],
 )
 def test_objects_that_are_no_data_set_of_pairs_are_refused(data: Any, words: str) -> None:

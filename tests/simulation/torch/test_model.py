@@ -348,7 +348,8 @@ def test_some_of_all_clients_train_as_they_do_among_all(kind: str) -> None:
 )
 def test_ids_that_are_none(ids: list[int]) -> None:
     with pytest.raises(
-        ConfigError, match=r"ids must be one number for each of 7 clients, ascending from 0 up"
+        ConfigError,
+        match=r"ids must be one number for each of 7 clients, ascending from 0 or above",
     ):
         SimulatedWorld(DATA, torch_model(with_dropout), ids=np.array(ids))
 
@@ -430,19 +431,19 @@ def no_leaf() -> nn.Module:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "a number": (42, "an nn.Module or a function that makes one, got int"),
-    "no module": (lambda: 3, "expected an nn.Module, got int"),
-    "two arguments": (lambda data, hidden: None, r"as its only argument, got \(data, hidden\)"),
-    "a keyword": (by_keyword, r"as its only argument, got \(hidden\)"),
+    "no module": (lambda: 3, "must return an nn.Module, got int"),
+    "two arguments": (lambda data, hidden: None, r"as its only argument; got \(data, hidden\)"),
+    "a keyword": (by_keyword, r"as its only argument; got \(hidden\)"),
     "the data, which are not there": (
         lambda data: None,
-        r"takes the data \(data\); give them as the second argument",
+        r"takes the data \(data\); pass them as the second argument",
     ),
     "no parameters": (nn.ReLU(), "no floating-point parameters that can be trained"),
     "all frozen": (
         lambda: nn.Linear(6, 3).requires_grad_(False),
         "no floating-point parameters that can be trained",
     ),
-    "lazy": (nn.LazyLinear(3), "every layer needs its sizes"),
+    "lazy": (nn.LazyLinear(3), "every layer needs explicit sizes"),
     "complex": (nn.Linear(6, 3, dtype=torch.complex64), "complex parameters"),
     "a failing constructor": (nonfinite, "making it failed: KeyError: 'weights.pt'"),
     "not to be copied": (no_leaf, "cannot be copied: RuntimeError"),
@@ -475,7 +476,7 @@ UNFIT: dict[str, tuple[Callable[[], nn.Module], str]] = {
         r"shape \(3,\) for one sample",
     ),
     "two results": (lambda: nn.LSTM(6, 3), "returns a tuple, expected scores in a tensor"),
-    "nothing to train in them": (Silent, "its scores do not depend on any parameter"),
+    "nothing to train in them": (Silent, "its scores do not depend on any trainable parameter"),
 }
 
 
@@ -514,7 +515,7 @@ def test_a_batch_that_a_module_does_not_take_is_named_with_its_client() -> None:
     )
     said = "failed on a batch of 1 samples of client 12: ValueError: Expected more than 1 value"
     with pytest.raises(
-        ModelError, match=said + ".*choose a batch_size that leaves no single sample over"
+        ModelError, match=said + ".*choose a batch_size that leaves no batch with a single sample"
     ):
         train(world, world.initial(Stream(0))[None], EVERYONE[4:5], ZEROS[:1], stream=STREAM)
 

@@ -268,7 +268,7 @@ def test_a_module_of_the_current_folder_is_found_from_the_command_line(
         ("{}:maker", ["model", "has no 'maker'"]),
         ("{}:number", ["model", "expected a module or a function that makes one, got int"]),
         ("{}_broken:make", ["model", "importing it failed: OSError: no weights here"]),
-        ("builtins:dict", ["model", "expected an nn.Module, got dict"]),
+        ("builtins:dict", ["model", "must return an nn.Module, got dict"]),
     ],
 )
 def test_a_place_where_there_is_no_model(
