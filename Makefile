@@ -52,13 +52,13 @@ wheel: .venv/dev ## build wheel and sdist into dist/, check them, and run the de
 bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-results: .venv/core ## the page of the papers' tables from its stored runs; HOURS=2 first runs what is missing for so long
+results: .venv/core ## the page of the papers' tables from its stored runs; HOURS=2 first runs missing runs for up to two hours
 	$(BIN)/python -m papers $(if $(HOURS),--hours $(HOURS))
 
 docs: .venv/dev ## the site, into site/; nothing is fetched
 	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-clean: ## remove what was built, keep runs
+clean: ## remove built files, keep runs
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist site *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

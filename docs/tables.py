@@ -26,7 +26,7 @@ from fedkin.options.secret.secret_sums import SecretSums
 from fedkin.scenarios.shifts import SHIFTS
 
 HEADS = (
-    "what is compared",
+    "comparison",
     "when",
     "membership",
     "who decides",

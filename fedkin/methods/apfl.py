@@ -54,8 +54,7 @@ class APFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class APFL:
-    """One global model, mixed with a personal model of each client. Each client learns the share of
-    its personal model in the mix."""
+    """A global model, mixed with each client's personal model in a learned share."""
 
     about: ClassVar[About] = About(
         name="apfl",

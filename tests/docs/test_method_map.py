@@ -62,23 +62,27 @@ def test_a_page_has_a_place_for_each_table() -> None:
         (
             "Hierarchical",
             "no: reads single updates, which no noise on sums covers",
-            "no: needs single updates",
+            "no: needs single updates, but secret sums reveal only sums",
         ),
         (
             "IFCA(weighting='examples')",
             "yes",
             "yes, with `hide_choice`: its clients choose as they train",
         ),
-        ("PrivateClusters", "yes", "no: begins with sums of sketches of updates"),
+        (
+            "PrivateClusters",
+            "yes",
+            "no: begins with sums of sketches of updates, but secret sums add up updates only",
+        ),
         (
             "FedEM",
-            "no: needs shares of clusters of each client, which no noise covers",
-            "no: needs shares of clusters of each client",
+            "no: needs shares of clusters from each client, which no noise covers",
+            "no: needs shares of clusters from each client, but secret sums reveal only sums",
         ),
         (
             "Gossip",
             "no: has no server that could be trusted: its peers see each other's models",
-            "no: has no server that could add up: its peers see each other's models",
+            "no: has no server that could add up updates: its peers see each other's models",
         ),
     ],
 )

@@ -387,7 +387,7 @@ def test_ifca_by_examples_is_unchanged() -> None:
         (replace(IFCA, eta_g=0.1), "needs which clusters have clients"),
         (replace(IFCA, newcomers="loss"), "needs losses of all models"),
         (fk.PANM(), "no server"),
-        (fk.SCAFFOLD(), "needs control variates of each client"),
+        (fk.SCAFFOLD(), "needs control variates from each client"),
     ],
 )
 def test_methods_that_read_more_than_sums_are_refused_by_name(method: Any, why: str) -> None:

@@ -385,7 +385,7 @@ def _fields() -> dict[str, Any]:
         (fk.SattlerCFL(), "SattlerCFL needs single updates"),
         (fk.FlexCFL(clusters=2), "FlexCFL needs single updates"),
         (fk.IFCA(clusters=2), "IFCA needs single updates because of its option"),
-        (fk.SCAFFOLD(), "SCAFFOLD needs control variates of each client"),
+        (fk.SCAFFOLD(), "SCAFFOLD needs control variates from each client"),
         (fk.Gossip(), "Gossip has no server"),
     ],
 )

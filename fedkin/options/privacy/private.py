@@ -66,7 +66,7 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
         why = f" because of its option {reads.because}" if reads.because else ""
         return f"{name} reads single updates{why}, which no noise on sums covers; {insist}"
     if reads.sends:
-        return f"{name} needs {reads.sends} of each client, which no noise covers; {insist}"
+        return f"{name} needs {reads.sends} from each client, which no noise covers; {insist}"
     if reads.standing:
         tasks = ", ".join(task.name for task in reads.standing)
         return f"{name} asks all clients in every round ({tasks}), which no noise covers; {insist}"

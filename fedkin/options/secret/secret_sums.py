@@ -66,7 +66,7 @@ def refusal(method: Method, settings: SecretSettings) -> str:
         why = f" because of its option {reads.because}" if reads.because else ""
         return f"{name} needs single updates{why}, but {sums}; {insist}"
     if reads.sends:
-        return f"{name} needs {reads.sends} of each client, but {sums}; {insist}"
+        return f"{name} needs {reads.sends} from each client, but {sums}; {insist}"
     if reads.standing:
         tasks = ", ".join(task.name for task in reads.standing)
         return f"{name} needs each client's single answer in every round ({tasks}); {insist}"

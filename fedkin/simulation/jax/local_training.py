@@ -1,8 +1,7 @@
 """Compiled computations of clients: local training, full gradients, scores.
 
-On a CPU clients run one after another (``lanes = 1``), each for its number of steps: its weights
-stay in the cache, and no client waits for a larger one. On an accelerator ``lanes`` clients run in
-parallel.
+On a CPU one client runs after another (``lanes = 1``), so that its weights stay in the cache. On an
+accelerator ``lanes`` clients run in parallel.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from fedkin.simulation.jax.mixed_precision import in_bfloat16
 from fedkin.simulation.jax.train_options import Recipe, direction
 from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
 
-# A device is one core: parallel matrix products would use the cores of the other devices. One core
-# also makes the bits independent of the number of devices.
+# A device is one core: parallel matrix products would use the cores of other devices, and the bits
+# would depend on the number of devices.
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
@@ -59,8 +58,7 @@ class SampleBlocks(NamedTuple):
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices]. On a CPU the rows are copied one by one, since the compiler's gather copies each
-    number separately."""
+    """x[indices]. A CPU copies row by row: the compiler's gather copies each number separately."""
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
