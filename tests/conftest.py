@@ -58,7 +58,7 @@ LEVELS = {
     "models": "simulation",
     "options": "unit",
     "options/privacy": "simulation",
-    "options/privacy/test_mechanism.py": "unit",
+    "options/privacy/test_clip_and_noise.py": "unit",
     "p2p": "simulation",
     "papers": "simulation",
     "process": "process",

@@ -86,7 +86,8 @@ def from_arrays(
         )
     if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
         raise ConfigError(
-            f"clients must be an id for each sample, got {clients!r}; a partition has num_clients="
+            f"clients must be an array with a client id for each sample, got {clients!r}; to "
+            "divide the samples among clients, give partition= and num_clients="
         )
     split = _split(test, name)
     samples = OwnSamples(

@@ -169,7 +169,7 @@ def test_a_zero_update_takes_no_part_in_the_clustering() -> None:
 
 
 def test_too_few_updates_are_an_error() -> None:
-    with pytest.raises(FedkinError, match="2 of 3 clients gave an update"):
+    with pytest.raises(FedkinError, match="2 of 3 clients sent an update"):
         FedGroup(clusters=3, alpha=1).init(
             world(np.array([[1, 0, 0], [0, 2, 0], [0, 0, 0]], np.float32)), STREAM
         )

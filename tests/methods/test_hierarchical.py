@@ -282,7 +282,7 @@ def test_a_model_without_a_last_layer_is_refused(layer: Any) -> None:
 
 
 def test_detectors_are_for_athena() -> None:
-    with pytest.raises(MethodError, match="Athena"):
+    with pytest.raises(MethodError, match="athena"):
         started(Hierarchical(**NEAR), world(POINTS, detects=True))
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fedkin.options.privacy.mechanism import clipped, noisy_sums
+from fedkin.options.privacy.clip_and_noise import clipped, noisy_sums
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness
 from fedkin.options.privacy.secret_noise import noise_share
 from fedkin.options.privacy.settings import Mechanism

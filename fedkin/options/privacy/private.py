@@ -27,7 +27,7 @@ from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.core.world import World
 from fedkin.options.base import ActiveOption, Around, Call, RunEnd, RunFacts
 from fedkin.options.journal import JOURNAL, RELEASE, Journal
-from fedkin.options.privacy.mechanism import noisy_mean
+from fedkin.options.privacy.clip_and_noise import noisy_mean
 from fedkin.options.privacy.private_world import PrivateWorld
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness, SystemRandomness
 from fedkin.options.privacy.settings import Mechanism, PrivacySettings

@@ -21,7 +21,7 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.journal import Journal
-from fedkin.options.privacy.mechanism import clipped, next_clip, noisy_sums
+from fedkin.options.privacy.clip_and_noise import clipped, next_clip, noisy_sums
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness
 from fedkin.options.privacy.secret_noise import secret_noisy_sums
 from fedkin.options.privacy.settings import Mechanism

@@ -40,7 +40,7 @@ class Search:
         while not enough(high):
             low = high
             high = 2 * high
-            self._progress(f"more than {low:.4g}")
+            self._progress(f"above {low:.4g}")
         return low, high
 
     def least(
@@ -88,4 +88,4 @@ class Search:
         if now - self._logged < _QUIET:
             return
         self._logged = now
-        _log.warning("%s: %s after %.0f s", self._name, interval, now - self._start)
+        _log.warning("%s: searching %s, %.0f s so far", self._name, interval, now - self._start)

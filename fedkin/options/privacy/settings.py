@@ -10,7 +10,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.validation import check_choice, check_fraction, check_not_negative, check_positive
 from fedkin.options.privacy import accounting
 from fedkin.options.privacy.accounting import NoisyRounds
-from fedkin.options.privacy.mechanism import noise_of_updates
+from fedkin.options.privacy.clip_and_noise import noise_of_updates
 
 START_NOISE = 4.0  # noise of each cold-start sum, as a multiple of the rounds' noise
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.options.privacy.mechanism import (
+from fedkin.options.privacy.clip_and_noise import (
     clipped,
     next_clip,
     noise_of_updates,
