@@ -142,7 +142,10 @@ def test_a_client_with_one_sample_trains_on_it(caplog: pytest.LogCaptureFixture)
     [
         ({}, "the client of each sample.*got neither"),
         ({"clients": WHO, "partition": "iid", "num_clients": 2}, "got both"),
-        ({"clients": 5}, "clients must be an array with a client id for each sample, got 5; .*num_clients="),
+        (
+            {"clients": 5},
+            "clients must be an array with a client id for each sample, got 5; .*num_clients=",
+        ),
         ({"partition": "iid"}, "partition='iid' needs the number of clients, such as num_clients="),
         ({"partition": "iid", "num_clients": 0}, "num_clients must be at least 1, got 0"),
         ({"partition": "iid", "num_clients": 21}, "from 1 to the number of samples, 20; got 21"),

@@ -57,4 +57,5 @@ def test_a_long_search_says_how_far_it_has_come(
     assert len(caplog.messages) == lines
     if lines:
         first = caplog.messages[0]
-        assert first.startswith("finding the noise: between ") and first.endswith(" s")
+        assert first.startswith("finding the noise: searching between ")
+        assert first.endswith(" s so far")
