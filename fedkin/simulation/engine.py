@@ -128,8 +128,10 @@ class SimulatedWorld:
 
     @property
     def update_memory(self) -> int:
-        """Memory budget in bytes for updates of single clients, if a call needs only their
-        means."""
+        """Memory budget in bytes for updates of single clients, if a call needs only their means.
+
+        Within the budget single updates are computed nevertheless, because measurements use them.
+        """
         return UPDATE_MEMORY
 
     @property
