@@ -145,6 +145,7 @@ class Membership:
                 )
                 clients = 1
                 continue
+            # The deadline of the first round does not begin before a node has come.
             if not self._started and not came and now - start < _FIRST_SITE:
                 came = bool(self._online)
                 deadline_start = now

@@ -82,6 +82,7 @@ class FakeWorld(SimulatedWorld):
         self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        """A model from ``start``, or of normally distributed numbers."""
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 

@@ -259,6 +259,7 @@ def _progress(config: ServerConfig) -> str:
     out = Path(config.federation.folder)
     progress = []
     spec = checked_model(config)
+    # Only the digest of the layout is used, so the other facts can be empty.
     handshake = make_handshake(federation="", version="", spec=spec, shape=(), classes=0)
     runs = [(config.method, out)]
     for entry in config.against:

@@ -155,6 +155,7 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
         return_type=Message,
         initial_backoff=BACKOFF,
     )
+    # The id, a digest of the content, is not sent. Flower's SuperNode sets it in the same way.
     message.metadata.__dict__["_message_id"] = tree.object_id
     fetched = time.monotonic()
     reply = _reply(message, answer)

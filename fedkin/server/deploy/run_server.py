@@ -191,6 +191,7 @@ class RemoteWorlds:
             save=file.save,
             signed=secret is not None and bool(secret.values.get("signed")),
         )
+        # Nodes that joined after the last checkpoint keep their ids too.
         registered = file.load()
         if registered is not None:
             self.membership.registry.recall(registered)
@@ -275,7 +276,10 @@ def log_to_file(path: Path) -> None:
 
 
 class RegistryFile:
-    """The file ``.NAME.registry`` next to the run folder NAME. It is read only to resume a run."""
+    """The file ``.NAME.registry`` next to the run folder NAME, with all accepted nodes.
+
+    The server loads it only when it resumes a run.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -48,6 +48,7 @@ def run_site(folder: Path) -> None:
     address = Address.parse(variables.get("SUPERLINK", ""), secure, place)
     home = folder.absolute()
     os.environ.update({**variables, "FLWR_HOME": str(home / "flwr")})
+    # The file names below are relative to the site's folder.
     os.chdir(home)
     if needs_supernode(config):
         _become_supernode(secure)

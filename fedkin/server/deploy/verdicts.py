@@ -23,7 +23,7 @@ _PAUSE = 0.2  # seconds between polls
 
 @dataclass(frozen=True)
 class Former:
-    """The server's state before ``up`` started any site, to tell what is new in a later state.
+    """The server's state before ``up`` started any site, to be compared with later states.
 
     Attributes:
         state: state of the server.
@@ -107,6 +107,7 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     while True:
         state = read_state(path)
         for name in list(open_sites):
+            # A ready site may still be refused or accepted within seconds; then that is reported.
             waits = bool(state.refused) or time.monotonic() - last > _READY
             reason = former.refusal(name, state)
             verdict = f" is refused: {reason}" if reason else _verdict(name, state, former, waits)

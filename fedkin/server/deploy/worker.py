@@ -90,6 +90,7 @@ class Worker:
         path = self.folder / SOCKET
         own_socket = self._listen()
         self._load()
+        # If the socket is another file than the worker's, another worker has taken its place.
         while not self._ended and is_alive(*self._site) and _file(path) == own_socket:
             with suppress(TimeoutError):
                 connection, _ = self._listener.accept()

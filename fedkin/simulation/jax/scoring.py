@@ -53,6 +53,7 @@ def make_blocks(
     used, counts = np.unique(model, return_counts=True)
     per_model = -(-counts // _BLOCK)
     total = -(-rounded_up(int(per_model.sum())) // devices) * devices
+    # The i-th sample of a model has the i-th place in that model's blocks.
     start = np.repeat((np.cumsum(per_model) - per_model) * _BLOCK, counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     place = np.empty(len(rows), np.int64)
