@@ -1,8 +1,10 @@
-"""A message's frames as Flower's records: a ConfigRecord with the header, and one ``Array`` per
-model or update.
+"""Converts a message between fedkin's frames and Flower's records.
+
+A record has a ConfigRecord with the message's header and small arrays, and one ``Array`` for each
+large model or update.
 
 A large model is sent as an ``Array``, not inside the ConfigRecord. Flower (1.41) splits only an
-``Array`` into chunks (5 MB each), and stores objects by content. So a model for a hundred nodes is
+``Array`` into chunks (5 MB each), and stores equal objects once. So a model for a hundred nodes is
 uploaded once; inside a ConfigRecord it would be sent a hundred times. Small models and replies are
 sent in the ConfigRecord: every ``Array`` adds three objects, and every object takes one request to
 the SuperLink and one from it, of 12 ms each. Only the standard library and Flower are imported
@@ -18,6 +20,7 @@ from fedkin.server.frames import Frame, Frames
 _ARRAYS = "arrays"
 _REST = "rest"
 _MESSAGE = "message"
+# Most parts of a message. fedkin sends fewer, so a record with more is refused.
 _MAX_ARRAYS = 24
 
 

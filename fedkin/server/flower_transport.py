@@ -62,7 +62,7 @@ def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
 
 
 def _size(record: RecordDict) -> int:
-    """Size of a message in bytes, also if the message cannot be decoded."""
+    """Size of a message in bytes, even of a message that cannot be decoded."""
     values = [value for rest in record.config_records.values() for value in rest.values()]
     arrays = [array.data for part in record.array_records.values() for array in part.values()]
     return sum(len(value) for value in (*values, *arrays) if isinstance(value, (str, bytes)))
@@ -78,6 +78,7 @@ class FlowerTransport:
         )
 
     def nodes(self) -> Sequence[OnlineNode]:
+        """The nodes that are online."""
         return [
             OnlineNode(
                 node_id=node.node_id,
@@ -91,6 +92,7 @@ class FlowerTransport:
     def push(
         self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
     ) -> Sequence[SentRequest]:
+        """Send each request to its node, as messages of one group."""
         messages = []
         sizes = []
         for node_id, request in requests:
@@ -108,6 +110,7 @@ class FlowerTransport:
         ]
 
     def pull(self, request_ids: Iterable[str]) -> Sequence[NodeReply]:
+        """The replies to these requests that have arrived."""
         return [_reply(message) for message in self._fetches.fetch(request_ids)]
 
 
@@ -120,6 +123,7 @@ def _key(node: Any) -> str:
 
 
 def _reply(message: Message) -> NodeReply:
+    """The reply in a message of Flower, which may be an error."""
     request_id = message.metadata.reply_to_message_id
     if message.has_error():
         code = message.error.code

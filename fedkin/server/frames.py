@@ -87,6 +87,7 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Frames | None
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
+    """Receive exactly ``size`` bytes."""
     data = bytearray(size)
     view = memoryview(data)
     done = 0

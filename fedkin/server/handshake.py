@@ -39,8 +39,9 @@ _OPTIONAL = ("federation", "config")  # compared only if both sides have them
 class Handshake:
     """The facts that one side states about itself in the handshake.
 
-    ``federation`` and ``config`` are empty if Python code, not a file, defines the client.
-    ``start`` is a digest of the initial model from a fixed seed.
+    ``federation`` and ``config`` are empty if the client is made by Python code, not by a file.
+    ``start`` is a digest of the initial model from a fixed seed: if it is equal on both sides, a
+    model can be sent as its seed.
     """
 
     federation: str
@@ -56,7 +57,8 @@ class Handshake:
         return asdict(self)
 
     def sizes(self) -> dict[str, int]:
-        """The number of values in a sample as size d; empty if the description lacks it."""
+        """The size d, the number of values in a sample; empty if ``samples`` does not give a
+        shape."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
         if shape is None:
             return {}

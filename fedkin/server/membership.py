@@ -1,5 +1,5 @@
-"""The nodes of a federation: which are online, what they state in the handshake, and which may take
-part."""
+"""The nodes of a federation: which are online, what they state in the handshake, and which of them
+take part."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class Membership:
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until enough clients are online; after ``patience`` seconds one client is enough.
 
-        The deadline of the first round starts when the first node is online, because that node's
-        key may have to be registered first. After an hour it starts without a node.
+        The deadline of the first round starts when a first node is online: before that, the sites'
+        keys may still have to be registered. After an hour it starts without a node.
 
         Raises:
             ConfigError: too few clients are ready for the first round, or all nodes are refused.
@@ -145,6 +145,7 @@ class Membership:
                 )
                 clients = 1
                 continue
+            # The deadline of the first round does not begin before a node has come.
             if not self._started and not came and now - start < _FIRST_SITE:
                 came = bool(self._online)
                 deadline_start = now
@@ -203,7 +204,8 @@ class Membership:
 
         Returns whether at least ``at_least`` clients are online and accepted.
 
-        At the start all candidates are accepted together, so that ids are in the order of names.
+        Candidates are accepted together, not as they come: at the start, ids are then in the order
+        of names.
         """
         self._retry_refused()
         self._send_handshakes(round)
@@ -232,6 +234,7 @@ class Membership:
         self.registry.allow_retry(may_retry)
 
     def _send_handshakes(self, round: int) -> None:
+        """Send the server's handshake to nodes that have not received it yet."""
         pending = {
             *self._handshakes.values(),
             *(candidate.node for candidate in self._candidates.values()),
@@ -299,6 +302,7 @@ class Membership:
         self._candidates[name] = Candidate(node, samples)
 
     def _accept(self, name: str, candidate: Candidate) -> None:
+        """Accept a candidate and save the registry, or refuse it with a reason."""
         try:
             info = self.registry.accept(candidate.node, name, candidate.samples)
         except InvalidMessageError as error:

@@ -76,6 +76,8 @@ class RpcMessage:
         return self._checked(name, "b", shape)
 
     def _checked(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
+        """An array of this shape and of these kinds of numbers (NumPy's letters). Raises
+        InvalidMessageError if it is missing or another array."""
         array = self.arrays.get(name)
         if array is None:
             raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")
@@ -88,7 +90,8 @@ class RpcMessage:
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Untrusted text as one line of a log: only printable characters, at most ``limit``."""
+    """Untrusted text as one line of a log: printable characters only, cut after ``limit``
+    characters."""
     line = " ".join(str(text).split())
     line = "".join(sign if sign.isprintable() else "?" for sign in line)
     return line if len(line) <= limit else f"{line[:limit]}..."
@@ -133,8 +136,8 @@ def to_parts(message: RpcMessage, whole: int = IN_REQUEST) -> Frames:
 
     Args:
         message: the message.
-        whole: float arrays of more bytes than this become separate frames, which can be sent
-            separately.
+        whole: float arrays of more bytes than this become separate frames, so that the transport
+            can send each of them by itself.
     """
     together = {}
     separate = {}
@@ -159,7 +162,8 @@ def from_parts(parts: Frames) -> RpcMessage:
 def _as_it_is(array: np.ndarray) -> bool:
     """Whether an array is sent without compression.
 
-    Floats are, and the uint32 numbers of masked vectors, which are noise.
+    These are floats, and the uint32 numbers of masked vectors: both look like noise, which cannot
+    be compressed.
     """
     return array.dtype.kind == "f" or array.dtype == np.uint32
 
@@ -167,6 +171,7 @@ def _as_it_is(array: np.ndarray) -> bool:
 def pack(numbers: np.ndarray) -> bytes:
     """Compress an array of integers or booleans to bytes."""
     flat = numbers.astype(np.int64).ravel()
+    # Differences of neighbours: consecutive ids become ones, which compress well.
     steps = np.diff(flat, prepend=0).astype("<i8")
     head = np.array([numbers.dtype.kind == "b", numbers.ndim, *numbers.shape], "<i8")
     # Bytes of equal significance next to each other compress better.

@@ -101,6 +101,7 @@ class Node:
         check(self.handshake(world.spec), server, "at the site", "at the server")
         memory = NodeMemory(self.disk, run, world)
         clients = self._own_clients(request, "clients")
+        # A request with a number is done once: if it comes again, the stored reply is sent.
         call = call_digest(kind, request) if "call" in request.header else ""
         if call and (stored := memory.replies(operation, call)) is not None:
             return RpcMessage({}, stored | self._standing(world, request, clients))
@@ -121,9 +122,9 @@ class Node:
         return RpcMessage({}, arrays | standing)
 
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
-        """Positions of the requested clients in this node.
+        """The clients that a request names, as positions among this node's clients.
 
-        Raises InvalidMessageError if the request names no client, or other clients.
+        Raises InvalidMessageError if it names no client, or clients that the node does not have.
         """
         clients = request.integers(name, np.size(request.array(name)))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
@@ -146,6 +147,7 @@ class Node:
         memory.keep({name: getattr(task, name) for name in new_arrays})
         stream = read_stream(request.header["stream"]) if "stream" in request.header else None
         reply = world.run(task, clients, stream)
+        # Models are stored for a site that is a single client, which can then export them.
         models = task.stored_models(reply) if len(self.samples) == 1 else {}
         try:
             if models:
@@ -167,7 +169,7 @@ class Node:
     def _standing(
         self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]
     ) -> dict[str, np.ndarray]:
-        """The replies to standing tasks, which are part of every reply."""
+        """The answers to standing tasks, which every reply contains."""
         arrays: dict[str, np.ndarray] = {}
         for kind in all_tasks():
             settings = request.header.get(kind.standing) if kind.standing else None
@@ -176,6 +178,7 @@ class Node:
         return arrays
 
     def _hello(self, request: RpcMessage) -> RpcMessage:
+        """The reply to the handshake: the node's own handshake, or why it cannot take part."""
         try:
             handshake = self.handshake(self.world(np.arange(len(self.samples))).spec)
             check(handshake, Handshake.of(request), "at the site", "at the server")

@@ -44,7 +44,8 @@ class Disk(Protocol):
 class NodeMemory:
     """The arrays that a node stores between requests.
 
-    They include replies to tasks with memory, so that work is not done twice if a reply was lost.
+    They include the last replies to tasks with memory. If such a reply is lost, it is sent again,
+    and the work is not done twice.
     """
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
@@ -66,7 +67,7 @@ class NodeMemory:
             }
             world.recall(of_world)
         self._changes = world.memory_changes
-        self._new = False
+        self._new = False  # whether `kept` or the replies must be saved
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Store arrays, which replace earlier ones with the same names."""
@@ -74,8 +75,13 @@ class NodeMemory:
         self._new |= bool(arrays)
 
     def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
-        """The arrays of the reply to a call, if it was the last call of its task; otherwise
-        None."""
+        """The arrays of the stored reply to a call; None unless the call was the last one of its
+        task.
+
+        Args:
+            task: name of the task.
+            call: digest of the call.
+        """
         prefix = f"{_REPLY}{task}/"
         last_call = self._replies.get(prefix)
         if last_call is None or last_call.tobytes() != call.encode():
@@ -98,9 +104,10 @@ class NodeMemory:
         self._new = True
 
     def forget_replies(self) -> None:
-        """Delete replies to tasks whose results belong to a client's cluster, which has changed.
+        """Delete replies to tasks whose results hold only for a client's cluster, which has
+        changed.
 
-        The work is then done again.
+        If such a call is repeated, its work is done again.
         """
         kinds = set()
         for kind in all_tasks():

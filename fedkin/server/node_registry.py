@@ -30,7 +30,11 @@ Memory = dict[str, np.ndarray]
 
 @dataclass
 class NodeInfo:
-    """An accepted node: its first client's id, its number of clients, and its registered key."""
+    """An accepted node.
+
+    Its clients have the ids from ``first`` on. ``key`` identifies its registered key; empty if it
+    is not registered.
+    """
 
     name: str
     first: int
@@ -84,7 +88,7 @@ class NodeRegistry:
         return sum(member.count for member in self.members.values())
 
     def unknown(self, nodes: Iterable[OnlineNode]) -> list[OnlineNode]:
-        """The nodes that have not sent a handshake to this process."""
+        """The nodes whose handshake this process has not received yet."""
         met = {*self._node_ids.values(), *self.refused}
         return [node for node in nodes if node.node_id not in met]
 
@@ -157,9 +161,10 @@ class NodeRegistry:
         return member
 
     def replace(self, node_id: int, name: str) -> None:
-        """Stop sending to a node, because another node came with its name. Its site is not refused.
+        """Stop sending to a node, because another node came with its name.
 
-        The newest node counts, because an unregistered node has no key that identifies it.
+        The newest node counts, because an unregistered node has no key that identifies it. The site
+        itself is not refused.
 
         Args:
             node_id: id of the former node.
@@ -178,9 +183,10 @@ class NodeRegistry:
         self._forget_numbered(node.node_id)
 
     def forget_absent(self, online: Collection[int]) -> None:
-        """Remove refusals of offline nodes that gave no name, or the name of another node.
+        """Remove refusals of nodes that are offline, if they are listed by their number.
 
-        Such a node comes back with another id.
+        Such a node gave no name, or the name of another node. It comes back with another number, so
+        its refusal would stay forever.
 
         Args:
             online: ids of all nodes that are online.
@@ -222,8 +228,10 @@ class NodeRegistry:
             )
 
     def _label(self, node: OnlineNode, name: str) -> str:
-        """The name of a refused node in messages: the name that Flower authenticates, if there is
-        one."""
+        """The name under which a refused node is listed.
+
+        It is the name that Flower authenticates, or else the name that the node gives itself.
+        """
         label = one_line(node.name or name, 64) or _unnamed(node.node_id)
         belongs_to_member = label in self._node_ids and self._node_ids[label] != node.node_id
         return _impostor(label, node.node_id) if belongs_to_member else label
@@ -282,6 +290,7 @@ class NodeRegistry:
                 f"federation.capacity was {len(memory['samples'])} when the run began, but is now "
                 f"{self.capacity}; set it to the former number"
             )
+        # Nodes that came since then must neither change a stored node nor have its ids.
         merged = stored | self.members
         ids = [client for member in merged.values() for client in member.ids]
         differ = any(merged[name] != member for name, member in stored.items())
@@ -293,6 +302,7 @@ class NodeRegistry:
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
 
     def _check_capacity(self, count: int) -> None:
+        """Raise InvalidMessageError if there are not enough free ids for so many clients."""
         used = len(self)
         if used + count > self.capacity:
             raise InvalidMessageError(
@@ -302,6 +312,7 @@ class NodeRegistry:
 
 
 def _unnamed(node_id: int) -> str:
+    """The name in messages for a node that gave no name."""
     return f"node {node_id}"
 
 

@@ -18,12 +18,11 @@ _FIRST = 100.0
 class NormFilter:
     """Finds updates with a norm above both the model's norm and ``limit`` times the typical norm.
 
-    The typical norm of a model's updates is their median in a call. If fewer than three clients
-    sent
-    an update of the model, the typical norm is the larger of two values, if they exist: the model's
-    typical norm in earlier calls, and the median of all updates of the call. In the first call of
-    two clients it is the norm of the other client's update. So few updates may lower the stored
-    typical norm but not raise it, because one of the two clients may be malicious.
+    The typical norm of a model's updates is their median in a call. A median of fewer than three
+    updates says little, so such a model gets the larger of two other values, as far as they exist:
+    its typical norm in earlier calls, and the median of all updates of the call. In the first call
+    of two clients it is the smaller of their norms. So few updates may lower the stored typical
+    norm but not raise it, because one of two clients may be malicious.
 
     Updates that are too small for float32, relative to the model, are left out of medians. Clients
     whose models fit all their samples send such updates, which do not show a typical norm.
@@ -31,8 +30,8 @@ class NormFilter:
     Args:
         limit: factor above 1.
         typical: typical norms of earlier calls, by kind of training and model; changed in place.
-        training: kind of the filtered training (part of the vector, steps, epochs). Norms differ
-            between the kinds.
+        training: kind of the filtered training (e.g. how many epochs, or which part of the model).
+            Norms differ between kinds, so each kind has its own typical norms.
     """
 
     def __init__(
@@ -43,7 +42,8 @@ class NormFilter:
         self.typical: dict[str, float] = {} if typical is None else typical
 
     def for_training(self, training: str) -> NormFilter:
-        """The same filter for another kind of training; both share the typical norms."""
+        """The same filter for another kind of training; both store their typical norms in one
+        place."""
         return NormFilter(self.limit, self.typical, training)
 
     def outliers(
@@ -112,7 +112,7 @@ class NormFilter:
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
         """The largest typical norm if there is nothing to compare with.
 
-        It is unlimited if all updates are large enough for float32.
+        It is infinite if all updates are large enough for float32: then only the updates decide.
         """
         return np.inf if moving.all() else _FIRST * max(start, 1.0)
 

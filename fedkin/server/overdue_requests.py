@@ -22,7 +22,7 @@ _log = logging.getLogger("fedkin")
 
 
 class _Overdue(NamedTuple):
-    """A request that a node did not answer in time."""
+    """A request that a node did not answer before the round's deadline."""
 
     task: Task  # the task of the node's rows
     clients: Int[np.ndarray, "r"]
@@ -32,7 +32,9 @@ class _Overdue(NamedTuple):
 
 
 class OverdueRequests:
-    """The overdue requests of one world. They are not saved: a resumed server has none.
+    """The overdue requests of one world, and the late replies to them.
+
+    They are not saved: a resumed server has none.
 
     Args:
         collector: makes a ReplyCollector for a task and some clients.
@@ -46,9 +48,11 @@ class OverdueRequests:
         self._replies: list[LateReply] = []
 
     def rounds(self, task: Task) -> int:
-        """For how many rounds a reply to this call can be used.
+        """For how many rounds a reply to this call can still be used; 0 if late replies are not
+        used.
 
-        It is nonzero only for the first call of its task after ``take``.
+        Only a method that asks for late replies (``take``) uses them, and only for the next call of
+        the task.
         """
         return self._rounds.pop(task.name, 0)
 
@@ -89,8 +93,9 @@ class OverdueRequests:
         """Read late replies, and drop requests that are too old.
 
         Args:
-            replies: replies to requests that were no longer waited for.
-            standing: the standing task. Its answers in late replies are outdated and ignored.
+            replies: replies that came after their round.
+            standing: answers to the standing task, which every reply contains; None without a
+                standing task. The answers in late replies are outdated and ignored.
             round: the present round.
         """
         for reply in replies:

@@ -1,8 +1,8 @@
 """The ``World`` of a server: each task becomes one request to every node with selected clients.
 
 A node gets only the models that its rows need, and sends one reply for all its clients. The reply
-holds single updates, or weighted means if the task needs no more. If a node's reply is late or
-unusable, its clients count as not having replied, as in any world.
+holds the update of each client, or only weighted means if the task needs no more. If a node's reply
+is late or unusable, its clients count as not having replied, as in any world.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ class RemoteWorld:
 
     @property
     def update_memory(self) -> int:
-        """Bytes of single updates that may be requested where means suffice.
+        """Memory budget in bytes for updates of single clients, if a call needs only their means.
 
-        It is 0 if any node has several clients, since such a node can send their mean.
+        Within the budget single updates are requested nevertheless, because measurements use them.
+        It is 0 if any node has several clients: such a node sends one mean instead of many updates.
         """
         members = self.membership.registry.members.values()
         has_fleets = any(member.count > 1 for member in members)
@@ -100,6 +101,7 @@ class RemoteWorld:
         return self.membership.registry.client_names()
 
     def begin(self, stream: Stream) -> None:
+        """Begin a round: accept new nodes, and read replies that came after their round."""
         requests = self.membership.request_round
         self._client.begin(stream.round)
         self.membership.begin_round(stream.round)
@@ -110,6 +112,7 @@ class RemoteWorld:
         self._overdue.receive(requests.late_replies(), self._client.standing, stream.round)
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        """Ids of the clients that are online."""
         return self.membership.online_clients()
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
@@ -118,11 +121,13 @@ class RemoteWorld:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        """A new model. Its seed is stored, so that nodes can make the same model themselves."""
         model = self._initial(stream.words())
         self._start = Known(start=stream, start_digest=model_digest(model))
         return model
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """Let clients do a task, and return their replies. The ledger counts the bytes."""
         if task.between_peers or task.local:
             raise TaskError(
                 f"task {task.name} is for peers without a server: start each peer with "
@@ -137,9 +142,11 @@ class RemoteWorld:
         if any(memory.lifetime == "assignment" for memory in task.memory.values()):
             self._forgetful[clients] = True
         if task.delivery == "next":
+            # Clients get it with their next request, and there is no reply.
             self._client.schedule(task.name, clients, task.resets)
             reply = Reply({}, every, none)
         elif task.delivery == "announced":
+            # Its arrays are sent with the first request that needs them.
             reply = Reply({}, every, none)
         elif task.standing:
             reply = self._client.ask_standing(task, clients)
@@ -156,13 +163,13 @@ class RemoteWorld:
         return self._overdue.take(task, rounds)
 
     def expect(self, task: Task) -> None:
-        """Declare a standing task, which clients answer from the first request on."""
+        """Declare a standing task: clients answer it in every reply, from their first one on."""
         self._client.stand(task)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Tell clients that keep arrays for their cluster that their cluster has changed.
+        """Tell clients that their cluster has changed, if they keep arrays only for their cluster.
 
-        They learn it with their next request.
+        They learn it with their next request, and then delete these arrays.
         """
         forgetful = clients[self._forgetful[clients]]
         if len(forgetful):
@@ -185,6 +192,7 @@ class RemoteWorld:
         return memory
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
+        """Restore the state that ``memory`` returned."""
         self.membership.registry.recall(memory)
         names = [name for name in memory if name.startswith(_PENDING)]
         self._client.pending = {name.removeprefix(_PENDING): memory[name].copy() for name in names}
@@ -196,7 +204,7 @@ class RemoteWorld:
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
-        """Makes an empty reply to a task, to which the replies of these clients are added."""
+        """An empty reply to a task, to which the replies of these clients will be added."""
         sizes = call_sizes(task, len(clients), self._sizes())
         norms = self._norm_filter.for_training(task.norm_group())
         samples = self.membership.registry.samples[clients]
@@ -230,13 +238,17 @@ class RemoteWorld:
     def _call(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
-        """Send a task to the nodes. Returns the reply, and the rows whose clients got a request."""
+        """Send a task to the nodes.
+
+        Returns the reply, and the rows whose clients were sent a request.
+        """
         collector = self._collector(task, clients)
         rows_of = dict[int, np.ndarray]()  # rows of each node
         header = {} if stream is None else {"stream": plain_stream(stream)}
         kept = {name: array_digest(getattr(task, name)) for name in kept_fields(task)}
 
         def write(node: int, rows: Int[np.ndarray, "r"]) -> RpcMessage:
+            """The request to a node, without the arrays that the node has already."""
             known = Known(kept=self._kept.get(node, {}))
             if self.membership.same_start:
                 known = replace(self._start, kept=known.kept)
@@ -245,10 +257,12 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
+            """Add a node's reply. The node has then kept the arrays of its request."""
             collector.read(rows, arrays, used_in_reply(task, rows))
             self._kept.setdefault(node, {}).update(kept)
 
         def forget(node: int) -> None:
+            """After a failure it is unknown what the node has kept, so all is sent again."""
             self._kept.pop(node, None)
 
         late = self._overdue.rounds(task)

@@ -1,5 +1,7 @@
-"""Builds the reply to a task from the nodes' messages: checks each against the schema, and excludes
-updates with too large a norm."""
+"""Builds the server's reply to a task from the messages of the nodes.
+
+Each message is checked against the task's schema. Updates with too large a norm are excluded.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Outlier(NamedTuple):
 
 
 class _Means(NamedTuple):
-    """The means of each model in one message."""
+    """The means in one message: for each model that the node's clients trained, the mean over these
+    clients."""
 
     rows: Int[np.ndarray, "r"]  # rows of the clients in the means
     models: Int[np.ndarray, "k"]  # model of each mean
@@ -46,11 +49,11 @@ class ReplyCollector(ReplyBuilder):
 
     Args:
         task: the task that was sent.
-        rows: number of rows n.
+        rows: number of rows n, i.e. of the clients that were asked.
         sizes: sizes of the schema's axes by name.
         norm_filter: filter for this kind of task.
         samples: number of samples of each row's client, as registered.
-        tell: called with each row that is excluded for its norm, and with the outlier.
+        tell: called for each row that is excluded for its norm, with the row and its outlier.
     """
 
     def __init__(
@@ -87,7 +90,8 @@ class ReplyCollector(ReplyBuilder):
             used: indices of the models that were sent to the node; None if all were.
 
         Raises:
-            TaskError: the reply cannot be used. The caller must ``exclude`` its rows.
+            TaskError: the reply cannot be used. Then the caller must call ``exclude`` with the
+                rows.
         """
         arrays = dict(arrays)
         arrived, nonfinite = self._flags(rows, arrays)
@@ -99,6 +103,7 @@ class ReplyCollector(ReplyBuilder):
             self._check_weight(means, checked[INDEX][arrived], checked[WEIGHT][arrived])
         self._check_sound(checked, arrived)
 
+        # Only here, after all checks, does the reply change.
         self.arrived[rows] = arrived
         self.nonfinite[rows] = nonfinite
         for name in self.rows:
@@ -116,9 +121,11 @@ class ReplyCollector(ReplyBuilder):
         used: Int[np.ndarray, "k"] | None,
         arrived: Bool[np.ndarray, "r"],
     ) -> dict[str, np.ndarray]:
-        """The checked arrays by row, including arrays that the server knows already.
+        """The checked arrays with one row per client, including those that the server knows
+        already.
 
-        Model indices are translated to indices among all K models.
+        A node numbers the models that were sent to it; these numbers become indices among all K
+        models.
         """
         sent = {name: array for name, array in self.rows.items() if name not in self._known}
         checked = check_arrays(
@@ -149,7 +156,8 @@ class ReplyCollector(ReplyBuilder):
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
 
     def exclude(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Mark these rows as arrived but unusable."""
+        """Mark these rows as unusable (``nonfinite``): a reply came, but its numbers do not
+        count."""
         self.arrived[rows] = False
         self.nonfinite[rows] = True
         for name, array in self.rows.items():
@@ -199,7 +207,10 @@ class ReplyCollector(ReplyBuilder):
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
     ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
-        """Masks of the rows that hold numbers, and of the rows excluded as not finite."""
+        """Masks of the rows that hold numbers, and of the rows whose numbers were not finite.
+
+        The arrays of the masks are removed from ``arrays``.
+        """
         if not self.task.up.flags_rows and "arrived" not in arrays:
             return np.ones(len(rows), bool), np.zeros(len(rows), bool)
         schema: dict[str, Array] = dict.fromkeys(("arrived", "nonfinite"), booleans())
@@ -220,7 +231,7 @@ class ReplyCollector(ReplyBuilder):
         return arrived, nonfinite
 
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Check a node's sums over those of its clients that count.
+        """Check a node's sums over those of its clients that replied.
 
         A sum's bounds are the bounds for one client times the number of clients.
         """
@@ -247,7 +258,7 @@ class ReplyCollector(ReplyBuilder):
         arrays: dict[str, np.ndarray],
         used: Int[np.ndarray, "k"] | None,
     ) -> _Means | None:
-        """Check a node's means of each model, with the number of samples of each mean.
+        """Check a node's means, and the number of samples behind each mean.
 
         All means of a message are used, or none.
         """
@@ -302,8 +313,10 @@ class ReplyCollector(ReplyBuilder):
         return used[models]
 
     def _add_means(self) -> None:
-        """Add the means of all messages. Means with too large a norm, and their rows, are left
-        out."""
+        """Add the means of all messages, each with its weight.
+
+        A mean with too large a norm is left out, and the clients behind it are excluded.
+        """
         counts = [len(means.models) for means in self._means]
         starts = np.cumsum([0, *counts])
         excluded = self._outlying_means(int(starts[-1]))
@@ -317,7 +330,7 @@ class ReplyCollector(ReplyBuilder):
                 self._exclude_outlier(behind, excluded[start + place])
 
     def _outlying_means(self, count: int) -> dict[int, Outlier]:
-        """The means of all messages with too large a norm, by position in their concatenation."""
+        """The means with too large a norm, by their position among the means of all messages."""
         models = np.concatenate([np.zeros(0, np.int64), *(means.models for means in self._means)])
         found: dict[int, Outlier] = {}
         for name, array in self.means.items():
@@ -328,7 +341,10 @@ class ReplyCollector(ReplyBuilder):
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
-    """The schema of a sum over a number of clients; it is not used for zero clients."""
+    """The schema of a sum over a number of clients.
+
+    A sum over no client is 0, so it has no bounds.
+    """
     if not clients:
         return replace(array, dtype=dtype.type, missing=0, low=-np.inf, high=np.inf)
     low, high = (0, 1) if np.dtype(array.dtype).kind == "b" else (array.low, array.high)

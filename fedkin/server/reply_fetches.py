@@ -21,9 +21,9 @@ Message = TypeVar("Message")
 class ReplyFetches(Generic[Message]):
     """The fetches of one server. Each runs in a thread, and slow ones continue in the background.
 
-    Every call of ``fetch`` starts new threads, so a blocked thread of one call is not missing in
-    the next. The threads are daemons: Python does not wait for them when the process exits. But it
-    does wait for the threads in which Flower fetches parts of a reply.
+    Every call of ``fetch`` starts new threads, so that a thread that is still blocked does not
+    delay later calls. The threads are daemons: Python does not wait for them when the process
+    exits. But it does wait for the threads in which Flower fetches parts of a reply.
 
     Args:
         pull: returns the message that has arrived for a request, or nothing. It is called from

@@ -24,8 +24,8 @@ GRACE = 5.0
 class RequestRound:
     """Sends requests, and waits for replies as long as the settings allow.
 
-    ``suspects`` maps nodes that missed a deadline to their last heartbeat at that time. They get no
-    requests until their heartbeat differs. It need not be later, because the clock of Flower's
+    ``suspects`` are nodes that missed a deadline, with their last heartbeat at that time. They get
+    no requests until their heartbeat differs. It need not be later, because the clock of Flower's
     server may be set back.
 
     Args:
@@ -92,13 +92,13 @@ class RequestRound:
 
         Nodes that do not reply in time are left out, and are suspected from now on.
 
-        A call takes at most two thirds of the round's remaining time. If a node dies, the later
-        calls of the round still have a third of it for the other nodes.
+        A call takes at most two thirds of the round's remaining time. So if a node dies, a third of
+        that time is left for the later calls of the round.
 
         Args:
             requests: request for each node id, all of the same operation.
             round: the present round.
-            late: number of rounds after which a reply can no longer be used.
+            late: for how many further rounds a late reply can be used.
         """
         self.missed = {}
         self.bytes_sent = 0
@@ -165,7 +165,8 @@ class RequestRound:
     def _suspect(self, nodes: Iterable[int], operation: str, seconds: float) -> None:
         """Suspect nodes that did not reply, except nodes that had too little time.
 
-        Too little time is less than they recently needed for the same operation.
+        Too little is less time than they recently needed for the same operation, or less than a
+        tenth of a round.
         """
         least = _MIN_SHARE * self.settings.deadline
         enough = {node: max(least, self._longest(node, operation)) for node in nodes}
@@ -191,9 +192,11 @@ class RequestRound:
         return {str(sent.request_id): node for sent, node in accepted}
 
     def _pull(self, waiting: Mapping[str, int]) -> Sequence[NodeReply]:
+        """The replies that have arrived. Their bytes are counted."""
         replies = self.transport.pull(waiting)
         self.bytes_received += sum(reply.size for reply in replies)
         return replies
 
     def _is_online(self, node_id: int) -> bool:
+        """Whether a node is online, even if it is suspected."""
         return any(node.node_id == node_id for node in self.transport.nodes())

@@ -1,8 +1,9 @@
 """Remote calls on clients: sends rows to the nodes that have these clients, and reads the replies.
 
-Every request also carries the messages that are pending for its node's clients (tasks without a
-reply, changes of their clusters). Every reply also answers the standing task, once there is one. So
-neither needs separate messages.
+Two things need no separate messages. Every request also carries the messages that are pending for
+its node's clients (tasks without a reply, changes of their clusters). And every reply also answers
+the standing task, if there is one: a question that the server has in every round, such as whether a
+client's data have shifted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ Read = Callable[[int, Int[np.ndarray, "r"], dict[str, np.ndarray]], None]
 
 
 class StandingReports:
-    """The last reply of each client to a standing task, and the round of that reply."""
+    """Each client's last answer to the standing task, and the round of that answer.
+
+    A standing task is answered in every reply, whatever the request asks for.
+    """
 
     def __init__(self, task: Task, clients: int) -> None:
         self.task = task
@@ -79,9 +83,9 @@ class StandingReports:
         self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
-        """Delete the last reports of clients that have nothing to report any more.
+        """Replace the answers of clients by empty ones, because they are outdated.
 
-        Their empty report counts from ``round`` on.
+        The empty answers count as given in ``round``, so that the clients are not asked again.
         """
         self.round[clients] = round
         for name, array in self.task.up.arrays.items():
@@ -118,7 +122,10 @@ class RpcClient:
         Args:
             name: name of a task without a reply, or MOVED.
             clients: clients that get the message.
-            resets: arrays of the standing task to clear, because there is nothing to report then.
+            resets: names of arrays whose last values the message makes outdated. If the standing
+                task has one of these arrays, the clients' last answers to the standing task are
+                deleted. (Example: the message says that a client has just been placed in a cluster,
+                and the standing task asks whether its data have shifted since.)
         """
         waiting = self.pending.setdefault(name, np.zeros(self.membership.registry.capacity, bool))
         waiting[clients] = True
@@ -132,9 +139,9 @@ class RpcClient:
         return self.standing
 
     def ask_standing(self, task: Task, clients: Int[np.ndarray, "n"]) -> Reply:
-        """The clients' replies to a standing task, from this round or the last.
+        """The clients' answers to a standing task, from this round or the last.
 
-        Only clients without such a reply get a request.
+        Answers come with every reply, so only clients without such an answer get a request.
         """
         reports = self.stand(task)
         silent = clients[reports.round[clients] < self.round - 1]
@@ -172,15 +179,16 @@ class RpcClient:
             read: reads a node's reply for its rows; raises TaskError if the reply cannot be used.
             discard: called with the rows of an unusable reply.
             forget: called with a node that failed the request or sent an unusable reply.
-            once: whether a node must not repeat the work when it gets a request again because its
+            once: whether a node must not repeat the work if it gets the request again because its
                 reply was lost.
-            late: number of rounds after which a reply can no longer be used.
+            late: for how many further rounds a late reply can be used.
 
         Returns:
             The rows whose clients were sent a request.
         """
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}
+        # All clients of a node are online or none is, so a node's first client is enough below.
         online = self.membership.online_clients()
         nodes = [
             node
@@ -205,6 +213,7 @@ class RpcClient:
             try:
                 arrays = message_of(replies.get(node_id)).arrays
                 standing = self.standing
+                # The node has replied, so its clients have got their pending messages.
                 for waiting in self.pending.values():
                     waiting[info.ids] = False
                 reports: dict[str, np.ndarray] = {}
@@ -261,7 +270,12 @@ class RpcClient:
 
 
 def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise TaskError if a reply has any arrays left, after the standing task's were taken out."""
+    """Raise TaskError if a reply has arrays other than those of the standing task.
+
+    Args:
+        task: the standing task.
+        arrays: arrays of the reply, without those of the standing task.
+    """
     check_arrays(task=task, arrays=arrays, known={}, rows=None, sizes={})
 
 

@@ -1,5 +1,8 @@
-"""Encodes tasks and replies as messages. One encoding serves all tasks, since it follows from their
-declarations."""
+"""Encodes tasks and replies as messages.
+
+One encoding serves all tasks: a task declares for each field how it is sent, and for each array of
+the reply what it holds.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,10 @@ class Known:
 
 
 def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
-    """Indices of the models that some rows of a task use, ascending, for each field with indices.
+    """Indices of the models that some rows of a task use, ascending.
 
-    Fields that are None are left out, because their clients get all models.
+    They are given for each field that assigns models to rows, by the field's name. A field that is
+    None is left out, because then the clients get all models.
     """
     used = {}
     for _, down in fields_down(task):
@@ -59,9 +63,9 @@ def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndar
 
 
 def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """Indices of the models that are sent for some rows, and that their replies refer to.
+    """Indices of the models that are sent for some rows; None if all models are sent.
 
-    None if all models are sent.
+    A reply refers to a model by its position among the models that were sent.
     """
     used = used_models(task, rows)
     for _, down in fields_down(task):
@@ -72,7 +76,7 @@ def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"
 
 
 def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
-    """The request for the rows of a task that one node holds.
+    """The request to one node, for its rows of a task.
 
     Args:
         task: the task of all rows.
@@ -156,7 +160,11 @@ def decode_task(
 
 
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
-    """A short digest of a numbered request; equal for a repeated request for the same work."""
+    """A short digest of the work that a numbered request asks for.
+
+    A request has a number if its work must not be done twice. If it is sent again because its reply
+    was lost, the digest is the same.
+    """
     of_work = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
     entries = {name: value for name, value in message.header.items() if name in of_work}
     for name, array in message.arrays.items():
@@ -196,8 +204,12 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 
 
 def known_rows(task: Task) -> set[str]:
-    """Per-client arrays that the server knows when it requests means: numbers of samples, model
-    choices."""
+    """Names of reply arrays (one row per client) that a node need not send.
+
+    If a task requests means, the server also needs each client's number of samples and model. It
+    knows both: the numbers of samples since the nodes were accepted, and the models if it assigned
+    them. For other tasks the set is empty.
+    """
     if not task.up.of("model"):
         return set()
     names = {name for name, array in task.up.of("row").items() if array.registered}
@@ -209,7 +221,8 @@ def known_rows(task: Task) -> set[str]:
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply.
 
-    They include which rows hold numbers. Means are included only for models that the node trained.
+    They include which rows hold numbers. Means are included only for models that the node's clients
+    trained.
     """
     schema = task.up
     known = known_rows(task)
@@ -225,12 +238,12 @@ def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
 
 
 def plain_settings(task: Task) -> dict[str, Any]:
-    """A task's settings as an entry of a header."""
+    """The settings of a task, to be an entry of a header."""
     return {name: getattr(task, name) for name, down in fields_down(task) if down == Down()}
 
 
 def plain_stream(stream: Stream | None) -> list[Any] | None:
-    """A stream as an entry of a header."""
+    """A random stream as a list, to be an entry of a header."""
     return None if stream is None else [stream.seed, stream.round, stream.purpose]
 
 

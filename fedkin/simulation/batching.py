@@ -17,8 +17,10 @@ from fedkin.core.training import LocalTraining
 
 @dataclass(frozen=True)
 class Batches:
-    """The mini-batches of one client in order; entries of a row after the first ``valid`` are
-    padding."""
+    """The mini-batches of one client in order: a row of sample positions for each step.
+
+    Entries of a row after the first ``valid`` are padding.
+    """
 
     rows: Int[np.ndarray, "steps B"]  # positions in the client's samples
     valid: Int[np.ndarray, "steps"]  # number of samples in each batch
@@ -36,8 +38,9 @@ def local_batches(
         num_steps: number of epochs; number of steps if ``work.steps`` is set.
         client: the client's id in the random streams.
         stream: random numbers of the call.
-        largest: upper bound of the batch size, at least ``samples``. It keeps a full batch as small
-            as the largest client needs.
+        largest: upper bound of the batch size, at least ``samples``. Larger batches would only hold
+            more padding. If several clients train in one program, all of them get the same bound,
+            so that their batches have one width.
     """
     rng = stream.child("batches").client(client)
     if work.steps is not None:
@@ -76,6 +79,8 @@ def step_batches(samples: int, batch: int, steps: int, rng: np.random.Generator)
     per_epoch = -(-samples // batch)
     epochs = -(-steps // per_epoch)
     order = rng.permuted(np.tile(np.arange(samples), (epochs + 1, 1)), axis=1)
+    # Free places in the last batch of an epoch. They are not all used if the batch size is twice
+    # the number of samples or more.
     borrowed = min((per_epoch * batch) % samples, per_epoch * batch - samples)
     padded = np.zeros((epochs, per_epoch * batch), np.int64)
     padded[:, :samples] = order[:-1]

@@ -45,16 +45,16 @@ class SimulatedWorld:
         shift: how the clients' data change from round to round; None if they do not change.
         devices: number of XLA devices; None for all. Results do not depend on it. Ignored by
             PyTorch models.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, and for the
-            fastest number elsewhere. PyTorch trains one after another.
+        clients_per_batch: clients trained at a time on one device. None: 1 on a CPU, elsewhere the
+            fastest number. PyTorch trains one after another.
         ids: the clients' ids in the random streams, ascending; None for 0 .. N-1. A world that has
             only the clients 7 and 9 gives them the random numbers that they have among all clients.
         compiled: whether a task that has a compiled form uses it; otherwise it runs client by
             client.
         memory_limit: bytes that one client may keep between rounds.
-        engine: None for this process; ``ray``, or ``ray:`` and the address of a cluster, for Ray
-            actors.
-        actors: number of Ray actors; None for one on each machine, or one on each core of a single
+        engine: where clients compute. None: in this process. ``ray``, or ``ray:`` and the address
+            of a cluster: in Ray actors, i.e. processes on one or many machines.
+        actors: number of Ray actors. None: one on each machine, or one on each core of a single
             machine.
         sum_by_actor: whether each actor adds up its clients' updates before it sends them. This
             changes the last bits of the sums.
@@ -128,6 +128,10 @@ class SimulatedWorld:
 
     @property
     def update_memory(self) -> int:
+        """Memory budget in bytes for updates of single clients, if a call needs only their means.
+
+        Within the budget single updates are computed nevertheless, because measurements use them.
+        """
         return UPDATE_MEMORY
 
     @property
@@ -147,6 +151,8 @@ class SimulatedWorld:
         return other
 
     def begin(self, stream: Stream) -> None:
+        """Begin a round: check the sample files, let clients leave, and apply the round's data
+        shift."""
         self._now = stream
         self._release_programs()
         self.check_samples()
@@ -166,12 +172,15 @@ class SimulatedWorld:
         check_files(self._files)
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        """A new model, drawn from the stream's random numbers."""
         return self.model.initial(stream.words())
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
+        """Ids of the clients that can be reached in a round."""
         return self.population.reachable(self.total_clients, round)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """Let clients do a task, and return their replies. The ledger counts the bytes."""
         task.check(self.model.name, self.spec, self.data.classes)
         sizes = call_sizes(task, len(clients), self._sizes())
         clients = call_clients(task, clients, self.total_clients)
@@ -189,12 +198,16 @@ class SimulatedWorld:
         return reply
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
+        """Delete what clients keep only for their present cluster, because their cluster has
+        changed."""
         self._memory.forget(clients, "assignment")
 
     def memory(self) -> dict[str, np.ndarray]:
+        """The arrays that clients keep between rounds, for a checkpoint."""
         return self._memory.arrays()
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
+        """Restore the arrays that ``memory`` returned."""
         self._memory.restore(memory)
 
     @property
@@ -205,7 +218,8 @@ class SimulatedWorld:
     def _sums_at_actors(self, task: Task) -> bool:
         """Whether actors add up the clients' replies to a task.
 
-        They can do so only if the sums need nothing that is in this process alone.
+        Actors know neither the clients' memory nor shifted data, so the task may use neither. It
+        must also have a mean to add up.
         """
         wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
         return wanted and mean_vector(task) is not None
@@ -270,11 +284,15 @@ class SimulatedWorld:
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
-        """Samples and engine of clients that use only a subset of their training samples.
+        """Samples and engine of clients that use only some of their training samples.
 
         One more client is added at the end: the client with the most samples of all. It does no
         work, but keeps the batches as wide as in any other training, so that dropout draws the same
         random numbers.
+
+        Args:
+            clients: the clients.
+            own: for each client, the samples that it uses, as positions among its training samples.
         """
         largest = int(np.argmax(self.data.train.sizes))
         rows = [
@@ -299,6 +317,7 @@ class SimulatedWorld:
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
             return np.zeros(len(clients), bool)
+        # A client fails in all its rows or in none.
         distinct, row = np.unique(clients, return_inverse=True)
         failed = np.zeros(len(distinct), bool)
         if population.dropout:

@@ -29,12 +29,13 @@ class FakeWorld(SimulatedWorld):
     """Clients with quadratic losses, for tests: the loss of client i at w is half the squared
     distance of w to ``target[i]``.
 
-    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply;
-    clients in ``garbage`` reply NaN. ``counts`` are the label counts of the shift test, which tests
-    may change. ``head`` selects the parameters of the last layer; None for all. With ``detects``
-    the target of a detector of class c is ``target[i] + c``, and its score is P - |w|^2 on any
-    sample. A client has one sample, of its first class, with its row of ``features``. ``examples``
-    are the clients' weights in means.
+    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply.
+    Clients in ``garbage`` reply NaN to training, and do not reply to other tasks. ``counts`` are
+    the clients' label counts; a test may change them during a run to imitate a shift of the data.
+    ``head`` selects the parameters of the last layer; None for all. With ``detects`` the target of
+    a detector of class c is ``target[i] + c``, and its score is P - |w|^2 on any sample. Each
+    client has one sample: its label is the first class that the client has, and its features are
+    the client's row of ``features``. ``examples`` are the clients' weights in means.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -50,6 +51,9 @@ class FakeWorld(SimulatedWorld):
     features: Float[np.ndarray, "N d"] | None = None
 
     def __post_init__(self) -> None:
+        # The dataclass does not call SimulatedWorld.__init__, which needs a data set and a model
+        # and compiles programs. So the attributes that it makes are set here by hand: quadratic
+        # clients in place of the data and the workers, and a population that never fails.
         self.total_clients, parameters = self.target.shape
         last = self.head or slice(0, parameters)
         self.spec = ModelSpec(
@@ -67,6 +71,7 @@ class FakeWorld(SimulatedWorld):
         self._scorer = self._trainer = _Quadratic(self)
         self._ids = np.arange(self.total_clients)
         self._memory = ClientMemory(self.total_clients)
+        # No data shift, no Ray actors, and no files to check.
         self._shifted_data = None
         self._compiled = True
         self._sum_by_actor = False
@@ -77,6 +82,7 @@ class FakeWorld(SimulatedWorld):
         self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
+        """A model from ``start``, or of normally distributed numbers."""
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 
@@ -85,6 +91,9 @@ class FakeWorld(SimulatedWorld):
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
+        """Samples and engine of clients that use only some of their samples: fewer samples only
+        mean a smaller weight."""
+        # In the smaller world a client's number is its position in `clients`.
         garbage = np.flatnonzero(np.isin(clients, list(self.garbage)))
         counts = None if self.counts is None else self.counts[clients]
         sizes = np.array([len(rows) for rows in own], np.int64)
@@ -101,11 +110,15 @@ class FakeWorld(SimulatedWorld):
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
+        """Which rows get no reply: silent clients, and clients in ``garbage`` except in
+        training."""
         away = self.silent if task.work is not None else self.silent | self.garbage
         return np.isin(clients, list(away)) & bool(task.can_be_lost)
 
 
 class _Name(NamedTuple):
+    """A model of which only the name is used."""
+
     name: str
 
 
@@ -135,7 +148,7 @@ class _Samples:
 
     @property
     def train(self) -> SimpleNamespace:
-        """The clients' weights, as their numbers of samples; tests change them."""
+        """The clients' weights, in place of their numbers of samples; tests change them."""
         return SimpleNamespace(sizes=self._world.examples)
 
     @property
@@ -167,7 +180,8 @@ class _Quadratic:
         self._world = world
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Run gradient steps on all rows, as many as the largest number of epochs."""
+        """Run gradient steps on all rows. All rows take as many steps as the largest number of
+        epochs."""
         start = call.models[call.model_index].astype(np.float64)
         target = self._world.target[call.clients].astype(np.float64)
         if call.work.positive is not None:
@@ -228,7 +242,7 @@ class _Quadratic:
             scores = models.shape[1] - np.sum(models[model_index] ** 2, axis=2)
             scores = np.where(model_index < 0, -np.inf, scores)
             correct = scores.argmax(axis=1) == self._world.data.y[clients]
-            return ScoreSums(correct=correct * 1.0, loss=0.0 * ones, examples=ones)
+            return ScoreSums(correct=correct * 1.0, loss=0.0 * ones, examples=ones)  # no loss
         away = models[model_index] - self._world.target[clients]
         distance = np.sum(away**2, axis=1).astype(np.float64)
         return ScoreSums(correct=(distance < 1) * 1.0, loss=distance, examples=ones)
@@ -236,7 +250,10 @@ class _Quadratic:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Float[np.ndarray, "t"]]:
-        """Predictions whose distance from the label is the model's distance from the target."""
+        """Predictions that differ from the label by the model's distance from the client's target.
+
+        So the better of two models has the smaller error.
+        """
         return list(np.sqrt(2 * self.losses(models, clients)).T + self._world.data.y[clients])
 
     def sample_losses(
@@ -272,8 +289,10 @@ def _step(
     start: Float[np.ndarray, "r P"],
     target: Float[np.ndarray, "r P"],
 ) -> Float[np.ndarray, "r P"]:
-    """The gradient of every row at w with the call's terms; 0 for parameters that are not
-    trained."""
+    """The gradient of every row at w, with the additional terms of the call.
+
+    It is 0 for parameters that are not trained.
+    """
     gradient = w - target
     if call.weights is not None:
         gradient = np.concatenate(call.weights)[:, None] * gradient

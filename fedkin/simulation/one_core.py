@@ -2,7 +2,7 @@
 products (XLA's and NumPy's).
 
 Several processes with as many threads each as there are cores spend a third of their time on
-context switches and busy waiting. The setting does not change the bits.
+context switches and busy waiting. The variables do not change results, not even in the last bit.
 """
 
 ONE_CORE = {

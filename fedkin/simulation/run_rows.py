@@ -1,4 +1,10 @@
-"""The replies of a call's rows, computed on this machine and added to the call's reply."""
+"""Runs a task for the clients of a call on this machine, and adds their replies to the call's
+reply.
+
+A call sends one task to some clients. Each of its rows is one piece of work: a client, and the
+model that it trains or scores if the task has one. A row's reply is one row in every array of the
+call's reply.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +26,24 @@ from fedkin.data.federated import FederatedData
 
 
 def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-    """Run a task for the rows whose clients reply, and add their replies.
+    """Run a task for the rows whose clients reply, and add their replies to the builder.
 
     Args:
-        builder: builder of the reply, which has the task.
+        builder: builds the call's reply, and knows the task.
         rows: rows of the call.
-        compiled: whether the task runs in its compiled form, if it has one; otherwise client by
-            client.
+        compiled: whether to run the task's compiled form (``compute_rows``), if it has one;
+            otherwise it runs client by client.
 
     Raises:
         TaskError: a reply does not fit the task's schema; a row has no reply, or two.
     """
     task = builder.task
     form = type(task).compute_rows if compiled else Task.compute_rows
+    # A task's own `compute_rows` may leave out a row or yield it twice, so replies are counted.
     replies = np.zeros(len(rows.clients), np.int64)
     all_active = bool(rows.active.all())
     for index, arrays in form(task, rows):
+        # The task computes all rows; replies of clients that do not reply are dropped here.
         if not all_active:
             index, arrays = _active(index, arrays, rows.active)
         replies[index] += 1
@@ -50,25 +58,25 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
 
 
 class SummedCall(NamedTuple):
-    """Properties that all parts of a call share when actors add up its replies."""
+    """The facts about a call that all actors need, if each adds up the replies to its own rows."""
 
     task: Task  # a task without memory
-    sizes: Mapping[str, int]  # the schema's sizes by name
+    sizes: Mapping[str, int]  # sizes of the reply's axes by name, such as P
     compiled: bool  # whether the task runs in its compiled form, as in ``add_replies``
-    together: bool  # whether all rows of one client stay in one portion
+    together: bool  # whether all rows of one client are computed together, as for detectors
     stream: Stream | None  # random numbers of the call
 
 
 class PartOfRows(NamedTuple):
     """The rows of a call that one actor computes."""
 
-    rows: Int[np.ndarray, "r"]  # indices in the call
-    clients: Int[np.ndarray, "r"]
+    rows: Int[np.ndarray, "r"]  # indices among the rows of the call
+    clients: Int[np.ndarray, "r"]  # client of each row
     steps: Int[np.ndarray, "r"]  # epochs or steps that each row completes
 
 
 class RowReplies:
-    """Computes the replies of some rows of a call, on an actor that holds all data.
+    """Computes the replies to some rows of a call, in an actor (a Ray process) that holds all data.
 
     Args:
         data: samples of all clients.
@@ -86,16 +94,18 @@ class RowReplies:
         self._trainer = trainer
 
     def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
-        """The reply to a part of the rows, with the sums over them."""
+        """The replies to one actor's rows: arrays by row, and sums over these rows."""
         task = call.task.select(part.rows)
         engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
+        # Only tasks without memory come here, but `ClientRows` needs a memory, so this one is
+        # empty.
         memory = ClientMemory(len(self._ids), ids=self._ids, names=self._data.client_names)
         rows = ClientRows(
             task=task.name,
             clients=part.clients,
-            active=np.ones(len(part.rows), bool),
+            active=np.ones(len(part.rows), bool),  # other rows are not sent to actors
             steps=part.steps,
-            samples=ClientSamples(self._ids, self._data, first_data=self._data),
+            samples=ClientSamples(self._ids, self._data, first_data=self._data),  # no shift here
             engine=engine,
             memory=memory,
             declared={},
@@ -107,6 +117,7 @@ class RowReplies:
 
 
 def _refuse_part(*_: Any) -> NoReturn:
+    """Raise TaskError, in place of workers for clients that use only a part of their samples."""
     raise TaskError(
         "a task that takes a part of a client's samples cannot be summed by actors "
         "(run.sum_by_actor)"
@@ -116,9 +127,10 @@ def _refuse_part(*_: Any) -> NoReturn:
 def _active(
     index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
 ) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and their arrays.
+    """The rows of a portion whose clients reply, and the arrays of these rows.
 
-    Arrays with a wrong number of entries are returned unchanged, so that the schema reports them.
+    Arrays with a wrong number of rows are returned unchanged, so that the check against the schema
+    reports them.
     """
     rows = np.arange(len(active))[index]
     replying = active[rows]
@@ -129,5 +141,6 @@ def _active(
 
 
 def _names(rows: ClientRows, clients: Int[np.ndarray, "r"]) -> str:
+    """Names of clients for an error message; their ids if the data have no names."""
     names = getattr(rows.data, "client_names", None)
     return client_list(clients, names) if names else client_list(rows.ids[clients])

@@ -1,4 +1,5 @@
-"""Selects a model's trainer and scorer: compiled by JAX, or provided by the model.
+"""Selects a model's workers, i.e. its trainer and its scorer: compiled by JAX, or provided by the
+model.
 
 Everything else in a simulated world (participation, failures, bytes, memory) is the same for every
 model. JAX is imported only for a JAX model, so a client with another model starts without it.
@@ -37,7 +38,7 @@ class AnyModel(Protocol):
         ...
 
 
-Workers = tuple[Scorer, Trainer]
+Workers = tuple[Scorer, Trainer]  # of one data set
 
 
 @runtime_checkable
@@ -54,7 +55,8 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def decided(self, data: FederatedData) -> Any:
-        """The same model after all open choices about its training are made for these data."""
+        """The same model, for which it is now decided whether PyTorch or JAX trains it on these
+        data."""
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
@@ -74,8 +76,8 @@ class ModelWithWorkers(AnyModel, Protocol):
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
     """Try the model on one sample, and return its spec.
 
-    The spec has no last layer if the last bias does not match the scores. Raises ModelError if the
-    model does not fit the data.
+    The spec has no last layer if the length of the last bias is not the number of scores. Raises
+    ModelError if the model does not fit the data.
     """
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
@@ -87,14 +89,16 @@ def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
 def worker_factory(
     model: AnyModel, ids: Int[np.ndarray, "N"], devices: int | None, clients_per_batch: int | None
 ) -> Callable[[FederatedData], Workers]:
-    """A function that makes the scorer and the trainer for data, which may change between rounds.
+    """A function that makes the scorer and the trainer for a data set.
+
+    It is called again when a shift has changed the clients' data.
 
     Args:
         model: a JAX model, or a model with its own workers.
         ids: the clients' ids in the random streams.
         devices: number of XLA devices; None for all. It applies only to JAX models.
-        clients_per_batch: clients trained at a time on one device; None for 1 on a CPU, elsewhere
-            the fastest number. It applies only to JAX models.
+        clients_per_batch: clients trained at a time on one device. None: 1 on a CPU, elsewhere the
+            fastest number. It applies only to JAX models.
     """
 
     def workers(data: FederatedData) -> Workers:
@@ -109,7 +113,10 @@ def worker_factory(
 
 
 def decided(model: AnyModel, data: FederatedData) -> AnyModel:
-    """The model with all choices made on these data, for processes that see only a part of them."""
+    """The model, for which it is now decided whether PyTorch or JAX trains it on these data.
+
+    Every process that gets this model trains it in the same way, without a second choice.
+    """
     return model.decided(data) if isinstance(model, ModelWithWorkers) else model
 
 

@@ -63,7 +63,8 @@ def build_node(
 
     Args:
         model: the model that the node trains.
-        data: a data set with the node's clients; it may have others too.
+        data: a data set with the node's clients. If it has other clients too, ``site`` says which
+            are the node's.
         site: the site's name, folder and clients.
         config_digest: digest of the configuration that server and node share; empty if Python code
             makes the node.
@@ -101,7 +102,7 @@ def build_node(
 
 
 def _identity(site: SiteSettings) -> Identity | None:
-    """The signing identity of a site; None if it does not sign.
+    """The key with which a site signs, and its certificate; None if the site does not sign.
 
     Raises ConfigError if the files belong to another site.
     """

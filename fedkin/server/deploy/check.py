@@ -1,5 +1,7 @@
-"""Checks of a server and its sites before they start. Checks change nothing. A failed check is a
-line of output, not an exception."""
+"""Checks of a server and its sites before they start.
+
+Checks change nothing. A failed check is a line of output, not an exception.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
 
 
 def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
-    """A failed check for each site that shares its name or key with another site.
+    """A failed check for each site that has the same name or key as another site.
 
     Args:
         sites: folders of the sites by name.
@@ -221,6 +223,7 @@ def _flower() -> CheckResult:
 
 
 def _installed(package: str) -> str | None:
+    """Version of an installed package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -228,6 +231,7 @@ def _installed(package: str) -> str | None:
 
 
 def _load(loaded: list, load: Callable[[Path], ServerConfig | ClientConfig], path: Path) -> str:
+    """Load a file, append its content to a list for the following checks, and return its path."""
     loaded.append(load(path))
     return str(path)
 
@@ -255,6 +259,7 @@ def _progress(config: ServerConfig) -> str:
     out = Path(config.federation.folder)
     progress = []
     spec = checked_model(config)
+    # Only the digest of the layout is used, so the other facts can be empty.
     handshake = make_handshake(federation="", version="", spec=spec, shape=(), classes=0)
     runs = [(config.method, out)]
     for entry in config.against:
@@ -323,6 +328,7 @@ def _connection(folder: Path, address: Address) -> str:
 
 
 def _model(config: ClientConfig) -> ModelSpec:
+    """The model of a site, checked against the samples that its file describes."""
     described: Any = config.data_description()
     return check_samples(config.model.make(described), described)
 
@@ -361,6 +367,7 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
 
 
 def _reachable_server(folder: Path, secure: bool) -> CheckResult:
+    """Whether the server replies at the address in a site's flower.env."""
     path = folder / files.ENVIRONMENT
     text = files.read_environment(folder).get("SUPERLINK", "")
     address = Address.parse(text, secure, f"{path}: SUPERLINK")

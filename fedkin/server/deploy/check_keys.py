@@ -1,4 +1,7 @@
-"""Checks of certificates and keys: they exist, match, are valid long enough, and are secret."""
+"""Checks of certificates and keys: they exist, match, are valid long enough, and are secret.
+
+"Authority" is the federation's certificate authority, which signs the server's certificate.
+"""
 
 from __future__ import annotations
 
@@ -161,6 +164,7 @@ def _node_key(folder: Path) -> str:
 
 
 def _certificate(path: Path) -> Certificate:
+    """The certificate in a file. Raises ConfigError if there is none."""
     require_cryptography()
     from cryptography import x509
 
@@ -174,6 +178,7 @@ def _certificate(path: Path) -> Certificate:
 
 
 def _private_key(path: Path) -> Any:
+    """The private key in a file. Raises ConfigError if there is none."""
     from cryptography.hazmat.primitives import serialization
 
     content = _read(path, "fedkin deploy init makes it with the certificate")
@@ -187,6 +192,7 @@ def _private_key(path: Path) -> Any:
 
 
 def _read(path: Path, hint: str) -> bytes:
+    """The content of a file. Raises ConfigError, with a hint how to make the file."""
     try:
         return path.read_bytes()
     except OSError as error:

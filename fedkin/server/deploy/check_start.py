@@ -1,5 +1,7 @@
-"""The checks that ``fedkin deploy up`` makes first. Their results are kept for the status and the
-logs."""
+"""The checks that ``fedkin deploy up`` makes before it starts anything.
+
+Failed checks are stored, so that ``fedkin deploy status`` and ``logs`` show them.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ def _reason(result: CheckResult) -> str:
 
 
 def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
-    """Store the refusals for the status and the logs, and remove the refusals of an earlier start.
+    """Store failed checks for the status and the logs, and remove those of an earlier start.
 
     Args:
         selection: the selected parts of the deployment.
@@ -120,7 +122,12 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
 
 
 def _forget_mended(path: Path, mended: list[Program]) -> None:
-    """Remove failed checks from the server's file for sites that now start without the run."""
+    """Remove stored failures of sites that now pass, if they start without the run.
+
+    Args:
+        path: the file with the server's state.
+        mended: the sites that pass now.
+    """
     state = read_state(path)
     if not state.failed_checks:
         return
@@ -137,6 +144,7 @@ def _forget_mended(path: Path, mended: list[Program]) -> None:
 
 
 def _keep_one(path: Path, state: FederationState) -> None:
+    """Write a state to its file; remove the file if there is nothing to say."""
     if state == FederationState():
         remove_state(path)
     else:
@@ -144,6 +152,7 @@ def _keep_one(path: Path, state: FederationState) -> None:
 
 
 def _log_refusal(log: Path, reason: str) -> None:
+    """Append the reason for a failed start to a part's log."""
     append_line(
         log,
         f"{time.strftime('%H:%M:%S')} fedkin ERROR: fedkin deploy up refuses to start: {reason}",

@@ -5,8 +5,8 @@ containers/Dockerfile      image of all containers, with fedkin's wheel
 containers/fedkin-*.whl    wheel of the fedkin version that wrote these files
 containers/flwr/           the server's address for Flower's commands inside the containers
 
-The paths on the machine are relative to compose.yaml, so that the folder can be moved. The
-deployment has the same path in every container. A container cannot see the folders of other parts.
+The paths on the machine are relative to compose.yaml, so that the folder can be moved. Every
+container has the deployment at the same path (``/fed``), but cannot see the folders of other parts.
 Paths and names are written as JSON strings, which are also valid in YAML.
 """
 
@@ -126,6 +126,7 @@ def _flower_config(address: Address) -> str:
 
 
 def _server(address: Address, sites: list[str]) -> dict[str, object]:
+    """The service of the server (Flower's SuperLink)."""
     options = [word for line in files.superlink_options(address) for word in line]
     return {
         **_common("", "superlink"),
@@ -164,6 +165,7 @@ def _run(address: Address, sites: list[str]) -> dict[str, object]:
 
 
 def _site(name: str) -> dict[str, object]:
+    """The service of a site."""
     folder = f"{INSIDE}/{name}"
     return {
         **_common(name, "site"),
@@ -195,7 +197,10 @@ def _mount(path: str) -> str:
 
 
 def _give_away(folder: Path, sites: list[str]) -> None:
-    """Give files that ``init`` wrote as root to the containers' user. Links are not followed.
+    """Give files that ``init`` wrote as root to the containers' user, since no container runs as
+    root.
+
+    Links are not followed: the folder may contain links that other users made.
 
     Args:
         folder: folder of the deployment; it may contain files of other users.

@@ -1,5 +1,7 @@
-"""ClientApps whose model and data come from Python code: ``app = fk.torch_client(Net,
-loaders)``."""
+"""Flower clients whose model and data come from Python code, not from a file.
+
+Example: ``app = fk.torch_client(Net, loaders)``.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +98,14 @@ def _node_data(data: Source, node: dict[str, Any]) -> Any:
 
 
 def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) -> FederatedData:
+    """The data of a client from its pair of loaders.
+
+    Args:
+        pair: the pair (train, test).
+        model: the model, whose outputs are counted if the number of classes is not given.
+        classes: number of classes; None if unknown.
+        name: name of the client.
+    """
     from fedkin.simulation.torch.client_loaders import client_data
 
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
@@ -106,6 +116,7 @@ def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) ->
     train, test = pair
     if classes is None and model.spec.detects:
         raise ConfigError("torch_client: a detector gives one score, so classes must be given")
+    # Without a number of classes any label is accepted, until the outputs are counted.
     data = client_data(train, test, classes or 2**31, name)
     if classes:
         return data
@@ -113,6 +124,7 @@ def _from_loaders(pair: Any, model: AnyModel, classes: int | None, name: str) ->
 
 
 def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
+    """A ClientApp whose node ``make`` returns. Raises MissingExtra if Flower is not installed."""
     try:
         from fedkin.server.flower_transport import client_app
     except ImportError as error:

@@ -3,7 +3,7 @@
 server.toml           the run and the federation
 app/pyproject.toml    the app for Flower: its programs, and the path of server.toml
 flwr/config.toml      the SuperLink's address for Flower's commands
-keys/                 the authority (ca.pem, ca-key.pem), and the server's certificate and key
+keys/                 certificate authority (ca.pem, ca-key.pem); the server's certificate and key
 site-K/               files of site K: client.toml, flower.env, ca.pem, and its key, with key.pub
 COMMANDS.md           the commands that start all programs
 server.log            the server's log of the run
@@ -258,7 +258,7 @@ def superlink(address: Address) -> str:
 
 
 def supernode(secure: bool) -> str:
-    """The command that starts a SuperNode in its site's folder, ``$site``."""
+    """The command that starts a SuperNode in its site's folder (the shell variable ``site``)."""
     how = "--insecure"
     if secure:
         how = f"--root-certificates {SITE_CA} --auth-supernode-private-key {NODE_KEY}"

@@ -1,5 +1,5 @@
-"""Export of a site's models: its cluster's model, and the same model after the site's local
-training."""
+"""Export of the models that a site has stored: its cluster's model, and the same model after the
+site's last local training."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:
-    """The name and the stored models of the run that stored models last."""
+    """The run whose models were stored last: its name, and its models by name."""
 
     def age(file: Path) -> tuple[int, str]:
         return file.stat().st_mtime_ns, file.name

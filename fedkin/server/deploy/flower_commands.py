@@ -89,7 +89,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _start_run(server: str | None) -> list[str]:
-    """Start a run. Returns a list with the run's number, empty if Flower prints none.
+    """Start a run. Returns the run's number as the only entry of a list, which is empty without
+    one.
 
     Args:
         server: path of server.toml; None for the path in the app.

@@ -1,4 +1,5 @@
-"""A SuperNode that needs no process per message, built on Flower's client for the SuperLink.
+"""A site's connection to the SuperLink that needs no process per message, unlike Flower's
+SuperNode.
 
 Flower's SuperNode (1.41) starts a process for every message. It polls for messages every three
 seconds and for replies every half second, and neither can be configured. Here one loop fetches
@@ -154,6 +155,7 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
         return_type=Message,
         initial_backoff=BACKOFF,
     )
+    # The id, a digest of the content, is not sent. Flower's SuperNode sets it in the same way.
     message.metadata.__dict__["_message_id"] = tree.object_id
     fetched = time.monotonic()
     reply = _reply(message, answer)
@@ -179,7 +181,7 @@ def _reply(message: Message, answer: Answer) -> Message:
 
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
-    """Send a reply, and then its parts that the SuperLink does not have yet."""
+    """Send a reply, and then those of its parts that the SuperLink does not have yet."""
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():
         objects = get_all_nested_objects(reply)

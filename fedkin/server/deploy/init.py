@@ -180,6 +180,7 @@ def _refuse_loopback(folder: Path, address: Address) -> None:
 
 
 def _check_ports(clients: int, address: Address) -> None:
+    """Raise ConfigError if there are not enough ports, or the server's port is also a site's."""
     last = files.FIRST_PORT + clients - 1
     if clients < 1 or last > 65_535:
         raise ConfigError(
@@ -212,6 +213,8 @@ def _configurations(
         for name in (*SERVER, *CLIENT)
     }
     if exists:
+        # A later call adds sites: the server keeps its files, and new sites get the data of the
+        # others.
         server = _existing_server(folder, len(names))
         if "data" not in changes:
             values["data"] = _existing_data(folder) or values["data"]
@@ -263,7 +266,11 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
-    """A section after settings are applied. If they change ``name``, the defaults are dropped."""
+    """A section after settings are applied.
+
+    If they change the section's ``name``, its defaults are dropped, because they belong to the
+    former name.
+    """
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
     if section in _CHOICES and changes.get("name", base["name"]) != base["name"]:
@@ -277,7 +284,7 @@ def _is_per_site(data: Values) -> bool:
 
 
 def _existing_data(folder: Path) -> Values:
-    """[data] of an existing site; empty without one."""
+    """[data] of a site that exists already; empty if there is none."""
     paths = sorted(folder.glob(f"*/{files.CLIENT}"))
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
@@ -345,6 +352,7 @@ def _write_server(folder: Path, server: Values, address: Address) -> None:
 
 
 def _write_site(folder: Path, site: Files, variables: str) -> None:
+    """Write a site's files that do not exist yet."""
     _write(folder / files.ENVIRONMENT, variables)
     _write(folder / files.CLIENT, tomli_w.dumps(site))
 

@@ -1,5 +1,5 @@
-"""Keys of a federation with a server: the authority, the server's certificate, and a key for each
-node.
+"""Keys of a federation with a server: the certificate authority, the server's certificate, and a
+key for each node.
 
 A node has no certificate. The server identifies it by its registered public key. This module needs
 ``cryptography``.
@@ -34,7 +34,7 @@ def require_cryptography() -> None:
 
 
 def create_server_certificate(folder: Path, federation: str, host: str) -> None:
-    """Write an authority and the server's certificate, unless they exist.
+    """Write a certificate authority and the server's certificate, unless they exist.
 
     Args:
         folder: folder of the deployment.
@@ -62,9 +62,10 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
 
 
 def create_site_keys(folder: Path, ca: Path) -> None:
-    """Write a site's copy of the authority and its key pair, unless they exist.
+    """Write a site's copy of the authority's certificate, and the site's key pair, unless they
+    exist.
 
-    The key pair equals the output of ``ssh-keygen -t ecdsa -b 384``.
+    The key pair has the format of ``ssh-keygen -t ecdsa -b 384``.
     """
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -46,13 +46,17 @@ class NodeDisk:
         return files
 
     def _path(self, run: str, suffix: str = "") -> Path:
+        """The file of a run. Raises InvalidMessageError for a name that is no plain file name."""
+        # The name comes from the server, and must not lead out of the folder.
         if not re.fullmatch(r"[\w.-]{1,100}", run):
             raise InvalidMessageError(f"{run[:60]!r} cannot be the name of a run")
         return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays of a file. A damaged file is reported and gives no arrays, since its clients
-        can start again."""
+        """The arrays of a file; none if the file does not exist or is damaged.
+
+        A damaged file is only reported, since clients can start again without their arrays.
+        """
         try:
             return decode(path.read_bytes()).arrays
         except FileNotFoundError:
@@ -62,13 +66,14 @@ class NodeDisk:
             return {}
 
     def _write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write arrays to a file. Raises StorageError if that fails."""
         with storage_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         write_atomic(path, encode({}, arrays))
 
 
 def _is_own(path: Path) -> bool:
-    """Whether this program wrote a file."""
+    """Whether fedkin wrote a file."""
     try:
         decode(path.read_bytes())
     except (OSError, ValueError):

@@ -25,7 +25,7 @@ def wheel_name() -> str:
 
 
 def own_wheel() -> bytes:
-    """Content of a wheel of the running fedkin, made from a checkout or an installation.
+    """The content of a wheel with the running fedkin, from a checkout or an installation.
 
     Raises:
         ConfigError: fedkin is not installed, or its metadata describe another version.

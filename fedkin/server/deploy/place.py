@@ -1,4 +1,4 @@
-"""Detects copied and moved deployments. A deployment's files contain the path of their folder.
+"""Detects copied and moved deployments, whose files contain the path of their former folder.
 
 A copy has the keys, port and sites of the original, and its files contain the original's path, so
 it is refused. The files of a moved folder are updated to the new path. A folder also counts as
@@ -97,7 +97,7 @@ def refuse_copy(folder: Path) -> None:
 
 
 def settle(folder: Path) -> Path | None:
-    """Update the path in the files of a moved deployment.
+    """Write the new path of a moved deployment into its files.
 
     Returns:
         The former folder; None if the deployment was not moved.
@@ -142,8 +142,8 @@ def _commands(folder: Path) -> str:
 def _is_copy(folder: Path, original: Path) -> bool:
     """Whether a deployment is a copy of the deployment in another folder.
 
-    A copy has the same authority as its original. Without keys, the settings of the server or of a
-    site are compared instead.
+    A copy has the same certificate authority as its original. Without keys, the settings of the
+    server or of a site are compared instead.
     """
     if _same(folder, original) or not (original / files.SERVER).exists():
         return False
@@ -161,6 +161,7 @@ def _same_content(one: Path, other: Path) -> bool:
 
 
 def _same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same folder."""
     return one.resolve() == other.resolve()
 
 

@@ -31,7 +31,7 @@ _children: list[Started] = []  # child processes of this process, which it must 
 
 @dataclass(frozen=True)
 class Program:
-    """A program of a deployment that keeps running: its folder and its kind."""
+    """A long-running program of a deployment, identified by its folder and its kind."""
 
     folder: Path
     kind: str
@@ -95,7 +95,11 @@ def is_up(part: Program) -> bool:
 
 
 def leaders(processes: Sequence[Process]) -> list[Process]:
-    """The processes whose parent is not among these: the program itself, and orphaned processes."""
+    """The processes whose parent is not among these.
+
+    They are the program itself, and processes whose parent has ended. Helpers of a program are left
+    out.
+    """
     numbers = {process.number for process in processes}
     return [
         process
@@ -163,6 +167,7 @@ def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
 
 
 def _matching(parts: Collection[Program], only: str) -> dict[Program, list[Process]]:
+    """The processes of each part with a text in their command line."""
     return {
         part: [process for process in processes if only in process.command]
         for part, processes in find(parts).items()
@@ -170,6 +175,7 @@ def _matching(parts: Collection[Program], only: str) -> dict[Program, list[Proce
 
 
 def _signal(process: Process, number: int) -> None:
+    """Send a signal to a process, which may have ended a moment ago."""
     with suppress(ProcessLookupError):
         os.kill(process.number, number)
 
@@ -183,13 +189,16 @@ def _is_helper(process: Process) -> bool:
 
 
 def _process(entry: Path) -> Process:
+    """A process, from its folder in ``/proc``. Raises OSError if it has ended."""
     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    # The command's name may contain spaces and brackets, so fields count from its last bracket on.
     fields = (entry / "stat").read_text().rpartition(")")[2].split()
     started = _boot_time() + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return Process(int(entry.name), int(fields[1]), command, started)
 
 
 def _boot_time() -> float:
+    """When this machine started, in seconds since the epoch."""
     lines = (_PROC / "stat").read_text().splitlines()
     line = next(line for line in lines if line.startswith("btime"))
     return float(line.split()[1])

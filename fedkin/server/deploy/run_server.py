@@ -86,7 +86,7 @@ def serve(
 
 
 def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter) -> Run:
-    """Run a server's configuration. Raises the errors of ``serve``."""
+    """Run a server's configuration and let ``state`` follow it. Raises the errors of ``serve``."""
     folder = Path(config.federation.folder)
     trackers = make_trackers(config.federation.track, folder)
     worlds = RemoteWorlds(config, request_round)
@@ -110,7 +110,7 @@ class StateWriter:
     """Keeps the file with a server's state up to date: its sites, and why the server has ended.
 
     Args:
-        folder: the run's folder. The state file is next to it, and is emptied first.
+        folder: the run's folder. The state file is next to it, and starts empty.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -146,10 +146,11 @@ class StateWriter:
         self._write(replace(self.state, failing={}))
 
     def stop(self) -> None:
-        """Remove the line about awaited clients, because the server ends."""
+        """Remove the line about clients that the server waits for, because the server ends."""
         self._write(replace(self.state, waiting=""))
 
     def _write(self, state: FederationState) -> None:
+        """Write the state if it has changed."""
         if state != self.state:
             self.state = state
             write_state(self.path, state)
@@ -190,17 +191,21 @@ class RemoteWorlds:
             save=file.save,
             signed=secret is not None and bool(secret.values.get("signed")),
         )
+        # Nodes that joined after the last checkpoint keep their ids too.
         registered = file.load()
         if registered is not None:
             self.membership.registry.recall(registered)
 
     def digests(self) -> Digests:
+        """Digests that a resumed run must have in common with the first one: of the model's
+        layout."""
         return (self.membership.own.layout,)
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         """Do nothing: the server has already checked everything it can."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
+        """A new world for a run of a method."""
         # Nodes use this name for a file, so it must differ between run folders.
         title = user_methods.title(entry["name"])[:40]
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"
@@ -217,6 +222,8 @@ class RemoteWorlds:
         return OpenWorld(world, self._client_facts, parts=parts)
 
     def _client_facts(self) -> ClientFacts:
+        """Numbers of samples and names of all clients; an id that no client has yet has an empty
+        name."""
         nodes = self.membership.registry
         names = [*nodes.client_names()]
         return ClientFacts(nodes.samples, names + [""] * (self.clients - len(names)))
@@ -269,7 +276,10 @@ def log_to_file(path: Path) -> None:
 
 
 class RegistryFile:
-    """The file ``.NAME.registry`` next to the run folder NAME. It is read only to resume a run."""
+    """The file ``.NAME.registry`` next to the run folder NAME, with all accepted nodes.
+
+    The server loads it only when it resumes a run.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

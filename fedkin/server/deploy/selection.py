@@ -59,7 +59,9 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
 
 
 def _sites(folder: Path) -> list[Path]:
+    """The folders of the sites in a folder, or the folder itself if it is a site's."""
     if (folder / files.CLIENT).exists():
         return [folder.absolute()]
     paths = [path.parent for path in folder.glob(f"*/{files.CLIENT}")]
+    # By length first, so that site-10 comes after site-9.
     return sorted(paths, key=lambda path: (len(path.name), path.name))

@@ -34,7 +34,7 @@ class Stopped(BaseException):
 
 
 def run_site(folder: Path) -> None:
-    """Run the site of a folder until the process ends.
+    """Run the site of a folder in this process, until the process is ended.
 
     Raises:
         ConfigError: the site's files are missing, invalid, or from a copied deployment.
@@ -48,6 +48,7 @@ def run_site(folder: Path) -> None:
     address = Address.parse(variables.get("SUPERLINK", ""), secure, place)
     home = folder.absolute()
     os.environ.update({**variables, "FLWR_HOME": str(home / "flwr")})
+    # The file names below are relative to the site's folder.
     os.chdir(home)
     if needs_supernode(config):
         _become_supernode(secure)
@@ -79,6 +80,7 @@ def run_site(folder: Path) -> None:
         _log.warning("refused; trying again in %.0f s", _AGAIN)
         note_refusal(home, _KEY_REFUSED)
         time.sleep(_AGAIN)
+        # Flower ends a refused process, so the site goes on in a new one with the same process id.
         os.execv(sys.executable, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(home)])
 
 
@@ -104,4 +106,5 @@ def _become_supernode(secure: bool) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    """Signal handler that ends the site in an orderly way."""
     raise Stopped

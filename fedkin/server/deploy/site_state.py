@@ -1,4 +1,5 @@
-"""Stores why a site was refused, in its log and in the file that ``fedkin deploy status`` reads."""
+"""Stores why a site was refused: in the site's log, and in the file that ``fedkin deploy status``
+reads."""
 
 from __future__ import annotations
 

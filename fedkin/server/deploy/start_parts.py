@@ -46,9 +46,9 @@ def parts_of(selection: Selection) -> list[Program]:
 
 
 def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
-    """Start the missing parts.
+    """Start the missing parts, and wait until each of them runs.
 
-    The sites start when their keys are registered, while the run is being started.
+    The sites start as soon as their keys are registered, while the run is still being started.
 
     Args:
         selection: the selected parts.
@@ -86,10 +86,12 @@ def _size(log: Path) -> int:
 
 
 def _is_secure(selection: Selection) -> bool:
+    """Whether the deployment uses keys and certificates."""
     return files.read_address(selection.folder / files.FLOWER).secure
 
 
 def _start_superlink(folder: Path) -> Address:
+    """Start the SuperLink, and return its address. Raises ConfigError if it exits at once."""
     address = files.read_address(folder / files.FLOWER)
     options = [word for line in files.superlink_options(address) for word in line]
     process = start(Program(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
@@ -102,6 +104,7 @@ def _start_superlink(folder: Path) -> Address:
 
 
 def _site_command(part: Program) -> list[str]:
+    """The command that runs a site."""
     return [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(part.folder)]
 
 
@@ -144,6 +147,7 @@ class _Starter:
         raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
 
     def _read(self) -> None:
+        """Collect the process's output, line by line, until it ends."""
         assert self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
@@ -151,7 +155,13 @@ class _Starter:
 
 
 def _wait_for_site(part: Program, process: Started, offset: int) -> str:
-    """Wait until a site is connected or refused for now. Raises ConfigError if it exits."""
+    """Wait until a site is connected or refused, and say which. Raises ConfigError if it exits.
+
+    Args:
+        part: the site.
+        process: the site's process.
+        offset: size of the site's log before its start, in bytes.
+    """
     end = time.monotonic() + _TIMEOUT
     while time.monotonic() < end:
         text = part.log.read_bytes()[offset:].decode(errors="replace")
@@ -165,4 +175,5 @@ def _wait_for_site(part: Program, process: Started, offset: int) -> str:
 
 
 def _tail(log: Path) -> str:
+    """The last lines of a log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])

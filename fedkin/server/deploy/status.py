@@ -227,11 +227,12 @@ def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
 
 
 def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
+    """Lines with the part's name in front."""
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 
 def _part(part: Program, processes: list[Process], state: FederationState) -> PartStatus:
-    """The status of a program. For a refused site, the detail says whether it is up or down."""
+    """The status of a program. A refused site may be up or down, so then the detail says which."""
     programs = leaders(processes)
     if programs:
         running = UP
@@ -296,6 +297,7 @@ def _run(
 
 
 def _progress(run: Path, rounds: int) -> str:
+    """How far a run is, as its folder shows."""
     if (run / SUMMARY).exists():
         return "finished"
     path = run / METRICS

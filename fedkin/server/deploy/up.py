@@ -93,6 +93,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
     selection = select(folder, server=server, site=site)
     with _one_at_a_time(folder):
         parts = parts_of(selection)
+        # The run ends first, then the sites, then the SuperLink that connects them.
         starters = [Program(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
         processes = find(parts)
         stop(starters, 0.0)
@@ -115,7 +116,11 @@ def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]
 
 
 def _refuse_ports(selection: Selection, missing: Missing) -> None:
-    """Raise ConfigError for ports in use. (``fedkin deploy check`` accepts a SuperLink's port.)"""
+    """Raise ConfigError for ports in use by other programs.
+
+    ``fedkin deploy check`` accepts a port on which a SuperLink of this federation listens. Here
+    that is an error, because the SuperLink is to be started.
+    """
     for part in missing.sites:
         try:
             config = load_client(part.folder / files.CLIENT)
@@ -132,6 +137,7 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
 
 
 def _refuse_port(host: str, port: int, name: str) -> None:
+    """Raise ConfigError if a port on this machine is in use."""
     with socket.socket() as attempt:
         # A port that was released a moment ago counts as free.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -167,11 +173,13 @@ def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: object) -> None:
+    """Signal handler that raises the error of Ctrl-C."""
     raise KeyboardInterrupt
 
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock. Raises ConfigError if another ``up`` or ``down`` has it."""
     lock = FileLock(folder / ".deploy.lock")
     try:
         lock.acquire(blocking=False)

@@ -1,5 +1,5 @@
-"""Waits until the server has accepted or refused each started site, and reports it (``fedkin deploy
-up``)."""
+"""Waits until the server has accepted or refused each site that ``fedkin deploy up`` has started,
+and reports it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE = 0.2  # seconds between polls
 
 @dataclass(frozen=True)
 class Former:
-    """The server's state before ``up`` has started sites again.
+    """The server's state before ``up`` started any site, to be compared with later states.
 
     Attributes:
         state: state of the server.
@@ -35,9 +35,8 @@ class Former:
     same_ids: bool
 
     def refusal(self, name: str, state: FederationState) -> str:
-        """Why the server refuses a started site.
-
-        Empty if it is not refused, or if the reason was already there before.
+        """Why the server refuses a started site; empty if it does not, or did so before the start
+        already.
 
         A site with different clients than before is listed in the state as ``NAME (node ID)``.
 
@@ -52,7 +51,7 @@ class Former:
         return ""
 
     def accepts(self, name: str, state: FederationState) -> bool:
-        """Whether the server has accepted a site since it was started.
+        """Whether the server has accepted a site since the site was started.
 
         Args:
             name: name of the site.
@@ -62,6 +61,7 @@ class Former:
             return False
         if name not in self.state.accepted or self.same_ids:
             return True
+        # It was accepted before as well; a new node id shows that it has come again.
         return state.nodes.get(name) != self.state.nodes.get(name)
 
 
@@ -107,6 +107,7 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     while True:
         state = read_state(path)
         for name in list(open_sites):
+            # A ready site may still be refused or accepted within seconds; then that is reported.
             waits = bool(state.refused) or time.monotonic() - last > _READY
             reason = former.refusal(name, state)
             verdict = f" is refused: {reason}" if reason else _verdict(name, state, former, waits)
@@ -132,6 +133,7 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
 
 
 def _state_file(selection: Selection) -> Path:
+    """The file in which the deployment's server keeps its state."""
     return server_state_file(Path(load_server(selection.folder / files.SERVER).federation.folder))
 
 

@@ -61,6 +61,7 @@ class LoadedNode:
         return self._node
 
     def _present(self) -> tuple[Any, ...]:
+        """Time and size of the site's files, which differ after a change."""
         return _stamp(self.config), self._data and _stamp(self._data)
 
 
@@ -89,6 +90,7 @@ class Worker:
         path = self.folder / SOCKET
         own_socket = self._listen()
         self._load()
+        # If the socket is another file than the worker's, another worker has taken its place.
         while not self._ended and is_alive(*self._site) and _file(path) == own_socket:
             with suppress(TimeoutError):
                 connection, _ = self._listener.accept()
@@ -101,6 +103,7 @@ class Worker:
     def _listen(self) -> tuple[int, int] | None:
         """Make the socket, for this user only, and listen. Returns the identity of its file."""
         open_folder(self.folder)
+        # The socket gets its mode when it is made, so no other user can open it in between.
         before = os.umask(0o177)
         try:
             with socket_address(self.folder) as address:
@@ -142,9 +145,10 @@ class Worker:
             _log.warning("a message was not answered: %s", error)
 
     def _reason_to_end(self, head: dict[str, Any]) -> str:
-        """Why another worker must answer the message; empty if this one can.
+        """Why this worker must end and another must answer the message; empty if this one can
+        answer.
 
-        The worker ends with the site that sent the last message.
+        It also stores the site that sent the message, since the worker ends when that site ends.
         """
         if head.get("version") != __version__:
             return f"it runs fedkin {__version__}, but the site runs {head.get('version')}"
@@ -162,6 +166,7 @@ class Worker:
         self._listener.close()
 
     def _reply(self, message: Frames) -> tuple[dict[str, Any], Frames | None]:
+        """The reply to a message, or the error of a program that failed while answering it."""
         from fedkin.server.message import IN_REPLY, from_parts, to_parts
         from fedkin.server.node import respond
 
@@ -188,7 +193,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 def _file(path: Path) -> tuple[int, int] | None:
     """The identity of the file at a path; None if there is no file.
 
-    It includes a time, because inode numbers are used again.
+    Inode numbers are used again for new files, so the identity includes a time.
     """
     try:
         status = path.lstat()

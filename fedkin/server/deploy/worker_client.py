@@ -66,8 +66,9 @@ class SiteWorker:
         self._refused = refused
 
     def reply(self, message: Frames) -> Frames:
-        """The worker's reply to a message. If the worker dies, a new one gets the message once
-        more.
+        """The worker's reply to a message.
+
+        If the worker dies or is replaced, the message goes to a new one, once.
 
         Raises:
             WorkerLinkError: no worker runs, and none can be started.
@@ -103,10 +104,12 @@ class SiteWorker:
         self._connection_or_start().close()
 
     def _head(self) -> dict[str, Any]:
+        """The facts by which a worker decides whether it can answer."""
         return {"version": __version__, "site": self._site, "path": sys.path}
 
     @contextmanager
     def _connection(self) -> Iterator[socket.socket]:
+        """A connection to the worker, which is closed afterwards."""
         connection = self._connection_or_start()
         try:
             yield connection
@@ -114,12 +117,14 @@ class SiteWorker:
             connection.close()
 
     def _connection_or_start(self) -> socket.socket:
+        """A connection to the worker, which is started if none runs. Raises WorkerLinkError."""
         if not AVAILABLE:
             raise WorkerLinkError("this system has no sockets with permissions")
         open_folder(self.folder)
         connection = self._connect()
         if connection is None:
             with self._lock():
+                # Another process may have started a worker before this one got the lock.
                 connection = self._connect() or self._start()
         try:
             check_peer(connection)
@@ -183,6 +188,7 @@ class SiteWorker:
         return f"{written[-1][:_LONGEST_LINE]} (see {log})"
 
     def _spawn(self) -> subprocess.Popen[bytes]:
+        """Start the process of a worker, in a separate session so that it outlives this process."""
         path = os.pathsep.join(dict.fromkeys(entry for entry in sys.path if entry))
         command = [sys.executable, "-m", MODULE, str(self.config), *map(str, self._site)]
         _started[:] = [process for process in _started if process.poll() is None]

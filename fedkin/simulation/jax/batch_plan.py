@@ -1,4 +1,8 @@
-"""The batches of a call as flat arrays, padded to few sizes so that few programs are compiled."""
+"""The input of a training program: the batches of all rows as flat arrays.
+
+A row is a client with the model, or the group of models, that it trains. Arrays are padded to few
+different sizes, so that few programs are compiled.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +65,9 @@ def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
 
 
 class PlannedSteps(NamedTuple):
-    """The steps of all rows, concatenated. Padded steps belong to no row.
+    """The training steps of all rows, one row after another. Padded steps belong to no row.
 
-    The arrays are NumPy arrays outside a program and JAX arrays inside.
+    Outside a compiled program the arrays are NumPy arrays, inside they are JAX arrays.
     """
 
     batches: Any  # sample indices of each step's batch [S B]
@@ -73,10 +77,10 @@ class PlannedSteps(NamedTuple):
 
 
 class PlannedRows(NamedTuple):
-    """The rows of a plan. Padded rows have no steps.
+    """What a training program needs to know about each row. Padded rows have no steps.
 
-    The arrays are NumPy arrays outside a program and JAX arrays inside, where a row has no row
-    axis.
+    Outside a compiled program the fields are NumPy arrays, with an entry for each row. The program
+    maps over the rows: inside it, the fields are JAX arrays of a single row, without the axis n.
     """
 
     model_index: Any  # model of each row [n]; for groups [n G], G models of one client
@@ -118,6 +122,7 @@ def plan(
     """
     unique, slot = np.unique(rows.clients, return_inverse=True)
     samples = [owned[int(client)] for client in unique]
+    # Gathered samples are stored client after client; `base` is where each client begins.
     base = np.concatenate([[0], np.cumsum([len(positions) for positions in samples])])
     used = np.concatenate(samples)
     taken = [
@@ -140,6 +145,7 @@ def plan(
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:
     """The rows as arrays in the number types of the programs."""
+    # Programs get an array here even without detectors; then they do not read it.
     positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
     num_steps = np.array([len(batches.rows) for batches in rows.batches])
     return PlannedRows(
@@ -156,22 +162,23 @@ def _planned_rows(rows: ProgramRows) -> PlannedRows:
 
 
 def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+    """An array as float32; it is copied only if its type differs."""
     return values.astype(np.float32, copy=False)
 
 
 def _end_to_end(
     parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
 ) -> Float[np.ndarray, "S ..."] | None:
-    """Values of each row's steps, concatenated; None without values."""
+    """The values of all rows' steps, one row after another; None without values."""
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
 def stack_plans(plans: Sequence[BatchPlan]) -> BatchPlan:
     """Stack the plans of several devices: every array gets a leading device axis.
 
-    Sizes are rounded, so that calls of similar size share a compiled program. The samples are
-    rounded to a power of two. The rows are rounded from the number of all devices together, and the
-    steps are rounded to fit both.
+    All devices get the same padded sizes. These are rounded up, so that calls of similar size share
+    a compiled program: the number of samples to a power of two, the number of rows from the total
+    of all devices. For the number of steps see ``_padded_steps``.
     """
     samples = power_of_two(max(len(plan.y) for plan in plans))
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
@@ -203,8 +210,9 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
 def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
     """Padded number of steps of a device.
 
-    If all rows train for the same number of epochs, it is the largest number of steps that these
-    numbers of rows and samples can need, so that many calls have one size.
+    If all rows train for the same number of epochs, it is the most steps that so many epochs, rows
+    and samples can need. This bound depends only on sizes that are padded already, so many calls
+    share it. Otherwise it is the next power of two.
     """
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]

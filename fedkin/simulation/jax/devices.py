@@ -48,7 +48,7 @@ def rows_by_device(
 
     Args:
         batches: batches of each row, which say how many steps it trains.
-        devices: D.
+        devices: number of devices D.
         lanes: rows that a device computes in parallel. All lanes wait for the longest row, so rows
             of similar length follow each other.
     """
@@ -68,10 +68,11 @@ def fastest_lanes(
     train: Callable[[int], Any],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """The number of lanes in ``CANDIDATES`` that trains a call fastest; each must fill its lanes.
+    """The number of lanes in ``CANDIDATES`` that trains a call fastest.
 
-    A call with few rows is not measured: it is trained one row after another, and a later call is
-    measured instead. The search ends at a number for which the device has too little memory.
+    Numbers above the number of rows are not tried, since some lanes would have no row. A call with
+    few rows is not measured: it is trained one row after another, and a later call is measured
+    instead. The search ends at a number for which the device has too little memory.
 
     Args:
         model: the model, for which the choice is remembered.
@@ -107,7 +108,8 @@ def fastest_lanes(
 def has_room(device: Any, size: int) -> bool:
     """Whether a device keeps arrays of ``size`` bytes between calls.
 
-    An accelerator does so up to a quarter of its memory. A CPU has no separate memory.
+    An accelerator does so up to a quarter of its memory. A CPU does not: it has no separate memory,
+    so nothing would be gained.
     """
     if device.platform == "cpu":
         return False
@@ -122,6 +124,7 @@ def mesh_of(devices: list) -> Mesh:
 
 @lru_cache(maxsize=64)
 def _mesh(devices: tuple) -> Mesh:
+    """The mesh of these devices; the same object whenever the devices are the same."""
     return Mesh(np.array(devices), ("devices",))
 
 

@@ -16,7 +16,7 @@ from fedkin.models.model import Model, Tree
 
 
 def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | None) -> Tree:
-    """A gradient with the additional terms of its row.
+    """A row's gradient plus the row's additional terms (e.g. a correction, as in SCAFFOLD).
 
     Args:
         model: the model.
@@ -33,7 +33,7 @@ def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | Non
 
 
 def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree:
-    """A gradient that is zero for parameters that are not trained.
+    """A gradient that is set to zero for parameters that are not trained.
 
     Args:
         model: the model.
@@ -46,7 +46,7 @@ def held(model: Model, gradient: Tree, trained: Bool[Array, "P"] | None) -> Tree
 
 
 def without_statistics(model: Model, gradient: Tree) -> Tree:
-    """A gradient that is zero for running statistics, which gradient steps do not change."""
+    """A gradient that is set to zero for running statistics, which gradient steps do not change."""
     return model.with_statistics(gradient, jax.tree.map(jnp.zeros_like, gradient))
 
 
@@ -133,7 +133,8 @@ def envelope_gradient(
 ) -> tuple[Tree, Tree]:
     """Gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta itself.
 
-    Theta keeps the running statistics of w.
+    Theta minimises the batch's loss plus strength/2 |theta - w|^2. It keeps the running statistics
+    of w.
 
     Source: Dinh et al., Personalized Federated Learning with Moreau Envelopes (NeurIPS 2020).
 
@@ -149,7 +150,7 @@ def envelope_gradient(
     strength, lr = envelope
 
     def trained(gradient: Tree) -> Tree:
-        """The gradient without running statistics, which are not trained."""
+        """The gradient, set to zero for running statistics."""
         return without_statistics(model, gradient) if model.statistics else gradient
 
     def loss(theta: Tree) -> Array:

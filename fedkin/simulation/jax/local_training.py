@@ -42,8 +42,8 @@ class Shared(NamedTuple):
     """Inputs of a training program that all rows share."""
 
     models: Any  # [K P]
-    lr: Any
-    mu: Any
+    lr: Any  # learning rate of the round
+    mu: Any  # factor of FedProx's term
     trained: Any = None  # [P] which parameters are trained; None: all
     envelope: Any = None  # strength and inner learning rate
     samples: Any = None  # all samples of the data set, [M ...] and [M], if the device keeps them
@@ -123,7 +123,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: BatchPlan) -> Loc
 
 
 class _Begun(NamedTuple):
-    """A row's model at the start of its training, with what its steps need."""
+    """The constants of one model's training: its row, its start, and its random key."""
 
     row: PlannedRows
     member: Array | None  # index of the model in its group; None if the row has one model
@@ -161,7 +161,7 @@ class _Training:
         key = jax.random.wrap_key_data(row.words) if model.random else None
         begun_row = _Begun(row=row, member=member, start=start, key=key)
         if recipe.inner_steps:
-            own = (start, None)
+            own = (start, None)  # theta starts at w
         else:
             own = begun(model, self.optimizer, row.mixed)
         first = _Carry(
@@ -216,7 +216,7 @@ class _Training:
         own = self._own_step(row, carry, theta, updated, rate=rate, batch=batch)
         w = stepped(model=self.model, w=carry.w, change=change, rate=rate, updated=updated)
         trained = self.shared.trained
-        if trained is not None:
+        if trained is not None:  # weight decay would move the others too
             w = jax.tree.map(jnp.where, self.model.unflatten(trained), w, carry.w)
         summed = jnp.stack([loss * count, count])
         in_last_epoch = s >= row.num_steps - row.per_epoch
@@ -225,8 +225,7 @@ class _Training:
         return _Carry(w=w, memory=memory, own=own, last_sum=last_sum, first_sum=first_sum)
 
     def _moving_gradient(self, begun_row: _Begun, w: Tree, gradient: Tree, updated: Any) -> Tree:
-        """The gradient that the optimiser gets: with all terms, and zero for parameters that are
-        not trained."""
+        """The gradient that the optimiser gets: with all terms, and 0 for untrained parameters."""
         if self.recipe.proximal:  # FedProx: the gradient of mu/2 |w - start|^2
             gradient = jax.tree.map(
                 lambda g, a, b: g + self.shared.mu * (a - b), gradient, w, begun_row.start
@@ -324,6 +323,8 @@ def gradients(
 
 
 def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Float[Array, "n P"]:
+    """Full gradients of the rows of one device."""
+
     def client(row: PlannedRows) -> Array:
         w = model.unflatten(models[row.model_index])
         return _full_gradient(model=model, w=w, work=work, first=row.first, steps=row.num_steps)
@@ -334,8 +335,7 @@ def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Fl
 def _full_gradient(
     model: Model, w: Tree, work: BatchPlan, first: Array, steps: Array
 ) -> Float[Array, "P"]:
-    """Gradient of the mean loss over the samples of consecutive batches, which hold every sample
-    once."""
+    """Gradient of the mean loss over some consecutive batches that hold every sample once."""
 
     def summed(w: Tree, indices: Array, mask: Array) -> Array:
         scores = model.apply(w, rows_of(work.x, indices), None)
@@ -369,7 +369,6 @@ def score(
         models: parameters of K models, indexed by the blocks.
         blocks: the samples; block i of a device is scored by model ``model_index[i]``.
     """
-
     scores_of = detector_scores if model.spec.detects else model_scores
 
     def block(samples: SampleBlocks, models: Array) -> tuple[Array, Array]:

@@ -38,14 +38,15 @@ class ProgramLimit:
         jax.monitoring.register_event_duration_secs_listener(self._hear)
 
     def _hear(self, event: str, *_: Any, **__: Any) -> None:
+        """Count compiled programs. JAX calls this function for each of its events."""
         self._compiled += event == _COMPILED_EVENT
 
     def keep(self) -> bool:
         """Release programs if there are too many, and return whether any were released.
 
-        Programs of clients' computations are released first. If more than half of the limit is
-        left, all of JAX's caches follow. Maps are counted only if programs have been compiled since
-        the last call.
+        The programs of clients' computations (training, scoring) are released first. If more than
+        half of the limit is then still in use, all of JAX's caches are cleared. Maps are counted
+        only if programs have been compiled since the last call.
         """
         compiled = self._compiled
         has_new = compiled > self._counted

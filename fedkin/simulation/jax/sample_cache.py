@@ -1,4 +1,4 @@
-"""Reuse of a call's samples on the devices while the following calls have the same clients."""
+"""Keeps a call's samples on the devices, for following calls with the same clients."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class SamplesOfCall:
 
 
 class RepeatedSamples:
-    """Cache of samples on the devices.
+    """Cache of the samples of the last call on the devices.
 
-    If all clients take part in every round, the first two calls gather and send their samples, and
-    later calls reuse them. A first call stores nothing, since most cohorts train once.
+    If all clients take part in every round, the first two calls gather their samples and send them
+    to the devices, and later calls reuse them. A first call stores nothing, since most cohorts
+    train only once.
 
     Several threads may make calls. Each call reads the cache once and continues with that copy, and
     the cache is replaced atomically. So no call trains on the samples of another.
@@ -41,6 +42,7 @@ class RepeatedSamples:
         Args:
             clients: clients of the call's rows, by device.
         """
+        # The order of the rows does not matter: samples are gathered by client, in ascending order.
         key = tuple(np.unique(device_clients).tobytes() for device_clients in clients)
         last = self._last
         if key != last.clients:

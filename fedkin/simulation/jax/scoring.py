@@ -1,5 +1,8 @@
-"""Scoring of models: the samples of all rows with the same model are concatenated and cut into
-blocks of one size."""
+"""Scoring of models on samples.
+
+The samples of all rows with the same model are concatenated and cut into blocks of one size, so
+that a program scores every block with one model.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def make_blocks(
     """Arrange samples in blocks, so that each block needs one model.
 
     Args:
-        rows: rows of the samples in the data set.
+        rows: index of each sample in the data set.
         model: index of the model that scores each sample.
         devices: the number of blocks is a multiple of this number.
     """
@@ -50,6 +53,7 @@ def make_blocks(
     used, counts = np.unique(model, return_counts=True)
     per_model = -(-counts // _BLOCK)
     total = -(-rounded_up(int(per_model.sum())) // devices) * devices
+    # The i-th sample of a model has the i-th place in that model's blocks.
     start = np.repeat((np.cumsum(per_model) - per_model) * _BLOCK, counts)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     place = np.empty(len(rows), np.int64)
@@ -79,8 +83,10 @@ def chunks(
 
 
 class JaxScorer:
-    """Scores models on the clients of one data set, and keeps each split's last blocks on the
-    devices."""
+    """Scores models on the clients of one data set.
+
+    The last blocks of each split stay on the devices, for the next call with the same clients.
+    """
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
         self._data = data
@@ -91,8 +97,10 @@ class JaxScorer:
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
+        """Mean training loss of every model on every client, with regularisation."""
         first = np.zeros(len(clients), np.int64)
         columns = []
+        # One model at a time: all models score the same blocks, which stay on the devices.
         for k in range(len(models)):
             sums = self.score(models[k : k + 1], clients, first, "train")
             columns.append(sums.loss / np.maximum(sums.examples, 1) + self._penalty(models[k]))
@@ -101,6 +109,7 @@ class JaxScorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
+        """Predicted class of each sample of all rows, for each model."""
         if not self._data.part(split).sizes[clients].sum():
             return [np.zeros(0, np.int32) for _ in models]
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
@@ -125,6 +134,7 @@ class JaxScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
+        """One score for each sample of all rows: the score of the row's detector."""
         if not self._data.part(split).sizes[clients].sum():
             return np.zeros(0, np.float32)
         place, batches = self._blocks(clients, model_index, split)
@@ -133,13 +143,17 @@ class JaxScorer:
             local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
         ]
         scores = _samples_of(scored)[place]
+        # A detector that returns NaN must not win against other detectors.
         return np.where(np.isnan(scores), -np.inf, scores)
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
+        """The loss of each model on each training sample of all rows, without regularisation."""
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
         replicas = [replicate(self._mesh, model[None]) for model in models]
+        # One model at a time, as every model scores all blocks. The program returns two arrays:
+        # whether each sample is classified correctly, and its loss.
         losses = [
             [
                 local_training.score(self._model, self._mesh, replica, part)[1]
@@ -152,6 +166,7 @@ class JaxScorer:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
+        """All outputs of one model on each sample of all rows."""
         if not self._data.part(split).sizes[clients].sum():
             return np.zeros((0, self._data.classes), np.float32)
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
@@ -169,12 +184,14 @@ class JaxScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
+        """Correct predictions, summed loss and number of samples of each row."""
         owned = self._data.part(split)
         sizes = owned.sizes[clients].astype(np.int64)
         total = sizes.sum()
         if not total:
             return ScoreSums(np.zeros(len(clients)), np.zeros(len(clients)), sizes)
         if len(clients) > 1 and total > _AT_ONCE and total * self._data.x[:1].nbytes > _CACHE_BYTES:
+            # A call that is too large for the cache is scored in portions, to use less memory.
             portions = np.array_split(np.arange(len(clients)), -(-4 * total // _AT_ONCE))
             parts = [
                 self.score(models, clients[rows], model_index[rows], split) for rows in portions
@@ -190,9 +207,9 @@ class JaxScorer:
     def _blocks(
         self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str
     ) -> tuple:
-        """Positions of the samples, and their blocks on the devices.
+        """Where each sample is among the blocks, and the blocks on the devices.
 
-        The blocks are cached while clients and models stay the same.
+        The blocks are cached while clients and model indices stay the same.
         """
         key = (clients.tobytes(), model_index.tobytes())
         slot = (split, model_index.ndim)
@@ -202,12 +219,15 @@ class JaxScorer:
             return kept[1]
         owned = self._data.part(split).select(clients)
         devices = self._mesh.size
+        # A row has one model, or a set of detectors, one for each class. A block has rows of one
+        # set.
         sets, set_of_row = np.unique(model_index, axis=0, return_inverse=True)
         b = make_blocks(owned.rows, np.repeat(set_of_row.ravel(), owned.sizes), devices)
         x = self._data.x
         y = self._data.y
         slices = chunks(b, x, _CHUNK_BYTES, devices)
         block_models = sets[b.model_index].astype(np.int32)
+        # A generator: if the blocks are not cached, each part is sent only when it is scored.
         parts = (
             self._put(SampleBlocks(model_index=block_models[s], x=x[b.take[s]], y=y[b.take[s]]))
             for s in slices
@@ -226,5 +246,5 @@ class JaxScorer:
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
-    """The values of all samples of some blocks, concatenated."""
+    """The values of all samples of some parts, concatenated."""
     return np.concatenate([np.asarray(part).ravel() for part in parts])

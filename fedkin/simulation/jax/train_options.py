@@ -8,7 +8,7 @@ import optax
 
 
 class Recipe(NamedTuple):
-    """Options that a training program is compiled for.
+    """Options that a training program is compiled for; another value needs another program.
 
     Learning rate, mu and class weights are arguments of the program instead.
     """
@@ -26,7 +26,8 @@ class Recipe(NamedTuple):
     clip_norm: float | None = None
     label_smoothing: float = 0.0
     precision: str | None = None  # "bfloat16"; None for float32
-    inner_steps: int = 0  # inner steps of the Moreau envelope; 0: training on the loss itself
+    # Gradient steps to the minimiser in the Moreau envelope (pFedMe); 0: no envelope.
+    inner_steps: int = 0
 
 
 def direction(recipe: Recipe) -> optax.GradientTransformation:

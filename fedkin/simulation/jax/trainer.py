@@ -70,8 +70,10 @@ class JaxTrainer:
         self._repeated = RepeatedSamples()
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Train every row of a call. The first call selects the number of lanes if none was
-        given."""
+        """Train every row of a call.
+
+        If no number of lanes was given, the first call finds the fastest number.
+        """
         if self._lanes is None:
             lanes = fastest_lanes(
                 self._model,
@@ -85,7 +87,7 @@ class JaxTrainer:
         return self._train_rows(call)
 
     def _side_by_side(self, lanes: int) -> JaxTrainer:
-        """The same trainer with this number of lanes."""
+        """The same trainer, with this number of rows trained in parallel."""
         other = copy.copy(self)
         other._lanes = lanes
         return other
@@ -119,6 +121,7 @@ class JaxTrainer:
         update = np.empty((len(call.clients), call.models.shape[1]), np.float32)
         last = np.empty(len(call.clients), np.float32)
         first = np.empty(len(call.clients), np.float32)
+        # Groups of equal size run in one program; a program cannot mix sizes.
         for members in by_client(call.clients, call.num_steps):
             groups = call.select(members[:, 0])
             batches = self._batches(groups)
@@ -135,7 +138,7 @@ class JaxTrainer:
         return LocalUpdates(update, last, first, None)
 
     def _compute(self, recipe: Recipe, call: TrainCall, rows: ProgramRows) -> LocalUpdates:
-        """Run the training program on these rows; results are in the order of the rows."""
+        """Run the training program on these rows. The results are in the order of the rows."""
         owned, plans = self._distribute(rows, gather=not self._keep)
         mesh = mesh_of(self._devices[: len(owned)])
         if self._keep and mesh.size not in self._kept:
@@ -166,6 +169,7 @@ class JaxTrainer:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
+        """Gradient of each client's full training loss at its model, in inference mode."""
         sizes = self._data.train.sizes
         width = min(_WIDTH, self._largest)
         rows = ProgramRows(
@@ -267,10 +271,10 @@ def _without_unused_models(call: TrainCall) -> TrainCall:
     """The call with only the models that its rows use, if most of its models are unused.
 
     Of a thousand peers' models, only the trained ones need to go to a device. A call with few
-    unused
-    models keeps all of them: each number of models needs another compiled program, so rounds with
-    different numbers of clients would compile many.
+    unused models keeps all of them: each number of models needs another compiled program, so rounds
+    with different numbers of clients would compile many.
     """
+    # The number of kept models is rounded up, so that few sizes occur. No row uses the padding.
     used, index = np.unique(call.model_index, return_inverse=True)
     count = rounded_up(len(call.model_index))
     if _MANY * count >= len(call.models):
@@ -306,7 +310,7 @@ def _group_weights(
     weights: Sequence[Float[np.ndarray, "_"]],
     members: Int[np.ndarray, "g G"],
 ) -> list[Float[np.ndarray, "_ G _"]]:
-    """The sample weights of each step of every group, as an array [S G B] per group.
+    """The sample weights of the batches of every group, as an array [S G B] per group.
 
     Args:
         batches: batches of each group.
@@ -324,7 +328,7 @@ def by_client(
 ) -> Iterator[Int[np.ndarray, "g G"]]:
     """Groups of rows with the same client and number of steps.
 
-    Each array that is yielded has all groups of one size G.
+    Each array that is yielded has all groups of one size G, one group in each of its rows.
     """
     _, group, sizes = np.unique(
         np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True
@@ -337,7 +341,7 @@ def by_client(
 def _gathered(
     part: Float[np.ndarray, "D n ..."], owned: list[Int[np.ndarray, "_"]]
 ) -> Float[np.ndarray, "r ..."]:
-    """Results of all devices, put back in the order of the rows of the call."""
+    """Results of all devices, without padding, put back in the order of the rows of the call."""
     out = np.empty((sum(len(rows) for rows in owned), *part.shape[2:]), part.dtype)
     for device, rows in enumerate(owned):
         out[rows] = part[device, : len(rows)]

@@ -80,6 +80,7 @@ def batch_loss(
             class_weights = jnp.ones(scores.shape[-1])
         losses, label_weights = weighted_losses(scores, y, class_weights, smoothing)
         summed = jnp.sum(losses * counted)
+        # A batch may have only padding, or classes of weight 0: then the loss is 0, not NaN.
         loss = summed / jnp.maximum(jnp.sum(label_weights * mask), jnp.finfo(jnp.float32).tiny)
     else:
         losses_of = detection_losses if model.spec.detects else sample_losses

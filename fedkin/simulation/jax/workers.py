@@ -28,8 +28,8 @@ def worker_factory(
         model: the JAX model.
         ids: the clients' ids in the random streams.
         devices: number of XLA devices; None for all.
-        clients_per_batch: clients trained at a time on one device. None for 1 on a CPU; elsewhere
-            for the number that trains a first cohort fastest.
+        clients_per_batch: clients trained at a time on one device. None: 1 on a CPU, elsewhere the
+            number that trains the first cohort fastest.
     """
     used = local_devices(devices)
     lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)

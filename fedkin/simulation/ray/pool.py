@@ -1,10 +1,10 @@
-"""Ray actors (extra ``ray``), which each hold a whole federation, and the distribution of rows
-among them.
+"""Ray actors (extra ``ray``), and the distribution of a call's rows among them.
 
-Every actor opens packed data in place; other data are in Ray's shared memory.
+An actor is a process that holds the data of all clients. Packed data are opened by every actor in
+their folder; other data are in Ray's shared memory.
 
 An actor has no state except its data. If an actor or its machine dies, another actor starts where
-the cluster has room, and its rows are distributed again: only time is lost.
+the cluster has room, and the rows of the dead actor are computed again: only time is lost.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Cluster:
 
     Args:
         engine: ``ray``, or an address: ``ray:HOST:PORT``, ``ray:auto``.
-        actors: number of processes; None for one on each GPU. Without GPUs, one on each machine, or
-            one on each core of a single machine.
+        actors: number of actors. None: one on each GPU; without GPUs one on each machine, or one on
+            each core of a single machine.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -74,6 +74,8 @@ class Cluster:
         self.total_cores = cores
         self.one_machine = len(machines) == 1
         gpus = int(resources.get("GPU", 0))
+        # GPUs and cores that Ray reserves for each actor. A reservation may be a fraction of one
+        # GPU, but more than one GPU must be a whole number.
         self.actors = actors or gpus or (cores if self.one_machine else len(machines))
         self.gpus = gpus / self.actors if gpus < self.actors else int(gpus // self.actors)
         self.cores = 1 if self.one_machine and not gpus else max(1, int(cores // self.actors))
@@ -105,12 +107,12 @@ class Cluster:
 
 
 class ActorPool:
-    """Starts actors that hold one federation, and distributes rows among them.
+    """Starts actors that hold the data of one federation, and distributes rows among them.
 
     The actors start on first use.
 
     Args:
-        cluster: connects to Ray.
+        cluster: connects to Ray; called on first use.
         data: the federation's data.
         model: the model.
         ids: the clients' ids in the random streams.
@@ -143,6 +145,7 @@ class ActorPool:
         self.ray = cluster.ray
         packed = self.data.packed  # in a folder that every machine must reach
         held = self.data if packed is None else packed.folder.resolve()
+        # XLA devices of an actor: one for its only core, otherwise all that XLA finds.
         devices = 1 if cluster.cores == 1 else None
         self._parts = self.ray.put((held, self._model, self._ids, self._clients_per_batch, devices))
         options: dict[str, Any] = {"num_cpus": cluster.cores, "scheduling_strategy": "SPREAD"}
@@ -157,14 +160,16 @@ class ActorPool:
             self._add()
 
     def _add(self) -> None:
+        """Start one more actor."""
         actor = self._kind.remote(self._parts)
         self._starting[actor.ready.remote()] = actor
 
     def _join(self) -> None:
-        """Move actors that have started to the working ones; wait for one if there is none.
+        """Move the actors that have started to the working ones. Wait for a first one if none
+        works.
 
-        An actor for which the cluster has no room never starts, so it is waited for only while no
-        other actor works.
+        An actor for which the cluster has no room never starts, so nothing waits for it while
+        another actor works.
         """
         if self._cluster is None:
             self._start()
@@ -227,16 +232,18 @@ class ActorPool:
         return [rows for rows in dealt if len(rows)]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
-        """Call a method of an actor's trainer, scorer or replies for every part of a call.
+        """Compute the parts of a call, each on one actor.
 
         Args:
-            method: a method of ``_Actor`` or of its fields, such as ``train`` or ``scorer.losses``.
-            shared: arguments common to all parts, sent to each machine once.
-            parts: the other arguments of each part.
-
+            method: what an actor calls for each part: a method of ``_Actor`` or of one of its
+                attributes, such as ``train`` or ``scorer.losses``.
+            shared: first arguments of the method, common to all parts. They are sent to each
+                machine once.
+            parts: for each part, the arguments that follow ``shared``.
 
         Returns:
             The results in the order of the parts.
+
         Raises:
             WorkerError: some parts failed on every actor that tried them.
         """
@@ -261,6 +268,7 @@ class ActorPool:
                         raise WorkerError(
                             f"a Ray actor could not allocate an array: {_LESS_MEMORY}"
                         ) from error
+                    # An error of the computation itself: any other actor would raise it too.
                     raise error.as_instanceof_cause() from error
                 except self.ray.exceptions.RayError as error:  # the actor or its machine died
                     self._last_error = self._reason(error)
@@ -292,7 +300,7 @@ class ActorPool:
 
 
 class _Actor:
-    """The content of a Ray process: the workers of one federation."""
+    """The content of a Ray process: scorer and trainer for the data of one federation."""
 
     def __init__(
         self, parts: tuple[FederatedData | Path, AnyModel, np.ndarray, int | None, int | None]
@@ -308,17 +316,18 @@ class _Actor:
         return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
-        """A method's result for a part of a call.
+        """The result of a method for one part of a call.
 
         Args:
-            method: its name.
+            method: name of the method, as for ``ActorPool.compute``.
             shared: its first arguments, common to all parts.
             own: its other arguments, for this part.
         """
         return attrgetter(method)(self)(*shared, *own)
 
     def train(self, models: Float[np.ndarray, "K P"], part: TrainCall) -> LocalUpdates:
-        """Training of a part of a call, which came without its models."""
+        """Train a part of a call. The models come separately, since all parts of a machine share
+        them."""
         return self.trainer.train(replace(part, models=models))
 
 
@@ -352,6 +361,8 @@ def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) ->
 
 
 def _import_ray() -> Any:
+    """The module ``ray``, with its usage statistics off. Raises MissingExtra if it is not
+    installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray

@@ -1,9 +1,9 @@
-"""Workers on many machines: a trainer and a scorer that distribute rows among Ray actors.
+"""Workers on many machines: a trainer and a scorer that distribute a call's rows among Ray actors.
 
 An actor computes its rows with the same trainer and scorer as a run in one process, and the results
 are put back in order. A client's arithmetic depends neither on the other rows nor on the actor, so
-any number of actors gives the bits of one process. Only ``add_sums`` changes the last bits, since
-there each actor sends sums.
+any number of actors gives the same bits as one process. Only ``add_sums`` changes the last bits:
+there each actor adds up its rows first, and the order of an addition changes its rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedkin.simulation.ray.pool import ActorPool, Cluster
 from fedkin.simulation.run_rows import PartOfRows, SummedCall
 from fedkin.simulation.workers import AnyModel, Workers
 
-Rows = list[Int[np.ndarray, "_"]]
+Rows = list[Int[np.ndarray, "_"]]  # the rows of each actor, as indices among the rows of a call
 
 
 def ray_factory(
@@ -34,14 +34,14 @@ def ray_factory(
     clients_per_batch: int | None,
     actors: int | None,
 ) -> Callable[[FederatedData], Workers]:
-    """A function that makes the workers for a data set, on the actors of a cluster.
+    """A function that makes the trainer and the scorer for a data set, on the actors of a cluster.
 
     Args:
         engine: ``ray``, or the address of a cluster: ``ray:HOST:PORT``, ``ray:auto``.
         model: the model, which must be picklable.
         ids: the clients' ids in the random streams.
         clients_per_batch: clients trained at a time on one device, as in one process.
-        actors: number of actors; None for one on each machine, or one on each core of a single
+        actors: number of actors. None: one on each machine, or one on each core of a single
             machine.
     """
 
@@ -66,6 +66,9 @@ class RayTrainer:
         self._sizes = pool.data.train.sizes
 
     def train(self, call: TrainCall) -> LocalUpdates:
+        """Train the rows of a call on the actors."""
+        # The work of a row, by which rows are balanced: how many samples its training passes
+        # through.
         sizes = self._sizes[call.clients]
         samples = sizes if call.work.steps is None else np.full(len(sizes), call.work.batch_size)
         dealt = self._pool.deal(call.clients, samples * call.num_steps)
@@ -75,12 +78,13 @@ class RayTrainer:
         return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-        """Let actors run a task and add up their clients' replies.
+        """Let each actor run a task for its rows and add up their replies, and then add up these
+        sums.
 
-        The actors' sums are added to the reply in the order of the actors.
+        The actors' sums are added in the order of the actors.
 
         Args:
-            builder: builder of the reply, which has the task.
+            builder: builds the call's reply, and knows the task.
             rows: rows of the call.
             compiled: whether the task runs in its compiled form, if it has one.
         """
@@ -109,6 +113,7 @@ class RayTrainer:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
+        """Gradient of each client's full training loss at its model, computed by the actors."""
         dealt = self._pool.deal(clients, self._sizes[clients])
         parts = [(clients[rows], model_index[rows]) for rows in dealt]
         return _by_row(dealt, self._pool.compute("trainer.gradients", (models,), parts))
@@ -123,6 +128,7 @@ class RayScorer:
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
+        """Mean training loss of every model on every client."""
         dealt = self._deal(clients, "train")
         parts = [(clients[rows],) for rows in dealt]
         return _by_row(dealt, self._pool.compute("scorer.losses", (models,), parts))
@@ -134,6 +140,7 @@ class RayScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
+        """Correct predictions, summed loss and number of samples of each row."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], model_index[rows], split) for rows in dealt]
         sums = self._pool.compute("scorer.score", (models,), parts)
@@ -142,10 +149,13 @@ class RayScorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
+        """Predicted class of each sample of all rows, for each model."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], split) for rows in dealt]
         classes = self._pool.compute("scorer.predict", (models,), parts)
         sizes = self._sizes(clients, split)
+        # `classes` has a list of models for each actor; here each model gets the parts of all
+        # actors.
         return [_by_sample(dealt, sizes, arrays) for arrays in zip(*classes, strict=True)]
 
     def raw_scores(
@@ -155,6 +165,7 @@ class RayScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
+        """One score for each sample of all rows: the score of the row's detector."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], model_index[rows], split) for rows in dealt]
         scores = self._pool.compute("scorer.raw_scores", (models,), parts)
@@ -163,6 +174,7 @@ class RayScorer:
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
+        """The loss of each model on each training sample of all rows."""
         dealt = self._deal(clients, "train")
         parts = [(clients[rows],) for rows in dealt]
         losses = self._pool.compute("scorer.sample_losses", (models,), parts)
@@ -172,13 +184,17 @@ class RayScorer:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
+        """All outputs of one model on each sample of all rows."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], split) for rows in dealt]
         scores = self._pool.compute("scorer.scores", (model,), parts)
         return _by_sample(dealt, self._sizes(clients, split), scores)
 
     def _deal(self, clients: Int[np.ndarray, "n"], split: str) -> Rows:
-        """The rows of each actor; a single part without rows if the call is empty."""
+        """The rows of each actor; a single part without rows if the call is empty.
+
+        That part still gives arrays of the right type and shape.
+        """
         return self._pool.deal(clients, self._sizes(clients, split)) or [np.zeros(0, np.int64)]
 
     def _sizes(self, clients: Int[np.ndarray, "n"], split: str) -> Int[np.ndarray, "n"]:
@@ -199,7 +215,10 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
 
 
 def _by_row(dealt: Rows, parts: Any) -> Any:
-    """The parts' rows in the order of the call; None if the parts are None."""
+    """Results of the actors with one entry per row, put back in the order of the call.
+
+    None if the actors returned None (e.g. because the call asked for no gradient).
+    """
     if parts[0] is None:
         return None
     out = np.empty((sum(map(len, dealt)), *parts[0].shape[1:]), parts[0].dtype)
@@ -209,7 +228,7 @@ def _by_row(dealt: Rows, parts: Any) -> Any:
 
 
 def _by_sample(dealt: Rows, sizes: Int[np.ndarray, "n"], parts: Any) -> Any:
-    """The parts' samples in the order of the call."""
+    """Results of the actors with one entry per sample, put back in the order of the call."""
     out = np.empty((int(sizes.sum()), *parts[0].shape[1:]), parts[0].dtype)
     for rows, part in zip(dealt, parts, strict=True):
         out[positions(sizes, rows)] = part

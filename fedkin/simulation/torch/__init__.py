@@ -1,5 +1,7 @@
-"""PyTorch modules as models: trained, scored and averaged as they are. PyTorch is imported with the
-first of them."""
+"""PyTorch modules as models: trained, scored and averaged without conversion.
+
+PyTorch is imported with the first of them.
+"""
 
 from __future__ import annotations
 

@@ -76,6 +76,7 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
     from torchax.tensor import Tensor as Wrapped
 
     by_mode = {mode: copy.deepcopy(module).train(mode) for mode in (True, False)}
+    # Integer entries, such as counters of batches: part of the module, but not of its vector.
     constants = {
         name: jnp.asarray(entry.numpy())
         for name, entry in module.state_dict().items()
@@ -83,6 +84,7 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
     }
 
     def call(leaves: Leaves, x: Array, key: Array | None, training: bool) -> tuple[Array, Leaves]:
+        # torchax needs a key even for a module that draws no random numbers.
         prng = jax.random.key(0) if key is None else key
         with env, env.override_property(prng=prng):
             state = {name: Wrapped(leaf, env) for name, leaf in zip(names, leaves, strict=True)}

@@ -52,6 +52,7 @@ def model_in_jax(model: FlatModule, data: FederatedData) -> Model | None:
     """The module compiled by JAX, or None if PyTorch trains it.
 
     The choice is made once for all data of the same shape.
+
     Raises:
         MissingExtra: the engine is ``jax``, but torchax is not installed.
         ModelError: the engine is ``jax``, but the trial failed.
@@ -66,6 +67,8 @@ def model_in_jax(model: FlatModule, data: FederatedData) -> Model | None:
 
 
 def _choose(model: FlatModule, data: FederatedData) -> Model | None:
+    """Make the choice for a module and log it. With ``auto``, an error of the trial means
+    PyTorch."""
     try:
         if why := _refusal(model):
             raise ModelError(why)
@@ -108,6 +111,7 @@ def _refusal(model: FlatModule) -> str | None:
 
 
 def _on_cpu() -> bool:
+    """Whether JAX computes on a CPU."""
     import jax
 
     return jax.default_backend() == "cpu"
@@ -173,7 +177,7 @@ def _cause(error: Exception) -> str:
 
 
 def _suspects(module: nn.Module) -> str:
-    """What may make a compiled module compute something else than PyTorch."""
+    """What may make a compiled module compute other numbers than PyTorch, for an error message."""
     hooked = hooked_layer(module)
     hooks = "" if hooked is None else f"hooks, which layer {hooked!r} has, "
     return f"{hooks}samples of a batch that are mixed, or running state that it keeps itself"

@@ -1,9 +1,12 @@
-"""JAX implementations of PyTorch layers that are slow in torchax on a CPU, and of batch
-normalisation with padded batches.
+"""JAX implementations of some PyTorch layers, in place of torchax's (torchax computes PyTorch in
+JAX).
 
-Shapes are PyTorch's: images [B c H W], kernels [o i k k]. Convolution and pooling use fedkin's own
-layers, with the axes moved, where these apply, and torchax's otherwise: XLA's gradients of the
-plain forms are several times slower.
+They are for layers that are slow in torchax on a CPU, and for batch normalisation, which must
+ignore the padding of batches. Shapes are PyTorch's: images [B c H W], kernels [o i k k].
+
+Convolution and pooling use fedkin's own layers where these can compute the operator, and torchax's
+otherwise: XLA's gradients of the plain forms are several times slower. fedkin's layers have the
+channels last, so axes are moved before and after.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _MASK: ContextVar[Float[Array, "B"] | None] = ContextVar("mask", default=None)
 
 @contextmanager
 def counting(mask: Float[Array, "B"]) -> Iterator[None]:
-    """Let batch statistics count only the samples with a mask of 1, within this context."""
+    """Within this context, let batch statistics count only the samples whose mask is 1."""
     token = _MASK.set(mask)
     try:
         yield
@@ -110,11 +113,11 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """``functional.batch_norm`` over the samples that count.
+    """``functional.batch_norm`` over the samples that count, i.e. without padding.
 
     Like PyTorch, it updates the running statistics in place.
 
-    The output uses the biased variance, the running variance is unbiased. A single value has no
+    The output uses the biased variance; the running variance is unbiased. A single value has no
     unbiased variance: the running variance becomes NaN, where PyTorch raises an error.
 
     Args:
@@ -173,6 +176,7 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def run(x: Any, state: Any, weights: Any, *settings: Any) -> Any:
+        # For a packed sequence, torch.lstm is called with other arguments.
         if len(settings) != 6 or x.ndim != 3:
             return theirs(x, state, weights, *settings)
         biases, layers, dropout, training, both_ways, batch_first = settings
@@ -218,4 +222,5 @@ def _lstm_layer(
 
 
 def _move(statistic: Any, value: Array, momentum: float) -> None:
+    """Move a running statistic towards a batch's value, in place and outside the gradient."""
     statistic._elem = jax.lax.stop_gradient((1 - momentum) * statistic.jax() + momentum * value)

@@ -48,7 +48,7 @@ class TorchModel(FlatModule):
     def check(self, data: Samples) -> ModelSpec:
         """Try the module on one sample, and return the layout of its parameters.
 
-        The layout has no last layer if the last bias does not match the scores.
+        The layout has no last layer if the length of the last bias is not the number of scores.
 
         Raises:
             ModelError: the module does not take the samples, its scores have another shape, or they
@@ -171,6 +171,8 @@ def build_model(
     Raises:
         ModelError: the function does not return a module with trainable parameters.
     """
+    # A new module draws its weights from PyTorch's global random state, which must stay as the user
+    # left it.
     with torch.random.fork_rng(devices=[]):
         module = initialised(make, name, np.array([1, 2], np.uint32))
     try:

@@ -71,7 +71,7 @@ def entry_terms(
     entries: Mapping[str, Tensor],
     slices: Mapping[str, slice],
 ) -> EntryTerms:
-    """Changes of the gradients by a call of one row, as tensors.
+    """The changes of the gradients that a call of one row asks for, cut into the model's tensors.
 
     Args:
         call: a call of one row.
@@ -122,19 +122,21 @@ class BatchGradients:
         return gradients
 
     def _with_terms(self, gradients: list[Tensor]) -> list[Tensor]:
+        """The gradients with the call's terms, and 0 for parameters that are not trained."""
         added, trained = self._terms
         if added is not None:
             rows = zip(added, gradients, self.entries, strict=True)
             gradients = [terms.added_to(g, entry, _add_scaled) for terms, g, entry in rows]
         if trained is not None:
+            # For ``hold``, after the optimiser's step.
             self._before = [entry.detach().clone() for entry in self.entries]
             gradients = [g * t for g, t in zip(gradients, trained, strict=True)]
         return gradients
 
     def hold(self) -> None:
-        """Restore the parameters that are not trained to their values at the last gradients.
+        """Give parameters that are not trained the values that they had before the step.
 
-        Weight decay would change them otherwise.
+        Their gradients are 0, but weight decay would still change them.
         """
         if self._terms.trained is None:
             return
@@ -180,6 +182,7 @@ class Optimizer:
         return [move.add(w, alpha=decay) for move, w in zip(moves, self._entries, strict=True)]
 
     def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
+        """The directions of SGD, Adam or AdamW, without the learning rate."""
         if self._square:
             return [
                 self._adam(*entry)
@@ -195,6 +198,7 @@ class Optimizer:
         return self._mean or gradients
 
     def _adam(self, mean: Tensor, square: Tensor, gradient: Tensor) -> Tensor:
+        """Adam's direction for one tensor. Its two running means are updated in place."""
         mean.mul_(_B1).add_(gradient, alpha=1 - _B1)
         square.mul_(_B2).addcmul_(gradient, gradient, value=1 - _B2)
         spread = (square / (1 - _B2**self._time)).sqrt_().add_(_EPSILON)

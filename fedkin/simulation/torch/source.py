@@ -31,9 +31,9 @@ def torch_model(
 
     The model is called on a batch [B ...] in the format of the data (float32; integers as int64)
     and returns scores [B C]. Its flat vector holds the floating-point entries of ``state_dict()``
-    in
-    their order, as float32: trained and frozen parameters, and running statistics. All of them are
-    averaged; counters are left out. Declare the last layer last, since some methods use it alone.
+    in their order, as float32: trained and frozen parameters, and running statistics. All of them
+    are averaged; counters are left out. Declare the last layer last, since some methods use it
+    alone.
 
     Args:
         source: an ``nn.Module``: it is copied, and every run starts from its weights. Or a function
@@ -103,7 +103,7 @@ def torch_model(
 
 
 def _itself(module: Any) -> Any:
-    """The module itself, in the form of a function that makes it."""
+    """The module itself: ``functools.partial(_itself, module)`` is a function that "makes" it."""
     return module
 
 
@@ -140,6 +140,7 @@ def wrap_module(model: Any) -> Any:
 
 
 def _require_torch() -> None:
+    """Raise MissingExtra if PyTorch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:

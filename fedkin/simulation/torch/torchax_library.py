@@ -46,6 +46,7 @@ def environment() -> Any:
     env = torchax.tensor.Environment()
 
     def replace(operators: tuple[Any, ...], function: Any, on_arrays: bool = True) -> None:
+        """Use a function for these operators, on JAX arrays or on torchax's tensors."""
         for operator in operators:
             env._ops[operator] = Operator(operator, function, on_arrays, True, False, False)
 

@@ -1,8 +1,8 @@
-"""Local training and gradients by PyTorch, with the batches, steps and results of the compiled
-simulator's trainer.
+"""Local training and gradients by PyTorch.
 
-Clients train one after another, each row in a fresh copy of the module with separate random
-numbers, so that nothing depends on the other clients of the call.
+It has the batches, steps and results of the trainer that JAX compiles. Clients train one after
+another, each row in a fresh copy of the module with separate random numbers, so that nothing
+depends on the other clients of the call.
 """
 
 from __future__ import annotations
@@ -179,6 +179,8 @@ class TorchTrainer:
             )
             if isinstance(own, OwnModel):
                 own.step(scores, scored, rate)
+            # With pFedMe, w moves along the gradient of the proximal term alone; the loss at w is
+            # only reported.
             pull = own.proximal(scores, scored) if isinstance(own, Minimiser) else None
             loss = scored(scores(network))
             optimizer.step(loss if pull is None else pull, rate)
@@ -210,6 +212,7 @@ class TorchTrainer:
         return {name: summed / len(y) for name, summed in zip(entries, total, strict=True)}
 
     def _samples(self, client: int) -> tuple[Tensor, Tensor]:
+        """A client's training samples and labels, as tensors."""
         rows = self._data.train[client]
         return to_tensor(self._data.x[rows]), to_tensor(self._data.y[rows])
 

@@ -36,8 +36,8 @@ class OwnModel:
         model: the module of both networks.
         network: w, which another optimiser trains.
         mixed: start of v and its share in the mix, for one row.
-        work: training settings; the proximal term applies only to w.
-        round: round, which determines the learning rate.
+        work: training settings. The proximal term applies only to w.
+        round: the round, which determines the learning rate.
     """
 
     def __init__(
@@ -74,6 +74,8 @@ class OwnModel:
         }
         with torch.no_grad():
             for of_v, of_w in self._fixed:
+                # The mix needs running statistics too: v gets the weighted mean of both, and the
+                # batch updates it.
                 of_v.mul_(self._share).add_(of_w, alpha=1 - self._share)
         with torch.random.fork_rng(devices=[]):
             mix_scores = scores(lambda x: functional_call(self._network, mix, (x,)))
@@ -139,7 +141,7 @@ class Minimiser:
 
 
 def fixed_entries(network: nn.Module, other: nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of the entries that gradient steps do not change, from two networks."""
+    """Pairs of entries (one from each of two networks) that gradient steps do not change."""
     moved = trainable_entries(network)
     entries = float_entries(network)
     other_entries = float_entries(other)
