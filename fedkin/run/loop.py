@@ -151,6 +151,7 @@ def run(
         run_state.state = run_round(
             instrumented, runner, state=run_state.state, round=round, plan=plan
         )
+        # Notify the clients whose cluster has changed, unless the method has already done so.
         if run_state.state.assignment is not assignment_before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
@@ -193,7 +194,7 @@ def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] 
 def _score_finally(
     run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
 ) -> None:
-    """Measure the final state and the best round, after the last round."""
+    """Measure the final state and the best round after the last round, into ``run_state.final``."""
     round = run_state.round
     state = run_state.state
     validated = _scored_split(world) != "test"
@@ -234,6 +235,7 @@ def _scored_split(world: World) -> str:
 
 
 def _scenario(plan: Plan, round: int) -> Stream:
+    """Random numbers for what happens to clients in a round (e.g. drop-outs and shifts)."""
     return Stream(plan.seed, round, "scenario")
 
 
@@ -268,7 +270,7 @@ def run_round(
 
 @dataclass
 class _Recorder:
-    """Measures each completed round, stores the record, and passes it to the listener."""
+    """Measures each completed round, stores its record in the folder, and calls ``on_round``."""
 
     instrumented: InstrumentedWorld
     name: str
@@ -303,6 +305,7 @@ class _Recorder:
         _check_samples(world)
         changed = self.cluster_metrics.changed(run_state.state.assignment)
         migrations = find_migrations(round, changed, run_state.state.assignment[changed])
+        # Rounds without migrations are not stored, except round 0.
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)
         scoring_seconds = self.clock.lap()
@@ -322,11 +325,14 @@ class _Recorder:
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
+        # The checkpoint of this round may be written already, without a stop by the callback. It is
+        # written again.
         if not run_state.stopped:
             run_state.stopped = stop_by_reply(self.plan, round, reply, self.options.hides_replies)
             if run_state.stopped and self.folder:
                 self._keep(run_state, self.folder)
         if is_interrupted():
+            # Store the round that the signal ends, so that it need not run again.
             if self.folder and not keeping:
                 self._keep(run_state, self.folder)
             raise_if_interrupted()
@@ -393,6 +399,7 @@ class _Recorder:
         # Communities of peers have no persistent ids, so no client migrates between them.
         if isinstance(state, PeerState):
             clustering |= {"migrations": None, "migrations_correct": None}
+        # The trust graph has N^2 entries, so only some records include it.
         keeps_trust = keeping or round == 1
         record: Record = {"round": round, "method": self.name}
         if self.split != "test":
@@ -415,6 +422,7 @@ class _Clock:
         self._last = time.perf_counter()
 
     def lap(self) -> float:
+        """Seconds since the last call, which are added to ``total``."""
         now = time.perf_counter()
         seconds = now - self._last
         self._last = now

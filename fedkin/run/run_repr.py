@@ -153,10 +153,12 @@ def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) ->
 
 
 def _title(summary: Mapping[str, Any]) -> str:
+    """Text with a run's method, data and model."""
     return f"{method_title(summary['method'])} on {summary['data']} with {summary['model']}"
 
 
 def _clusters(summary: Mapping[str, Any]) -> str:
+    """Text with the number of clusters, and their sizes if there are at most 8."""
     sizes = summary["cluster_sizes"] or []
     shown = f" of {', '.join(map(str, sizes))} clients" if 0 < len(sizes) <= 8 else ""
     return f"{count(summary['clusters'], 'cluster')}{shown}"

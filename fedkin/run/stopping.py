@@ -98,11 +98,13 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
     Args:
         records: records of the run.
     """
+    # Without a usable reply, the mean training loss of a round is None.
     excluded = [one["nonfinite"] + one.get("outliers", 0) for one in records]
     unusable = [
         one["round"] > 0 and one.get("train_loss", 0) is None and count > 0
         for one, count in zip(records, excluded, strict=True)
     ]
+    # Count the rounds after the last one that does not count.
     return len(unusable) - max((i + 1 for i, each in enumerate(unusable) if not each), default=0)
 
 

@@ -94,6 +94,7 @@ def parts_of(
 def _of_program(
     config: Description, model: Any, data: FederatedData | None, method: Method | None
 ) -> Ingredients:
+    """The parts of a run that was started from Python, whose model and data the user must give."""
     missing = " and ".join(
         name for name, part in (("model", model), ("data", data)) if part is None
     )
