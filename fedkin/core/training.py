@@ -43,7 +43,7 @@ _RANGES = {
 @dataclass(frozen=True)
 class LocalTraining:
     """Settings of local training. If a field is an array, it has one entry for each row of the
-    call.
+    call, so that clients can have different values.
 
     A step takes the gradient of the mini-batch's loss and FedProx's term, clips it to
     ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
@@ -113,6 +113,7 @@ class LocalTraining:
 
     @staticmethod
     def _factors(schedule: Schedule, round: int) -> Float[np.ndarray, "1"]:
+        """The factor of a schedule over rounds. Its steps count from 0, rounds from 1."""
         return schedule.factors(np.array([max(round - 1, 0)]))
 
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
@@ -150,8 +151,8 @@ class LocalTraining:
             )
 
     def check_precision(self, model: str, untrained: bool) -> None:
-        """Raise ConfigError for bfloat16 training of a model with parameters that are averaged but
-        not trained.
+        """Raise ConfigError if training in bfloat16 would round parameters that are averaged over
+        clients but not trained.
 
         Args:
             model: the model's name.
