@@ -1,5 +1,5 @@
-"""Checks whether a method can run with a server or between peers, from the method's
-requirements."""
+"""Checks that a method can run in a real federation with a server, or between real peers. The
+answer follows from the method's declared requirements."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def peers_refusal(method: Any) -> str | None:
 
 
 def _truth_refusal(name: str) -> str:
+    """Error message for the method called ``name``, which needs the true clusters."""
     return (
         f"{name} needs the true clusters of all clients, which only a simulation knows; run it "
         "with fedkin run, or use another method"
