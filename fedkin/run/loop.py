@@ -88,9 +88,9 @@ def run(
     """Run a method in a world, from the start or from the checkpoint in ``folder``.
 
     Round r = 1..T has five steps. The scenario's changes are applied. A cohort is selected from the
-    reachable clients. Its clients without a cluster are placed. The method runs its round. All
-    reachable clients are evaluated on the resulting models. Round 0 is the state from
-    ``method.init``.
+    reachable clients. Its clients without a cluster are placed. The method runs its round (and
+    clients are notified of a new cluster, unless the method has done so). All reachable clients are
+    evaluated on the resulting models. Round 0 is the state from ``method.init``.
 
     If simulated data have a validation split, rounds are evaluated on it. Test samples are then
     used once, after the last round, for the final state and for the state of the best round.
@@ -151,7 +151,6 @@ def run(
         run_state.state = run_round(
             instrumented, runner, state=run_state.state, round=round, plan=plan
         )
-        # Notify the clients whose cluster has changed, unless the method has already done so.
         if run_state.state.assignment is not assignment_before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
