@@ -59,8 +59,8 @@ def each(**default: Any) -> Any:
 
 
 def kept(axes: str, **default: Any) -> Any:
-    """Declare a field whose array a client receives once and keeps. Its bytes are counted only for
-    the task that announces it."""
+    """Declare a field whose array a client receives once and keeps. Its bytes are counted once, for
+    the task with the delivery ``announced``."""
     return _field(Down("kept", axes), **default)
 
 
@@ -206,7 +206,7 @@ class Task:
 
     def training(self, reply: Any) -> Any:
         """The part of a reply that describes local training of whole models, for the metrics of a
-        round. None for other work."""
+        round. None if the task does not train."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
@@ -300,8 +300,8 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Raise TaskError for a model index out of range, and for a reply by model if clients receive
-    only the models that they index."""
+    """Raise TaskError for a model index out of range. Also if the reply has an entry for each
+    model, although a client receives only the models that it indexes."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.

@@ -225,6 +225,7 @@ class LocalTraining:
             )
 
     def _check_numbers(self) -> None:
+        """Raise ConfigError for a number outside its range."""
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if name == "clip_norm" and value is None:
@@ -238,6 +239,7 @@ class LocalTraining:
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
 
     def _check_optimizer(self) -> None:
+        """Raise ConfigError for an unknown optimiser, or a momentum that it does not have."""
         if self.optimizer not in OPTIMIZERS:
             raise ConfigError(f"optimizer must be 'sgd', 'adam' or 'adamw', got {self.optimizer!r}")
         if self.optimizer != "sgd" and self.momentum:
@@ -255,7 +257,8 @@ class LocalTraining:
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove unset options of later versions from a table of local-training settings."""
+    """Remove unset options that were added in later versions of fedkin from a table of settings, so
+    that it equals the tables of earlier versions."""
     return {name: value for name, value in values.items() if name not in _LATER or value}
 
 
