@@ -101,7 +101,8 @@ def run(
         plan: rounds, cohort, seed, intervals of evaluation and checkpoints, and early stopping.
         options: the run's options.
         name: the method's name in records and warnings.
-        ground_truth: returns facts about the current round that only a simulation knows.
+        ground_truth: returns what only a simulation knows about the current round: true clusters,
+            and the clients with shifted data.
         folder: stores records and checkpoints.
         on_round: called with the record of every round. If it returns ``STOP``, the run ends after
             that round.

@@ -185,6 +185,7 @@ class Run(ModelAccess):
 
     @cached_property
     def _summary(self) -> dict[str, Any]:
+        """The result of ``summary``, computed once."""
         best = best_record(self.records)
         last = self.records[-1]
         target = self.config.target

@@ -88,8 +88,8 @@ def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) 
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:
-    """One line with the accuracy of honest clients, and the number of attackers in clusters without
-    honest clients.
+    """One line with the accuracy of honest clients, the number of attackers, and the share of
+    attackers that are in clusters without honest clients.
 
     Args:
         summary: summary of a run with attacks.
@@ -106,7 +106,7 @@ def attack_text(summary: Mapping[str, Any]) -> str:
 
 
 def suspects(summary: Mapping[str, Any]) -> list[int]:
-    """Clients whose updates have less than half of the weight in the robust rule that they would
+    """Clients whose updates get less than half of the weight from the robust rule that they would
     have in a mean.
 
     Args:

@@ -64,7 +64,8 @@ def reaches(score: float | int, target: float | int) -> bool:
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """The early stop of a run by its scores, after its last record; None if the run continues.
+    """The early stop (``stop_record``) that the scores of a run cause after its last record; None
+    if the run continues.
 
     A run stops at the first complete round (from round 1 on) that reaches the score ``plan.until``.
     It also stops at the first complete round at least ``plan.patience`` rounds after the best

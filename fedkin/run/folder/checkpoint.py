@@ -236,6 +236,7 @@ def _read(path: Path) -> _Stored:
                 f"another version of fedkin wrote it (layout {layout}, expected {LAYOUT})"
             )
         whole = header.pop("digest") == content_digest(header, arrays)
+        # Damaged arrays are not decompressed, since that may fail in any way.
         arrays = expand(arrays, header.get("compact", {})) if whole else arrays
     except (OSError, KeyError, ValueError) as error:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error

@@ -37,7 +37,7 @@ class GrowingDigests:
         }
 
     def add(self, name: str, line: str) -> None:
-        """Add a line (without its end) to a file."""
+        """Add a line (given without its line break) to a file."""
         self._digests[name].update(f"{line}\n".encode())
 
     def values(self) -> dict[str, str]:

@@ -200,6 +200,7 @@ class ClusterMetrics:
         record |= dict.fromkeys((*_SHIFTS, *_DETECTED))
         if shifted is None:
             return record
+        # Several shifts of a client before a detection count once, from the first one on.
         first = shifted & had & (self.shift_since == NEVER)
         self.shift_since[first] = round
         parts = (shifted & counts, shifted & had, first)
@@ -257,6 +258,8 @@ def matches_true_cluster(
     true_ids, true = np.unique(true_clusters[has_cluster], return_inverse=True)
     cluster = assignment[has_cluster]
     clusters = int(assignment.max(initial=0)) + 1
+    # Number of clients of each true cluster in each cluster. The matching with the largest sum of
+    # these numbers pairs them.
     overlap = np.bincount(true * clusters + cluster, minlength=len(true_ids) * clusters)
     match = np.full(len(true_ids), UNASSIGNED)
     rows, columns = linear_sum_assignment(overlap.reshape(len(true_ids), clusters), maximize=True)

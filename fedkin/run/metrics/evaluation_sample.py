@@ -47,6 +47,7 @@ def draw_sample(
         rng: random generator of the draw.
     """
     sizes = np.bincount(cluster)
+    # Number of clients to draw from each cluster.
     own = np.minimum(sizes, np.maximum(2, np.rint(size * sizes / len(cluster)).astype(np.int64)))
     order = np.argsort(cluster, kind="stable")
     members = np.split(order, np.cumsum(sizes)[:-1])

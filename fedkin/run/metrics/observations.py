@@ -58,6 +58,7 @@ class Observations:
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
         """Record a call: its task, the client of each row, and the reply."""
+        # A client with several rows counts once. Between peers each row is a message and counts.
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         outliers = np.array(reply.outliers, np.int64)

@@ -65,6 +65,7 @@ def evaluate_other(
         if number is not None and trained.state.assignment[number] == UNASSIGNED:
             without += 1
         elif len(rows):
+            # ``number`` is None if a cluster was given, or if all clients share one model.
             model = (
                 trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             )

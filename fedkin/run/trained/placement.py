@@ -139,8 +139,8 @@ def _mixture(
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:
-    """The method with a rule that places a client by its samples. Raises MethodError if it has no
-    such rule."""
+    """The method, with its option ``newcomers`` changed if it would not place a client by its
+    samples. Raises MethodError if the method has no such rule."""
     if method is None:
         raise MethodError(
             f"the class of the method {name!r} cannot be found; give the method: Run.load(path, "
