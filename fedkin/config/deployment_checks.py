@@ -17,7 +17,7 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
     Args:
         entries: the main method and the compared methods.
-        place: maps a key to its place, for messages.
+        place: returns how messages name a key.
     """
     for number, entry in enumerate(entries):
         if refusal := server_refusal(entry.made):
@@ -25,8 +25,8 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
 
 def check_between_peers(entry: Entry, place: Place) -> None:
-    """Raise ConfigError for a method that real peers cannot run. ``place`` maps a key to its place,
-    for messages."""
+    """Raise ConfigError for a method that real peers cannot run. ``place`` returns how messages
+    name a key."""
     if refusal := peers_refusal(entry.made):
         raise ConfigError(f"{place('method.name')}: {refusal}")
 

@@ -83,7 +83,7 @@ def refuse_validation(data: Values, place: Place) -> None:
 
     Args:
         data: the site's section [data].
-        place: maps a key to its place, for messages.
+        place: returns how messages name a key.
     """
     if data.get("validation") is not None:
         raise ConfigError(

@@ -43,7 +43,7 @@ def resolved(
 
 
 def _measure(entry: Any, place: str) -> tuple[Measure, str]:
-    """One measure and its import path, from an entry."""
+    """The measure that a user gave as an object, an import path or a table; and its import path."""
     if isinstance(entry, Measure):
         return entry, _origin(entry)
     name = entry.get("from") if isinstance(entry, Mapping) else entry

@@ -195,8 +195,8 @@ def run_name(description: Mapping[str, Any], folder: Path | None) -> str:
 
 
 def outermost_folder(folder: Path) -> Path:
-    """The folder that the user named, from a folder of a method or seed inside it
-    (``against/NAME``, ``seeds/S``)."""
+    """The folder that the user named. ``folder`` may be inside it: the folder of a compared method
+    (``against/NAME``) or of a seed (``seeds/S``)."""
     while folder.parent.name in _INNER_FOLDERS:
         folder = folder.parent.parent
     return folder
