@@ -107,8 +107,10 @@ def _display(rounds: int) -> Any:
     return ProgressDisplay(rounds)
 
 
+# ``core`` imports no other package, so it is given the display.
 _progress.provide(_display)
 
+# The module that defines each public name.
 _HOME = {
     "Adam": "fedkin.core.training",
     "AdamW": "fedkin.core.training",
@@ -189,7 +191,7 @@ _HOME = {
     "torch_model": "fedkin.simulation.torch",
 }
 _MODULES = ("data", "models")
-# Lists of classes that are public here under their names: by module, the name of the list.
+# Modules with a list of classes, all of which are public names here, and the name of that list.
 _LISTS = {"fedkin.methods": "METHODS", "fedkin.scenarios.shifts": "SHIFTS"}
 
 
@@ -203,8 +205,8 @@ def _home(name: str) -> str | None:
     """The module that defines a public name; None if there is no such name."""
     if name in _HOME:
         return _HOME[name]
-    # Python also calls this for submodules, which begin with a small letter. They must not load the
-    # lists, which contain only class names.
+    # Python also looks up submodules here. Their names begin with a small letter, and the lists
+    # hold only class names, so the lists (slow to load) need not be searched for them.
     if not name[:1].isupper():
         return None
     return next((module for module in _LISTS if name in _listed(module)), None)

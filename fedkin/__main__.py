@@ -1,4 +1,4 @@
-"""``python -m fedkin``: the command, where its script is not on the path."""
+"""``python -m fedkin`` runs the command ``fedkin``, for systems that do not find its script."""
 
 from fedkin.cli import main
 

@@ -8,10 +8,11 @@ from jaxtyping import Float, Int, Num
 
 
 class WeightedSum:
-    """Weighted sum of the updates of each model, to which updates can be added in portions.
+    """For each model, the weighted sum of its updates. Updates can be added in portions.
 
-    Rows are added one after another in float64. The sum therefore depends on the order of rows but
-    not on the portions, and a server that streams updates gets the same bits as one that holds all.
+    The updates (rows) are added one after another in float64. The sum therefore depends on their
+    order but not on the portions, and a server that receives updates one by one gets the same bits
+    as one that holds all.
 
     Args:
         clusters: K, the number of models.
@@ -32,7 +33,7 @@ class WeightedSum:
 
         Args:
             update: one row per client.
-            weight: of each row.
+            weight: the weight of each row.
             model_index: the model that each row updates.
         """
         for row in np.flatnonzero(weight):
@@ -40,9 +41,9 @@ class WeightedSum:
             self._weight[model_index[row]] += weight[row]
 
     def merge(self, other: WeightedSum) -> None:
-        """Add the sums of another object, over other rows.
+        """Add the sums of another object, to which other rows were added.
 
-        The result may differ in the last bits from adding the rows one after another.
+        The result may differ in its last bits from the sum of all rows in one object.
         """
         self._sum += other._sum
         self._weight += other._weight
@@ -50,7 +51,7 @@ class WeightedSum:
     def mean(
         self, dtype: type = np.float32
     ) -> tuple[Float[np.ndarray, "K P"], Float[np.ndarray, "K"]]:
-        """The weighted mean of each model's rows.
+        """The weighted mean of each model's updates.
 
         Args:
             dtype: NumPy type of the means.
@@ -107,7 +108,7 @@ def inter_cluster_aggregation(
 
         w_j <- (w_j + eta sum_{l != j} w_l / |w_l|) / (1 + eta sum_{l != j} 1 / |w_l|)
 
-    A model of norm zero has no direction and adds nothing.
+    A model w_l of norm zero has no direction, so its terms are left out.
 
     Args:
         models: one per cluster.

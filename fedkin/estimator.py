@@ -50,7 +50,7 @@ _NOT_PICKLED = ("run_", "_predictors")
 
 
 class OneSample(NamedTuple):
-    """Properties of the data that a model needs: shape and type of a sample, number of classes."""
+    """A sample and the number of classes, in place of the data, to make a fitted model again."""
 
     x: Shaped[np.ndarray, "1 ..."]
     y: Int[np.ndarray, "1"]
@@ -72,13 +72,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
         epochs: E, the number of local epochs.
         batch_size: B, the number of samples in a mini-batch.
         lr: local learning rate.
-        random_state: seed of the run, or a generator that draws it; None: a new one for each fit.
+        random_state: seed of the run, or a generator that draws it; None: a new seed for each fit.
 
     Attributes:
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
+        models_: [K, P], parameters of each cluster's model, or [N, P], of each client's model.
         membership_: [N, K], each client's share of each model if clients mix all models (FedEM,
             FedRC); else None.
         n_features_in_: D, the number of features.
@@ -193,7 +193,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def _mean_probabilities(self, X: np.ndarray) -> Float[np.ndarray, "M C"]:
-        """Class probabilities averaged over all clients' models."""
+        """Class probabilities averaged over the models of all clients."""
         if self.membership_ is not None:
             mean = self.membership_.mean(axis=0)
             return self._mixture(mean).predict(X, proba=True)
@@ -289,8 +289,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Raise MethodError if the run is too short to select every client, and the method cannot
-        place newcomers."""
+        """Raise MethodError if a client would remain without a cluster: the run is too short to
+        select every client, and the method cannot place newcomers."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -390,13 +390,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
 
 def _samples(X: Any) -> Any:
-    """Samples as an array without masked entries. Tables stay tables, for scikit-learn's checks."""
+    """Samples as an unmasked array. Data frames and sparse matrices stay so for scikit-learn."""
     is_table = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_table else user_array(X, "Clustered", "X")
 
 
 def _labels(y: Any) -> Any:
-    """Check labels for masked and missing entries, before scikit-learn's checks."""
+    """Return labels after a check for masked and missing entries. It precedes scikit-learn's."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -405,7 +405,7 @@ def _labels(y: Any) -> Any:
 
 
 def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """Check the client of each sample. Raises ValueError for a wrong length or a missing client."""
+    """The checked client of each sample. Raises ValueError for a wrong length or missing client."""
     if np.ndim(groups) == 2:
         groups = column_or_1d(unmasked(groups, "Clustered", "groups"))
     clients = whole_ids(client_ids(groups, "Clustered", "groups"))
@@ -417,7 +417,7 @@ def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
 
 
 def _one_group(group: Any) -> Any:
-    """Check the name or number of one client. Raises ValueError if it is missing."""
+    """The checked name or number of one client. Raises ValueError if it is missing."""
     if len(missing_rows(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
     return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
@@ -430,7 +430,7 @@ def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
 
 
 def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
-    """The groups in a dtype that also holds the new group, such as a longer name.
+    """The array of groups with a dtype that can also hold the new group, such as a longer name.
 
     Raises ValueError if the group is a name and the groups are numbers, or the reverse.
     """

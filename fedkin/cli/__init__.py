@@ -31,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",  # for which ``OneLineErrors`` escapes all help texts
+    rich_markup_mode="rich",  # ``OneLineErrors`` escapes help texts, such as "[privacy]"
 )
 app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
@@ -57,6 +57,7 @@ def main() -> None:
 
 
 def _version(value: bool) -> bool:
+    """Print the version and exit if ``--version`` was given."""
     if value:
         typer.echo(f"fedkin {__version__}")
         raise typer.Exit

@@ -94,7 +94,8 @@ def _check_writable(out: Path) -> None:
 
 
 def _limits(advice: Advice, private_labels: bool) -> list[str]:
-    """Lines of text about the limits of the advice."""
+    """Lines that say what the advice does not cover: what its intervals leave out, and that private
+    labels were simulated."""
     lines = []
     if advice.pilots is not None:
         lines.append(
@@ -110,13 +111,15 @@ def _limits(advice: Advice, private_labels: bool) -> list[str]:
 
 
 def _draw(advice: Advice, out: Path) -> list[Path]:
+    """Draw the figure of the advice. Returns the paths of the written files."""
     from fedkin.reporting import advice_figure
 
     return advice_figure.save(advice, out)
 
 
 def _print(advice: Advice, verbose: bool) -> None:
-    """Print the verdict, its evidence, the pilots, and the advised configuration."""
+    """Print the verdict, the measurements behind it, the gains in the pilots (short runs of several
+    methods), and the advised configuration."""
     typer.echo(f"{advice.verdict}: {advice.why}\n")
     for line in (_heterogeneity(advice), _number_of_clusters(advice)):
         typer.echo(line)
@@ -156,7 +159,8 @@ def _heterogeneity(advice: Advice) -> str:
 
 
 def _number_of_clusters(advice: Advice) -> str:
-    """A line about the number of clusters and its evidence, by split-half stability."""
+    """A line with the advised number of clusters, and the share of clients that stay in their
+    cluster if clusters are formed from the other half of the data."""
     from fedkin.analysis.advise.split_half_stability import THRESHOLD
 
     count = advice.cluster_count
@@ -177,7 +181,7 @@ def _number_of_clusters(advice: Advice) -> str:
 
 
 def _print_measurements(advice: Advice) -> None:
-    """Print all measures, and all criteria with the number of clusters by each of them."""
+    """Print all measures of heterogeneity, and the number of clusters by every criterion."""
     count = advice.cluster_count
     print_table(
         _formatted(advice.heterogeneity, ".4g"),
@@ -204,6 +208,7 @@ def _formatted(table: pd.DataFrame, form: str) -> pd.DataFrame:
 
 
 def _heading(column: object) -> str:
+    """The heading of a column: the short name of a measure, else the column's name with spaces."""
     from fedkin.measures.table import MEASURES
 
     return MEASURES[str(column)].narrow if column in MEASURES else str(column).replace("_", " ")

@@ -1,4 +1,5 @@
-"""Shared parts of all commands: arguments, tables, and errors as one line with status 2."""
+"""Functions that the commands share. They parse arguments, print tables, and print errors as one
+line with exit status 2."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 FAILED = 3
-# Errors of standard output: a full device, or a closed reader or terminal.
+# Error numbers of a write to standard output whose device is full, or whose reader or terminal is
+# closed.
 _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 _SHOW_CURSOR = b"\x1b[?25h"
 # Name of the codec error handler for characters that an encoding does not have.
 _ANY_TEXT = "fedkin-any-text"
-# Largest width of a first column that is not wrapped, in characters.
+# The first column of a table is not wrapped up to this width, in characters.
 _WHOLE = 16
 
 Jobs = Annotated[
@@ -52,7 +54,8 @@ Engine = Annotated[
 
 
 def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
-    """Warn that a command accesses clients without noise, if a configuration has privacy.
+    """If a configuration has [privacy], warn that this command has read clients' data without
+    noise.
 
     Args:
         config: the command's configuration.
@@ -72,7 +75,7 @@ def escape_help(command: Any) -> None:
     markup.
 
     Args:
-        command: the command of the parser.
+        command: a command or command group of typer.
     """
     from rich.markup import escape
 
@@ -95,10 +98,12 @@ class OneLineErrors(TyperGroup):
         escape_help(self)
 
     def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
+        """Run the command of the arguments, and exit with its status."""
         write_any_text()
         if args is None:
             args = sys.argv[1:]
         expanded = [home_expanded(text) for text in args]
+        # In its standalone mode, typer would print errors in its own form and exit.
         options["standalone_mode"] = False
         try:
             status = super().main(expanded, *arguments, **options)
@@ -134,7 +139,8 @@ def write_any_text() -> None:
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The replacement of a character that an encoding does not have, and the next position."""
+    """Error handler of a codec: returns the replacement of the character that the encoding does not
+    have, and the position at which encoding continues."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character = error.object[error.start]
@@ -172,8 +178,11 @@ def _command(error: Exception) -> str:
 
 
 def _output_lost(error: OSError) -> int:
-    """Report that standard output cannot be written, and prevent another attempt at exit. Returns
-    the exit status."""
+    """Report that standard output cannot be written. Returns the exit status.
+
+    Standard output is redirected to the null device, because Python would try to write the rest of
+    its buffer at exit, and fail again.
+    """
     if error.errno == errno.ENOSPC:
         print_error(
             "standard output cannot be written: No space left on device; finished rounds are in "
@@ -234,6 +243,7 @@ def ending_on_signals() -> Iterator[None]:
 
 def _say_stopping(_: int) -> None:
     """Print that the run stops after this round."""
+    # The empty write only tests whether standard output is closed.
     for descriptor, words in (
         (1, b""),
         (2, b"\nstopping after this round; interrupt again to stop at once\n"),
@@ -264,7 +274,8 @@ def _is_machine_error(error: Exception) -> bool:
 
 
 def command(*words: object) -> str:
-    """A command line of this program as text. It uses the program's path if it is not on PATH.
+    """A command line of fedkin that a message suggests. It begins with the program's path if fedkin
+    is not on PATH.
 
     Args:
         words: the command and its arguments.
@@ -314,12 +325,11 @@ def load_config(settings: list[str], resume: Path | None) -> RunConfig:
 
 
 def check_out(out: Path | None) -> None:
-    """Check before data are loaded that an output folder is empty or does not exist.
-
-    An empty ``--out`` is the current folder.
+    """Check before data are loaded that ``--out`` is not the current folder with files in it. An
+    empty ``--out`` means the current folder.
 
     Raises:
-        StorageError: the folder has files.
+        StorageError: it is.
     """
     from fedkin.run.folder.run_folder import refuse_others
 
@@ -348,7 +358,7 @@ def parse_option(text: str) -> tuple[str, Any]:
 
 
 def print_table(frame: Any, title: str) -> None:
-    """Print a DataFrame."""
+    """Print a DataFrame as a table, without its index."""
     print_rows(frame.columns, frame.itertuples(index=False), title)
 
 
@@ -381,4 +391,5 @@ def print_rows(
 
 
 def _cell(value: Any) -> str:
+    """A value of a table as text; digits of integers are grouped by thousands."""
     return f"{value:,}" if isinstance(value, int) else str(value)

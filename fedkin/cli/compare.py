@@ -173,8 +173,8 @@ def _run(
     jobs: int | None,
     engine: str | None,
 ) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
-    """Run the comparison. Returns it with the runs that were refused at its start, and the
-    interruption (or None)."""
+    """Run the comparison. Returns its results, the keys of the cells that failed the checks before
+    the first run, and the interruption (None without one)."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import ComparisonDisplay
@@ -207,8 +207,8 @@ def _run_cells(
     jobs: int | None,
     engine: str | None,
 ) -> Comparison:
-    """Run all cells of the comparison with a progress display. Cells that are refused at the start
-    are added to ``refused``."""
+    """Run all cells of the comparison (each a method with a setting) and show their progress. The
+    keys of cells that fail the checks before the first run are added to ``refused``."""
     from fedkin.analysis.compare.runner import run
 
     def leave_out(cell: Cell) -> None:
@@ -228,8 +228,8 @@ def _run_cells(
 
 
 def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: bool) -> None:
-    """Print the final tables, the findings, the command that retries failed runs, and the
-    folder."""
+    """Write the results, and print the final tables, the significant differences, and the command
+    that retries failed runs."""
     from fedkin.reporting import comparison_tables
     from fedkin.reporting.comparison_progress import tables
     from fedkin.reporting.terminal import plain_console

@@ -131,8 +131,8 @@ def up_command(
 ) -> None:
     """Start the server with its run, and the sites in a folder, in the background.
 
-    Parts that already run are left alone, and parts continue after the terminal is closed. If
-    fedkin deploy check fails, no part is started. The exit status is 1 if the server refuses a
+    Processes that already run are left alone. All of them continue after the terminal is closed. If
+    fedkin deploy check fails, nothing is started. The exit status is 1 if the server refuses a
     site, or its run has ended with an error."""
     with error_exit():
         from fedkin.server.deploy.status import log_size, wait_for_run
@@ -184,11 +184,11 @@ def status_command(
         bool, typer.Option("--json", help="Print the parts as JSON instead.")
     ] = False,
 ) -> None:
-    """Show the parts that run on this machine, refused sites with reasons, and the progress of the
-    run.
+    """Show whether the server and the sites of this machine run, which sites the server refuses and
+    why, and the progress of the run.
 
-    The exit status is 1 if a part does not run, a site is refused, or the run has ended with an
-    error."""
+    The exit status is 1 if the server or a site does not run, a site is refused, or the run has
+    ended with an error."""
     with error_exit():
         from fedkin.server.deploy.status import DOWN, RUN, status
 
@@ -266,8 +266,8 @@ def leave_command(
 
 
 def _print_status(lines: Sequence[PartStatus]) -> None:
-    """Print the parts as a table. Refusals are printed below it, so that the table does not wrap
-    them."""
+    """Print a table with a row for the server, each site and the run. Errors, such as the reason
+    why the server refuses a site, are printed below it, because narrow columns would wrap them."""
     from fedkin.cli.common import print_rows
     from fedkin.server.deploy.status import reason_line
 
@@ -281,6 +281,7 @@ def _print_status(lines: Sequence[PartStatus]) -> None:
 
 
 def _print(table: dict[str, list[CheckResult]]) -> None:
+    """Print the results of the checks as a table, grouped by server and site."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

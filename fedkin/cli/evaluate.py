@@ -108,7 +108,8 @@ def evaluate_command(
 
 
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
-    """Load the data of ``--data``; None without ``--data``."""
+    """Load the external data of ``--data``; None without ``--data``. ``pooled``: a file without a
+    column of clients is taken as one client's data."""
     from fedkin.run.trained.external_evaluation import load_other
 
     if path is None and options:
@@ -135,11 +136,13 @@ def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _number(value: Any) -> str:
+    """A value of a table as text; a dash if it is unknown."""
     if value is None:
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
 def _rounded(frame: Any) -> Any:
+    """A table with its measures rounded to four digits, and spaces in its headings."""
     rounded = frame.round({name: 4 for name in _SHOWN if name in frame})
     return rounded.rename(columns=lambda name: name.replace("_", " "))

@@ -22,6 +22,7 @@ def deployment_page(folder: Path) -> LivePage:
     from fedkin.server.deploy import deployment_folder as files
     from fedkin.server.deploy.status import RUN, UP, log_lines, reason_line, status
 
+    # The page calls this function each time it is refreshed.
     def lines() -> DeploymentLines:
         found = status(folder)
         return DeploymentLines(

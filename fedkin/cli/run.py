@@ -104,6 +104,7 @@ def run_command(
 
 
 def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:
+    """Run the configuration's methods with one seed, and show the progress."""
     from fedkin.reporting.progress import ProgressDisplay
     from fedkin.run.simulate import execute
 
@@ -119,6 +120,7 @@ def _execute_seeds(
     jobs: int | None,
     engine: str | None,
 ) -> RepeatedRuns:
+    """Run the configuration's methods with each seed, and show the progress."""
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import ProgressDisplay
 
@@ -177,7 +179,8 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
 
 
 def _exit_of_failed(summaries: Sequence[dict[str, Any]]) -> None:
-    """Exit with a message and status FAILED if a run ended without any usable reply."""
+    """Exit with a message and status FAILED if in the last rounds of a run no client sent a usable
+    (finite) update."""
     failed = [summary for summary in summaries if "failed" in summary]
     for summary in failed:
         print_error(

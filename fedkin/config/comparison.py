@@ -2,13 +2,16 @@
 
 A file for ``fedkin run`` with one more section::
 
-    [compare] methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}] seeds =
-    5 grid = {"local.lr" = [0.01, 0.03]} # every combination of all values
+    [compare]
+    methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}]
+    seeds = 5
+    grid = {"local.lr" = [0.01, 0.03]}    # every method runs with each of these values
 
-[[compare.data]] # each entry replaces values of the file's sections label = "two classes" data =
-{classes_per_client = 2}
+    [[compare.data]]                      # each entry replaces values of the file's sections
+    label = "two classes"
+    data = {classes_per_client = 2}
 
-    [[compare.scenarios]]                 # the same, and each of these with each of those
+    [[compare.scenarios]]                 # the same; each is combined with each [[compare.data]]
     label = "a third is slow"
     scenario = {stragglers = 0.3}
 
@@ -58,7 +61,8 @@ class CompareSection(Section):
 
 
 class Layer(NamedTuple):
-    """Values that replace those of the file, by section, and their part of a setting's label."""
+    """One choice of a setting (e.g. a value of the grid): the values that it replaces in the file,
+    by section, and the text that it adds to the setting's label."""
 
     label: str
     sections: dict[str, Values]
@@ -124,12 +128,15 @@ def _listed(methods: Methods) -> list[str | Values]:
 
 
 def _table(method: str | Values | Method) -> Values:
+    """A method as a table: its name and options."""
     if isinstance(method, str):
         return {"name": method}
     return dict(method) if isinstance(method, dict) else registry.method_entry(method)
 
 
 def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int, ...]:
+    """The seeds of the comparison, counted up from run.seed. Their number is taken from the
+    argument, [compare] or [run], in this order."""
     if seeds is not None:
         check_integer("seeds", seeds, 1)
     first = run.get("seed", 0)
@@ -137,7 +144,8 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
-    """The compared methods, each with its options from [method], run.against or the list itself."""
+    """The compared methods as tables. A method that the list only names has its options from
+    [method] or run.against. Without a list, all methods of [method] and run.against."""
     main = _main(raw)
     against = [
         {"name": one} if isinstance(one, str) else one
@@ -164,7 +172,7 @@ def _main(raw: dict[str, Any]) -> Values:
 def _settings(
     raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]
 ) -> tuple[Setting, ...]:
-    """All settings: every combination of data, scenarios and values of the axes."""
+    """All settings: every combination of a data entry, a scenario and a value of each axis."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})
     base["run"] = {
@@ -217,8 +225,9 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
-    """Replace values of sections key by key. If a section's name changes, its old options are
-    dropped. A new server optimiser keeps the options that it has too."""
+    """Replace values of sections key by key. If another ``name`` is set in a section (e.g. of a
+    model), the options of the old name are dropped. A new server optimiser keeps those options of
+    the old one that it also has."""
     out = dict(raw)
     for name, values in sections.items():
         before = raw.get(name, {})
@@ -232,8 +241,7 @@ def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, V
 
 
 def _applicable(options: Values, name: str) -> Values:
-    """The options that apply to the server optimiser ``name``. Options that do not apply are
-    logged."""
+    """Those of the given options that the server optimiser ``name`` has. The others are logged."""
     known = known_values("server_optimizer")
     if name not in known:  # none, or refused later
         return {}

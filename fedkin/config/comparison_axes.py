@@ -1,4 +1,5 @@
-"""Axes of a comparison's grid: options of a configuration, each with a list of values."""
+"""Axes of a comparison's grid. An axis is an option of the configuration with a list of values, and
+methods are compared at each of them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from fedkin.options import SECTIONS as OPTIONS
 _log = logging.getLogger("fedkin")
 
 SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
-# Text without commas. Commas within brackets and quotes do not separate values.
+# One value in a list of values separated by commas. Commas within brackets and quotes belong to it.
 _PARTS = re.compile(r"""(?:\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*'|[^,])+""")
 
 
@@ -92,16 +93,16 @@ def from_text(text: str) -> Axis:
 
 
 def _toml_value(value: Any) -> Any:
-    """Convert a value to a type of JSON and TOML: paths and dates become text, NumPy numbers become
-    Python numbers."""
+    """Convert a value to a type that JSON and TOML have: paths and dates become text, NumPy numbers
+    become Python numbers."""
     return json.loads(json.dumps(plain_lists(value), default=str))
 
 
 def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
-    """Merge the axes of a file with given axes. If both have a key, the given values replace those
-    of the file.
+    """Merge the axes of a file with given axes. If both have an axis of the same key, the given
+    values replace the file's.
 
-    Replaced and remaining axes are logged.
+    It is logged which axes of the file are replaced, and which remain.
 
     Args:
         of_file: axes of [compare] grid.

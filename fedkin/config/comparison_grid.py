@@ -30,8 +30,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """A configuration without method and seed. The label names its differences from the other
-    settings; it is empty if there is only one setting."""
+    """A configuration without method and seed. Its label says how it differs from the other
+    settings of the grid, and is empty if there are no others."""
 
     label: str
     raw: dict[str, Values]
@@ -52,7 +52,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class ComparisonGrid:
-    """A validated grid of a comparison: every method can run in every setting."""
+    """The settings, methods and seeds of a comparison. Every method has been checked to run in
+    every setting."""
 
     settings: tuple[Setting, ...]
     methods: tuple[Variant, ...]

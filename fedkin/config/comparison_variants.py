@@ -1,4 +1,5 @@
-"""Methods of a comparison, each with the values of the grid's method options that apply to it."""
+"""The methods of a comparison. If the grid has options of methods (such as ``method.clusters``),
+each method is listed once for every value of the options that it has."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ _log = logging.getLogger("fedkin")
 def variants(
     entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str
 ) -> tuple[Variant, ...]:
-    """Each method with every combination of the values of the axes that apply to it.
+    """Each method with every combination of the values of those axes that apply to it.
 
-    An axis applies to a method that has the option, with the same meaning as in the other methods,
-    and without a conflict with the method's other options. Methods that keep their own value are
-    logged.
+    An axis applies to a method if the method has the option with the same meaning as the other
+    methods, and if the option does not conflict with the method's other options. Methods that have
+    the option but keep their own value are logged.
 
     Args:
         entries: the methods as configured.
@@ -44,6 +45,7 @@ def variants(
         for one in axes
     }
     meaning = {option: _with_one_meaning(option, having[option], main) for option in having}
+    # The axes that apply to each method.
     taken = [
         _possible(entry, [one for one in axes if one.option in own and name in meaning[one.option]])
         for entry, own, name in zip(entries, known, names, strict=True)
@@ -99,8 +101,8 @@ def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]
 
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
-    """The largest set of axes of which at least one combination of values is possible for a
-    method."""
+    """The largest set of axes for which a method can be made: at least one combination of their
+    values causes no error."""
     subsets = (
         own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size)
     )
@@ -118,7 +120,7 @@ def _some_possible(entry: Values, axes: Sequence[Axis]) -> bool:
 
 
 def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Variant]:
-    """A method with every combination of the values of some axes."""
+    """A method with every combination of the values of the axes that apply to it."""
     bare = _bare(entry)
     label = one_line(entry.get("label") or registry.method_title(entry["name"]))
     for values in itertools.product(*(one.values for one in axes)):
@@ -132,7 +134,7 @@ def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Vari
 
 
 def _place_of(where: str, key: str) -> str:
-    """The place of a method's key, for messages."""
+    """The place of a method's option in the configuration, for messages."""
     return f"{where}{key}"
 
 

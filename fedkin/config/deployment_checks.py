@@ -1,5 +1,5 @@
-"""Checks whether a method can run with a server or between peers, from the method's
-requirements."""
+"""Checks that a method can run in a real federation with a server, or between real peers. The
+answer follows from the method's declared requirements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
     Args:
         entries: the main method and the compared methods.
-        place: maps a key to its place, for messages.
+        place: returns how messages name a key.
     """
     for number, entry in enumerate(entries):
         if refusal := server_refusal(entry.made):
@@ -25,8 +25,8 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
 
 def check_between_peers(entry: Entry, place: Place) -> None:
-    """Raise ConfigError for a method that real peers cannot run. ``place`` maps a key to its place,
-    for messages."""
+    """Raise ConfigError for a method that real peers cannot run. ``place`` returns how messages
+    name a key."""
     if refusal := peers_refusal(entry.made):
         raise ConfigError(f"{place('method.name')}: {refusal}")
 
@@ -60,6 +60,7 @@ def peers_refusal(method: Any) -> str | None:
 
 
 def _truth_refusal(name: str) -> str:
+    """Error message for the method called ``name``, which needs the true clusters."""
     return (
         f"{name} needs the true clusters of all clients, which only a simulation knows; run it "
         "with fedkin run, or use another method"

@@ -16,10 +16,11 @@ from fedkin.options.with_options import ORDER
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a run: a configuration, the arguments of ``simulate``, or a server's file.
+    """The description of a run: all settings of a configuration, of the arguments of ``simulate``,
+    or of a server's file.
 
-    A folder may have been written by another program with other sections. Missing values are
-    therefore None or empty.
+    It may have been read from a folder that another program has written, with other sections.
+    Missing values are therefore None or empty.
 
     Attributes:
         sections: all values by section and key, as in TOML.
@@ -43,7 +44,8 @@ class Description:
 
     @property
     def method_with_options(self) -> str:
-        """The method's name in records and tables, with the titles of its options."""
+        """The method's name in records and tables, with the names of the options that change it,
+        such as ``ifca+fedadam``."""
         named = [section for section in ORDER if section in SECTIONS and SECTIONS[section].titles]
         options = [self.section(section)["name"] for section in named if self.section(section)]
         return "+".join([self.method_name, *options])

@@ -1,10 +1,11 @@
-"""Inheritance of options: other methods of a run inherit options of [method] with the same meaning.
+"""Inheritance of options. [method] describes the main method of a run, and the methods that are
+compared with it inherit those of its options that mean the same for them.
 
 For example, if [method] has five clusters, the compared methods have five too. Each method declares
 the meaning of its options (``About.meanings``). Two methods share an option if both give it the
 same meaning. Some options have the same name and are not shared:
 
-* ``clusters`` of FedSim are parts of a cohort, which are averaged into one model. Hierarchical and
+* ``clusters`` of FedSim are groups of a cohort, which are averaged into one model. Hierarchical and
   ATHENA-FL use ``clusters`` only with ``algorithm = "kmeans"``, and FL+HC takes either ``clusters``
   or a distance. An option that conflicts with the method's other options is not inherited.
 * ``alpha`` is the weight of a similarity in PANM, but the number of clients per cluster in FedGroup
@@ -30,8 +31,8 @@ _log = logging.getLogger("fedkin")
 
 
 def meanings(method: str) -> Mapping[str, str]:
-    """The meaning of each option of a method, by option. For a user's method, only ``clusters`` has
-    a known meaning, the library's."""
+    """The meaning of each option of a method, by option. Of a user's method only ``clusters`` has a
+    known meaning: the number of models, as in the library's methods."""
     from fedkin.methods import METHODS
     from fedkin.methods.about import NUMBER_OF_MODELS
 
@@ -41,7 +42,7 @@ def meanings(method: str) -> Mapping[str, str]:
 
 
 def unlike_others(method: str, option: str) -> bool:
-    """Whether an option of a method differs in meaning from the options of this name in other
+    """Whether a method's option means something else than the option of the same name in other
     methods."""
     from fedkin.methods.about import UNLIKE_OTHERS
 
@@ -68,15 +69,15 @@ def configured_clusters(entry: Values) -> int | None:
 def carry_over(
     main: Values, entries: Sequence[Values], skip: Iterable[str] = (), main_runs: bool = True
 ) -> list[Values]:
-    """Entries of methods, extended by the options that they inherit from the main method. A method
-    inherits the options that it shares with the main method and does not set itself.
+    """The compared methods with the options that they inherit from the main method. A method
+    inherits an option that it shares with the main method and does not set itself.
 
-    Inherited options are logged once per process. If the main method does not run, the log also
-    lists its options that no method inherits.
+    Inherited options are logged once per process. A comparison may leave out the main method. The
+    log then also lists its options that no other method inherits.
 
     Args:
-        main: [method] as configured: its name, and the options that are set there.
-        entries: the other methods as configured.
+        main: the main method as configured in [method]: its name, and the options that are set.
+        entries: the compared methods as configured.
         skip: options that are not inherited, such as the axes of a grid.
         main_runs: whether the main method itself is run, with all its options.
     """
@@ -100,8 +101,8 @@ def carry_over(
 
 
 def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
-    """The options that a method inherits: all shared options, or the largest subset without a
-    conflict. Conflicting options are logged with the reason."""
+    """The options that a method inherits: all that it shares with the main method, or the largest
+    subset with which the method can be made. The others are logged with the error."""
     names = main["name"], entry["name"]
     known = registry.methods()
     if not all(isinstance(name, str) and name in known for name in names):
@@ -140,8 +141,8 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
 
 
 def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> None:
-    """Log options of the main method that another method does not inherit, because they have
-    another meaning there."""
+    """Log the options of the main method that a method does not inherit although it has options of
+    the same names, because they mean something else there."""
     names = {main["name"], entry["name"]}
     if len(names) < 2:
         return
@@ -157,7 +158,7 @@ def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> N
 
 
 def why_impossible(entry: Values) -> str:
-    """The error of making a method with these options; empty if there is none."""
+    """The error that occurs if a method is made with these options; empty if there is none."""
     try:
         registry.make(registry.methods(), entry)
     except FedkinError as error:

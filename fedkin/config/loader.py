@@ -1,5 +1,5 @@
-"""Reading of configuration files: TOML, overrides ``section.key=value``, and errors that begin with
-their place."""
+"""Reading of configuration files in TOML, with overrides ``section.key=value``. Error messages
+begin with the place of the error, such as ``FILE: local.lr``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import toml_text, user_path
 
 S = TypeVar("S")
+# A number with a point. It may lack a digit on one side (.5, 1.), which TOML does not allow. Quoted
+# texts match too, so that numbers in them stay unchanged.
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
 _NUMBER_WITH_POINT = re.compile(
     rf"{_QUOTED}|(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)"
@@ -30,8 +32,8 @@ class Override(NamedTuple):
 
 
 class Sections:
-    """The sections of a configuration. ``place`` maps ``section.key`` to the text that names it in
-    messages, such as ``file: section.key``.
+    """The sections of a configuration. ``place`` is a function that returns how messages name
+    ``section.key`` (e.g. ``FILE: section.key``).
 
     Raises ConfigError for an unknown section, or one that is not a table.
     """
@@ -53,7 +55,7 @@ class Sections:
         return self._raw.get(name, {})
 
     def place_in(self, name: str) -> Place:
-        """A function that maps a key of a section to its place, for messages."""
+        """A function that returns how messages name a key of a section."""
         return lambda key: self.place(f"{name}.{key}")
 
     def validate(self, name: str, kind: type[S]) -> S:
@@ -94,8 +96,8 @@ def check_table(values: object, place: str) -> None:
 def read(
     path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
 ) -> tuple[dict[str, Any], Place]:
-    """Read the sections of a file and apply overrides. Also returns a function that maps a key to
-    its place, for messages.
+    """Read the sections of a file and apply overrides. Also returns a function that says how
+    messages name a key: with the file, unless an override has set it.
 
     The override ``section.key=default`` removes a key of the file, so that it has its default.
 

@@ -1,5 +1,5 @@
-"""Options that combine with any method, by their section in a configuration
-(``fedkin/options``)."""
+"""Options that can be combined with any method (``fedkin/options``, e.g. differential privacy).
+Each kind of option has a section in the configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fedkin.options.with_options import by_section
 
 
 def known_values(section: str) -> Registry:
-    """The classes that a section of options can name, by name."""
+    """The classes of options that a section can name, such as ``fedadam`` in
+    [server_optimizer]."""
     return SECTIONS[section].classes()
 
 
@@ -41,7 +42,7 @@ def _is_own(values: Any) -> bool:
 
 
 def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry]:
-    """The registry entries of a configuration's options, by section. Empty sections and sections
+    """The options of a configuration as registry entries, by section. Empty sections and sections
     with the name "none" are left out.
 
     Args:
@@ -60,6 +61,7 @@ def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry
 
 
 def _resolve(sections: Sections, section: str) -> Entry | None:
+    """The option in one section; None if the section is empty or its name is "none"."""
     given = sections[section]
     place = sections.place_in(section)
     if not given or given.get("name") == "none":  # an override can switch off an option of the file
@@ -75,7 +77,8 @@ def _resolve(sections: Sections, section: str) -> Entry | None:
 
 
 def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
-    """A user's option as a registry. Raises ConfigError if it belongs to another section."""
+    """A registry with a user's option as its only entry. Raises ConfigError if the option belongs
+    to another section."""
     kind = user_methods.imported_option(name)
     if kind.section != section:
         raise ConfigError(

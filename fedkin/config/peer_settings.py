@@ -13,12 +13,14 @@ ENCRYPTED = ("tls/", "quic/")
 
 
 def _address(text: str) -> str:
+    """Check that a text looks like an address of Zenoh."""
     if "/" not in text:
         raise ValueError("expected an address such as tcp/127.0.0.1:7450")
     return text
 
 
 def _different(names: list[str]) -> list[str]:
+    """Check that there are at least two names, all different."""
     if len(set(names)) != len(names) or len(names) < 2:
         raise ValueError("expected at least two different names, without repeats")
     return names
@@ -60,12 +62,13 @@ class NetworkSettings:
     # Such as tcp/127.0.0.1:7450; empty: any free port.
     listen: list[Address] = field(default_factory=list)
     connect: list[Address] = field(default_factory=list)
-    deadline: Seconds = 5.0  # for a reply
+    deadline: Seconds = 5.0  # how long to wait for a reply
     zenoh: str | None = None  # a JSON5 file with further settings of Zenoh
     tls: TlsSettings | None = None
 
     @model_validator(mode="after")
     def _tls_addresses(self) -> NetworkSettings:
+        """Check that addresses are encrypted if and only if there are certificates."""
         for key, addresses in (("listen", self.listen), ("connect", self.connect)):
             for address in addresses:
                 if self.tls and not address.startswith(ENCRYPTED):
@@ -79,8 +82,8 @@ class NetworkSettings:
 
 @settings("lockstep")
 class LockstepSettings:
-    """[lockstep]: all listed peers finish round t before any starts round t + 1. The list has the
-    order of the data set's clients."""
+    """[lockstep]: all listed peers finish round t before any of them starts round t + 1. The k-th
+    peer of the list has the data set's k-th client."""
 
     peers: Annotated[list[Name], AfterValidator(_different)]
-    deadline: Seconds = 60.0  # wait for a peer that is behind or offline
+    deadline: Seconds = 60.0  # how long to wait for a peer that is behind or offline

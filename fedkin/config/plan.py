@@ -27,7 +27,7 @@ class Cohort:
         selection: ``uniform`` draws without replacement. ``round_robin`` lets all clients take
             turns once, in the order of their ids, and draws uniformly from then on, as FlexCFL's
             code does. ``poisson`` draws each client with probability n / N, independently of the
-            others, so that sizes vary and may be 0.
+            others, so that the size of the cohort varies and may be 0.
     """
 
     size: Positive
@@ -82,8 +82,8 @@ class Scoring:
 
 @settings("compute", kw_only=True)
 class Compute:
-    """Compute resources of a simulation. They do not change results, except the last bits where
-    noted.
+    """Compute resources of a simulation. They do not change results, except where the text below
+    says that the last bits differ.
 
     A run that is resumed must have the same ``clients_per_batch`` and ``sum_by_actor``.
 
@@ -232,6 +232,7 @@ def check_engine(engine: str | None) -> None:
 
 
 def _is_engine(engine: object) -> bool:
+    """Whether a value is a valid engine, as in ``check_engine``."""
     return (
         engine is None or engine == "ray" or (isinstance(engine, str) and engine.startswith("ray:"))
     )

@@ -1,5 +1,5 @@
-"""Registries of the data sets, models, methods and shifts that a configuration can name, and their
-construction."""
+"""Registries: the data sets, models, methods and shifts that a configuration can name. Each name
+belongs to a class or function, which makes the object from its options."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NOT_OPTIONS = ("data",)  # arguments that a run passes itself
 
 
 def datasets() -> Registry:
-    """All data sets by name, with ``file`` for a user's file. Each has the further option
-    ``validation``."""
+    """All data sets by name, with ``file`` for a user's file. Each data set has, in addition to its
+    own options, the option ``validation``."""
     from fedkin.data import DATASETS, load
     from fedkin.scenarios.planted_clusters import planted
 
@@ -34,9 +34,9 @@ def datasets() -> Registry:
 
 @cache
 def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option ``validation`` to a data set: the share of each client's training samples that
-    become validation samples. They are drawn from the seed of the data. None: use the validation
-    split of the file, if it has one."""
+    """Add the option ``validation`` to the function that makes a data set: the share of each
+    client's training samples that become validation samples. The data's seed draws them. None: use
+    the validation split of the file, if it has one."""
     option = inspect.Parameter(
         "validation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=float | None
     )
@@ -63,6 +63,7 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
             )
         return make(*first, **options).with_validation(validation, options.get("seed") or 0)
 
+    # The options are read from the signature, so it must show the new one.
     signature = inspect.signature(make)
     extended = signature.replace(parameters=[*signature.parameters.values(), option])
     call.__signature__ = extended  # type: ignore[attr-defined]
@@ -82,7 +83,7 @@ def refuse_validation(data: Values, place: Place) -> None:
 
     Args:
         data: the site's section [data].
-        place: maps a key to its place, for messages.
+        place: returns how messages name a key.
     """
     if data.get("validation") is not None:
         raise ConfigError(
@@ -110,7 +111,7 @@ class _Models(Mapping[str, Callable[..., Any]]):
         return iter([*MODELS, "torch"])
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)  # list() would ask for the length
+        return sum(1 for _ in self)  # len(list(self)) would call this method again
 
 
 def models() -> Registry:
@@ -159,8 +160,8 @@ def method_title(name: str) -> str:
 
 
 def define_states(method: str) -> None:
-    """Import a method, which defines the state types in its checkpoints. A user's method that
-    cannot be imported is skipped."""
+    """Import a method's module, so that the class of the state in its checkpoints can be found. A
+    user's method that cannot be imported is skipped."""
     known = methods()
     with suppress(ConfigError):  # reading the checkpoint then reports the unknown state
         known[method] if method in known else None
@@ -186,7 +187,8 @@ def method_rows() -> list[MethodRow]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A registry entry with all its options, validated and with defaults filled in.
+    """What a section of a configuration names (e.g. a model), with all options validated and
+    defaults filled in. Its object can be made with ``make``.
 
     Attributes:
         name: name of the entry.
@@ -241,7 +243,7 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
         kind: kind of the registry's entries, for messages, such as ``model``.
         registry: the registry.
         values: ``name``, and options of the entry.
-        place: maps a key to its place, for messages.
+        place: returns how messages name a key.
 
     Raises:
         ConfigError: the name is missing or unknown, an option is unknown, or a value has the wrong

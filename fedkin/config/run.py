@@ -149,7 +149,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
 
     Args:
         raw: the sections of the configuration.
-        place: maps ``section.key`` to its place, for messages.
+        place: returns how messages name ``section.key``.
     """
     own = own_sections(raw, SECTIONS)
     sections = Sections(raw, (*SECTIONS, *own), place)
@@ -172,6 +172,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
+    # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work)
     sections.construct("method", lambda: config.method.made)
     if config.shift is not None:
@@ -198,7 +199,8 @@ def _shift(sections: Sections) -> Entry:
 def described_run(
     run: RunSettings, against: Sequence[Entry], measures: Sequence[Values]
 ) -> RunSettings:
-    """The settings [run] with full entries for compared methods and measures, instead of names.
+    """The settings [run] in which names of compared methods and measures are replaced by tables
+    with all their options.
 
     Args:
         run: the settings as read.
@@ -216,10 +218,10 @@ def resolve_against(
     """The compared methods in ``run.against``, with the options that they inherit from [method].
 
     Args:
-        names: names or tables of the methods. The main method alone is skipped.
+        names: names or tables of the methods. An entry that equals the main method is skipped.
         method: the main method.
-        sections: the sections of the configuration. Other methods inherit options of its [method]
-            (``shared_options``).
+        sections: the sections of the configuration. Compared methods inherit the options in
+            [method] that mean the same for them (``inherited_options``).
     """
     place = sections.place("run.against")
     entries = [{"name": entry} if isinstance(entry, str) else entry for entry in names]

@@ -29,10 +29,11 @@ from fedkin.core.plain import plain, plain_lists
 
 Values = dict[str, Any]
 DEFAULT = "default"  # a value that stands for the default of any key
-Place = Callable[[str], str]  # maps a key to its place, for messages
+Place = Callable[[str], str]  # returns how messages name a key, such as ``FILE: local.lr``
 
 
 def _name(text: str) -> str:
+    """Check that a text is a valid name."""
     if not is_name(text):
         raise ValueError(
             "expected 1 to 64 letters, digits, '_', '.' or '-', beginning with a letter or digit"
@@ -89,7 +90,7 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
                 if name not in signature.parameters:
                     known = unknown("argument", name, signature.parameters)
                     raise TypeError(f"{cls.__name__}(): {known}")
-            # Pydantic knows positional arguments by their number only.
+            # Give all arguments by name: pydantic's errors only number positional ones.
             try:
                 arguments = signature.bind(*args, **values).arguments
             except TypeError as error:
@@ -108,7 +109,7 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
 def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The schema of a callable's options: names, types and defaults from its signature. Arguments
     in ``skip`` are not options."""
-    # The types of a dataclass include inherited fields, so they are read from the class.
+    # A dataclass is asked for its types itself, since they include those of inherited fields.
     plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)
     hints = typing.get_type_hints(call.__init__ if plain_class else call)
     skipped = {"self", *skip}
@@ -141,8 +142,8 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
     Args:
         kind: a subclass of ``Section``, or a class made by ``settings``.
         values: the values by key.
-        place: maps a key to its place, for messages.
-        other_keys: further keys of the section, which are suggested for misspelt keys.
+        place: returns how messages name a key.
+        other_keys: valid keys that the caller handles, which are suggested for misspelt keys.
 
     Raises:
         ConfigError: a key is unknown or missing, or a value has the wrong type or range.
@@ -172,7 +173,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
 
 
 def _check_text(value: Any, place: str) -> None:
-    """Raise ConfigError for a file name that is not UTF-8, because a configuration cannot store
+    """Raise ConfigError for text that is not UTF-8 (such as a file name), because TOML cannot store
     it."""
     if not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value):
         return
@@ -195,8 +196,8 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
 
 
 def _message(error: ValidationError, place: Place) -> str:
-    """The first validation error as one line with its place. A check of several keys names the key
-    at the start of its message."""
+    """The first validation error as one line that begins with the key. An error without a key comes
+    from a check of several keys, whose own message begins with one."""
     first, *others = error.errors()
     words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     value = first["input"]

@@ -55,6 +55,7 @@ class SamplesSection(Section):
 
     @model_validator(mode="after")
     def _names(self) -> SamplesSection:
+        """Check that there is a different name for each class, and for each column."""
         columns = sum(self.shape[:1])
         for what, names, number in (
             ("labels", self.labels, self.classes),
@@ -67,8 +68,8 @@ class SamplesSection(Section):
 
 @dataclass(frozen=True)
 class DataDescription:
-    """The properties of remote data that a model depends on (``models.model.Samples``). A sample of
-    zeros gives the shape."""
+    """The properties of data at real sites that a model depends on (``core.model_spec.Samples``). A
+    sample of zeros stands for the data and gives their shape."""
 
     name: str
     x: np.ndarray  # [1 ...]
@@ -188,6 +189,7 @@ class ClientConfig:
 
 
 def _shared_digest(samples: SamplesSection, model: Entry) -> str:
+    """Digest of the two sections that must be equal in all files of a federation."""
     return digest({"samples": toml_values(samples), "model": model.values})
 
 
@@ -223,6 +225,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
+    # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work)
     sections.construct("method", lambda: config.method.made)
     sections.construct("run.against", lambda: [entry.made for entry in config.against])
@@ -245,8 +248,8 @@ def _run_settings(sections: Sections) -> RunSettings:
 
 
 def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
-    """Raise ConfigError for options of simulations only, and for privacy noise without secret
-    sums."""
+    """Raise ConfigError for settings that only a simulation has, and for differential privacy
+    without secure aggregation."""
     late = entries.get("late")
     if late is not None and late.values.get("share"):
         raise ConfigError(

@@ -21,10 +21,11 @@ class ServerSettings:
     capacity: Positive = 16
     wait_for: Positive = 1  # clients that must be online before the first round
     deadline: Seconds = 120.0  # for a round; a request may take two thirds of the remaining time
-    # Wait for the first clients, from the first one online; None: as deadline.
+    # How long the server waits for further clients after the first one is online; None: as
+    # ``deadline``.
     start_deadline: Seconds | None = None
     quorum: Annotated[float, Field(gt=0, le=1)] = (
-        1.0  # share of nodes; once they replied, the others get the same time again
+        1.0  # when this share of nodes has replied, the others get as much time again
     )
     retries: NotNegative = 1  # how often a lost message is sent again
     norm_limit: Annotated[float, Field(gt=1)] = (
@@ -85,6 +86,7 @@ class SiteSettings:
         return np.sort(np.array(numbers, np.int64))
 
     def _numbers(self, total: int) -> list[int]:
+        """The configured numbers in a list. Raises ConfigError for text of another form."""
         if self.clients is None:
             return list(range(total))
         if not isinstance(self.clients, str):

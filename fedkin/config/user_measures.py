@@ -14,13 +14,14 @@ from fedkin.measures.reserved_names import OTHER_ENTRIES, TABLE_ENTRIES
 from fedkin.measures.table import COMPARED, MEASURES
 
 _TAKEN = {*MEASURES, *OTHER_ENTRIES, *TABLE_ENTRIES, *(MEASURES[name].by for name in COMPARED)}
-_ENDS = ("_low", "_high")  # reserved for the bounds of intervals
+_ENDS = ("_low", "_high")  # names of measures may not end so; intervals use these for their bounds
 
 
 def resolved(
     entries: Iterable[Any] | Measure, place: str
 ) -> tuple[list[Values], tuple[Measure, ...]]:
-    """Resolve a user's measures, and return their entries for a run's description and the measures.
+    """Find the measures that a user gives. Returns their entries for a run's description, and the
+    measures.
 
     Args:
         entries: measures, import paths ``module:Measure``, or entries of a description; or one
@@ -42,7 +43,7 @@ def resolved(
 
 
 def _measure(entry: Any, place: str) -> tuple[Measure, str]:
-    """One measure and its import path, from an entry."""
+    """The measure that a user gave as an object, an import path or a table; and its import path."""
     if isinstance(entry, Measure):
         return entry, _origin(entry)
     name = entry.get("from") if isinstance(entry, Mapping) else entry

@@ -22,7 +22,7 @@ from fedkin.core.plain import plain
 from fedkin.options.base import Option
 
 STEPS = ("init", "round", "place")
-_OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by name
+_OF_THIS_PROCESS: dict[str, type] = {}  # classes that no other process can import, by import path
 
 
 def is_own(name: str) -> bool:
@@ -47,8 +47,8 @@ def only_here(name: str) -> bool:
 
 
 def resume_note(names: Iterable[str]) -> str:
-    """Note for a comparison's folder about methods that only the process that defined them can
-    find; empty if there are none."""
+    """A note that is stored in a comparison's folder. It names the methods that are defined in a
+    script, so that no other process can resume them; empty if there are none."""
     local = [name for name in names if only_here(name)]
     return (
         f"{', '.join(local)}: defined in a script, a notebook or a function; resume from there "
@@ -117,6 +117,7 @@ def found(name: str) -> Any:
 
 
 def _module(module: str, name: str) -> Any:
+    """Import the module of the object ``name``. Raises ConfigError if that fails."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     importlib.invalidate_caches()  # the file may be newer than this process
@@ -134,7 +135,7 @@ def _module(module: str, name: str) -> Any:
 
 
 def _check(candidate: Any, name: str) -> None:
-    """Raise ConfigError unless an object is a method class. The message lists its missing parts."""
+    """Raise ConfigError unless an object is a method class. The message lists what it lacks."""
     if not isinstance(candidate, type):
         raise ConfigError(
             f"{name!r}: expected the class of a method, got {type(candidate).__name__}"
@@ -172,13 +173,14 @@ def entry_of(method: Any, names: dict[type, str]) -> Values:
         if not _importable(kind, name):
             _OF_THIS_PROCESS[name] = kind
     options = [field.name for field in dataclasses.fields(method) if field.init]
-    # Classes with slots=True have no __dict__, and dataclasses.asdict would convert nested
-    # dataclasses.
+    # Neither vars nor dataclasses.asdict can be used: classes with slots=True have no __dict__, and
+    # asdict would convert nested dataclasses.
     values = {option: operator.attrgetter(option)(method) for option in options}
     return {"name": name, **{key: _plain(kind, key, value) for key, value in values.items()}}
 
 
 def _importable(kind: type, name: str) -> bool:
+    """Whether another process can import a class by its import path."""
     try:
         return not of_this_process(name) and imported(name) is kind
     except ConfigError:

@@ -1,5 +1,6 @@
-"""Clients as a task sees them: one client (``Client``), or all rows of a simulated call
-(``ClientRows``).
+"""Clients as a task sees them: one client (``Client``), or in a simulation all at once
+(``ClientRows``). A call of a task has one row for each piece of work: a client, and its entries of
+the task's arrays (e.g. the index of the model that it trains). A client may have several rows.
 
 Shapes: n rows of a call, r of a portion, N clients, K models, P parameters, C classes, s samples of
 a client, t samples of all rows together.
@@ -152,7 +153,7 @@ class Client:
     def raw_scores(
         self, detector: Float[np.ndarray, "P"], split: str = "train"
     ) -> Float[np.ndarray, "s"]:
-        """A detector's scores for the client's samples."""
+        """The scores that a detector (of one class against all others) gives to the samples."""
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
 
     def sample_losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K s"]:
@@ -163,14 +164,12 @@ class Client:
     def scores(
         self, model: Float[np.ndarray, "P"], split: str = "train"
     ) -> Float[np.ndarray, "s C"]:
-        """All outputs of a model on the client's samples."""
+        """The scores of all classes that a model gives to the client's samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
     def with_samples(self, own: Int[np.ndarray, "_"]) -> Client:
-        """The same client with a subset of its training samples, given by position.
-
-        Raises TaskError for an empty subset, and for positions out of range.
-        """
+        """The same client with only the training samples at some positions. Raises TaskError if
+        there are none, or if a position is out of range."""
         return replace(self, _rows=self._rows.with_samples(np.array([self._row]), [own]), _row=0)
 
     @property
@@ -219,7 +218,7 @@ class ClientEngine:
     Attributes:
         scorer: scores models.
         trainer: trains models.
-        together: whether all rows of one client stay in one portion.
+        together: whether all rows of one client are computed in the same portion.
         limited: function that restricts clients to a subset of their training samples. It takes
             clients and sample positions, and returns the samples and the engine of the restricted
             clients, one client for each entry. None if the clients are restricted already.
@@ -244,7 +243,7 @@ class ClientRows:
     Attributes:
         task: the task's name, for messages.
         clients: the client of each row, a position in the data.
-        active: rows whose client does the work; the results of other rows are not used.
+        active: mask of the rows whose client does the work; results of other rows are not used.
         steps: epochs (or steps) of local training that each row completes.
         samples: samples of all N clients.
         engine: model computations.
@@ -339,7 +338,7 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """The active rows, ordered by client, in portions that fit in bounded memory.
+        """The active rows, ordered by client, in portions that fit into ``CHUNK_BYTES`` of memory.
 
         Args:
             numbers: float32 numbers that a row needs, in addition to its client's samples.
@@ -349,7 +348,7 @@ class ClientRows:
         clients = self.clients[rows]
         each = self.data.train.sizes[clients] * self.data.x[:1].nbytes + numbers * BYTES_PER_NUMBER
         portions = np.cumsum(each) // CHUNK_BYTES
-        if self.engine.together:
+        if self.engine.together:  # each row takes the portion of its client's first row
             portions = portions[np.searchsorted(clients, clients)]
         for portion in np.unique(portions):
             yield rows[portions == portion]

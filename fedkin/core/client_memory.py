@@ -1,5 +1,5 @@
-"""Client memory: named arrays that clients keep between rounds, stored as columns with one row
-per client.
+"""Client memory: named arrays that clients keep between rounds. All clients' arrays of one name are
+stored together, as a column with one row per client.
 
 The memory of a simulated client is part of the run's checkpoint. A real client stores its memory on
 its own disk.
@@ -20,7 +20,8 @@ LIMIT = 2**26  # bytes that one client may keep
 _ABSENT = 0
 _LIFETIMES = {"run": 1, "assignment": 2}
 _PREFIX = "clients/"  # prefix of a column's name in a checkpoint
-_STATE = ".kept"  # suffix: the lifetime of each client's row, 0 if it keeps nothing
+# Suffix of the array with the lifetime of each client's row (0 if it keeps nothing).
+_STATE = ".kept"
 
 
 def client_name(client: int, names: Sequence[str] | None, ids: Int[np.ndarray, "K"]) -> str:
@@ -57,7 +58,7 @@ class ClientMemory:
         self._names = names
         self._columns: dict[str, np.ndarray] = {}
         self._kept: dict[str, Int[np.ndarray, "N"]] = {}
-        self.changes = 0  # how often anything was stored or forgotten
+        self.changes = 0  # how often anything was stored or deleted
 
     def has(self, name: str, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
         """Whether each client keeps an array called ``name``."""
@@ -83,6 +84,7 @@ class ClientMemory:
         return self._bytes(list(self._columns), np.arange(self._clients))
 
     def _bytes(self, names: list[str], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
+        """Bytes that each of these clients keeps in the arrays with these names."""
         none = np.zeros(len(clients), np.int64)
         return sum(
             (self.has(name, clients) * self._columns[name][:1].nbytes for name in names), none
@@ -210,8 +212,8 @@ def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
 
 
 class OwnMemory:
-    """The memory of one client, as its task sees it: a mapping of the arrays that the task
-    declares.
+    """The memory of one client, as its task sees it: a dictionary that can hold the arrays that the
+    task declares.
 
     Args:
         memory: the memory of all clients.

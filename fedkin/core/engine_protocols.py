@@ -1,7 +1,8 @@
-"""Interfaces of the trainer and the scorer, which compute with a model on clients' samples,
-independent of the model's library.
+"""Interfaces of the trainer and the scorer. They compute with a model on clients' samples, and are
+the same for models of all libraries (JAX, PyTorch).
 
-Shapes: n or r rows, K models, P parameters, t samples of all rows together.
+A row is a client with a model. Shapes: n or r rows, K models, P parameters, t samples of all rows
+together.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from fedkin.core.train_call import TrainCall
 
 
 class LocalUpdates(NamedTuple):
-    """Results of local training, as JAX arrays within a compiled program and NumPy arrays
-    elsewhere."""
+    """Results of local training, with an entry for each row. Within a compiled program they are JAX
+    arrays, elsewhere NumPy arrays."""
 
     update: Any  # [r P] local solution minus the model it started from
     loss: Any  # [r] mean training loss during the last local epoch
@@ -29,7 +30,7 @@ class LocalUpdates(NamedTuple):
         return LocalUpdates(*(None if part is None else part[index] for part in self))
 
     def as_rows(self) -> LocalUpdates:
-        """The results of one row with a row axis of length 1."""
+        """Results of a single row that have no row axis, with one of length 1."""
         return LocalUpdates(*(None if part is None else part[None] for part in self))
 
 
@@ -86,7 +87,8 @@ class Scorer(Protocol):
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """Predicted classes of the samples, concatenated over rows."""
+        """For each model, the classes that it predicts for the samples of all clients,
+        concatenated."""
         ...
 
     def raw_scores(
@@ -96,19 +98,20 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, concatenated over rows; NaN becomes
-        -inf."""
+        """The scores that each row's detector gives to its client's samples, concatenated over
+        rows. NaN becomes -inf, the lowest score."""
         ...
 
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows, concatenated, without
+        """The loss of every model on every training sample of all clients (concatenated), without
         regularisation."""
         ...
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """All outputs of one model on the samples of all rows, concatenated."""
+        """The scores of all classes that one model gives to the samples of all clients
+        (concatenated)."""
         ...

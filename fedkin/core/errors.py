@@ -96,4 +96,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _folded(name: str) -> str:
+    """A name without differences of case and surrounding blanks."""
     return name.strip().casefold()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 LEAST = 2**20  # size in bytes from which arrays are compressed
-_LEVEL = 1  # most entries are equal: higher levels are slower and gain little
+_LEVEL = 1  # of zlib; higher levels are slower and gain little, since most entries are equal
 
 
 def compact(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -55,6 +55,6 @@ def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[
             raise ValueError(f"array {name} cannot be decompressed: {error}") from error
         if len(content) != size or not inflating.eof or inflating.unused_data:
             raise ValueError(f"array {name} does not have the {size} bytes of its shape {shape}")
-        # An array from a bytearray is writable.
+        # A bytearray makes the array writable, as the original was; bytes would not.
         arrays[name] = np.frombuffer(bytearray(content), dtype).reshape(shape)
     return arrays

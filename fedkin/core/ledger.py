@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 
 class Ledger:
-    """Bytes downloaded and uploaded by clients, by task. The ledger counts the arrays that tasks
+    """Bytes that clients download and upload, by task. The ledger counts the arrays that tasks
     declare, in the same way for simulated and real clients.
 
-    Two kinds of traffic are counted separately, outside the total: evaluation (``scoring.*``), and
-    messages between the servers of different clusters (``servers.*``).
+    Two kinds of traffic are counted under names with a prefix, and are not in the total: evaluation
+    (``scoring.*``), and messages between the servers of different clusters (``servers.*``).
     """
 
     def __init__(self) -> None:
@@ -32,6 +32,8 @@ class Ledger:
         _add(self.up, self._account(operation), up)
 
     def _account(self, operation: str) -> str:
+        """The name under which an operation is counted: with a prefix while clients are
+        evaluated."""
         return f"scoring.{operation}" if self._scoring else operation
 
     @contextmanager
@@ -59,6 +61,7 @@ class Ledger:
 
 
 def _total(side: dict[str, int]) -> int:
+    """The sum of the bytes in one direction, without evaluation and traffic between servers."""
     return sum(
         count for name, count in side.items() if not name.startswith(("scoring.", "servers."))
     )

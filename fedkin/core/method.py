@@ -41,10 +41,10 @@ class AssignedModels:
 
 @dataclass(frozen=True)
 class State:
-    """The arrays that every method keeps from round to round. A method's subclass adds arrays.
+    """The arrays that every method keeps from round to round. A method may add more in a subclass.
 
-    All fields are NumPy arrays, or ``SharedRows`` if a round changes few of N rows. A checkpoint
-    stores exactly these arrays.
+    All fields are NumPy arrays, or ``SharedRows`` for a table of all clients of which a round
+    changes few rows. A checkpoint stores exactly these arrays.
     """
 
     models: Float[np.ndarray, "K P"]
@@ -64,9 +64,9 @@ class State:
         return AssignedModels(self.models, self.assignment[clients])
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-        """The task that evaluates ``clients``, for a method with model parts on the client. Every
-        client must have a cluster. The task replies with ``correct``, ``examples`` and ``loss``.
-        None: the usual evaluation of the models from ``models_for``."""
+        """The task that evaluates ``clients``, for a method whose clients keep a part of their
+        model. Every client must have a cluster. The task replies with ``correct``, ``examples`` and
+        ``loss``. None: the models from ``models_for`` are evaluated as usual."""
         return None
 
     def aggregated_into(
@@ -85,8 +85,8 @@ class State:
 
 @runtime_checkable
 class Method(Protocol):
-    """A frozen dataclass of hyper-parameters with three steps. Each method chooses the type of its
-    state.
+    """A method: a frozen dataclass of hyper-parameters with three functions, each of which returns
+    a new state. Each method chooses the type of its state.
 
     It may also declare ``requirements``: see ``requirements.requirements_of``.
     """

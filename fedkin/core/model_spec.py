@@ -1,4 +1,4 @@
-"""Layout of a model's layers in its flat parameter vector, independent of the library."""
+"""Where each layer of a model lies in its flat parameter vector, for models of any library."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ def html_table(title: str, rows: Mapping[str, object], columns: Sequence[str] = 
 
 
 def _row(tag: str, cells: Iterable[object], name: str | None = None) -> str:
+    """A row of an HTML table: its name, if any, and its cells in elements ``tag``."""
     left = ' style="text-align:left"'
     first = "" if name is None else f"<th{left}>{escape(name)}</th>"
     following = "".join(f"<{tag}{left}>{escape(str(cell))}</{tag}>" for cell in cells)

@@ -32,6 +32,7 @@ def plain(value: Any) -> Any:
 
 
 def _plain_scalar(value: Any) -> Any:
+    """Convert a 0-dimensional array to a Python value. Other values stay unchanged."""
     if getattr(value, "ndim", None) != 0 or isinstance(value, np.ma.MaskedArray):
         return value
     try:

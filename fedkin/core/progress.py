@@ -43,13 +43,13 @@ def provide(display: Display) -> None:
 def shown(
     progress: bool | None, rounds: int, on_round: Listener | None
 ) -> Iterator[Listener | None]:
-    """Context manager for the listener that a run calls with the record of every round. The
-    listener updates the display, if progress is shown, and calls the user's listener.
+    """Context manager that makes the function which a run calls with the record of every round. The
+    function updates the display, if progress is shown, and calls the user's ``on_round``.
 
     Args:
         progress: whether to show progress; None: on a terminal and in a notebook.
         rounds: number of rounds of each method.
-        on_round: the user's listener. The combined listener returns its value.
+        on_round: the user's function, whose value the combined function returns.
     """
     wanted = is_watched() if progress is None else progress
     if not (wanted and _provided):

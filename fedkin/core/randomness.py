@@ -31,7 +31,8 @@ class Stream:
             )
 
     def child(self, purpose: str) -> Stream:
-        """The stream of a sub-purpose, ``<purpose>/<name>``."""
+        """An independent stream for a part of this purpose. Its purpose is this stream's, a slash,
+        and the given name."""
         return replace(self, purpose=f"{self.purpose}/{purpose}")
 
     def at(self, round: int) -> Stream:
@@ -39,8 +40,8 @@ class Stream:
         return replace(self, round=round)
 
     def rng(self) -> np.random.Generator:
-        """A random generator for the server. Each call returns one at the beginning of the
-        stream."""
+        """A random generator for the server. Every call returns a new one, which draws the same
+        numbers."""
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._entropy())))
 
     def client(self, client: int) -> np.random.Generator:
@@ -55,6 +56,7 @@ class Stream:
         return np.random.SeedSequence(entropy).generate_state(2, np.uint32)
 
     def _entropy(self) -> list[int]:
+        """The numbers that identify the stream: seed, round, and a hash of the purpose."""
         name = int.from_bytes(hashlib.sha256(self.purpose.encode()).digest()[:8], "little")
         return [self.seed, self.round, name]
 

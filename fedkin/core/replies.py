@@ -1,7 +1,7 @@
 """Assembles the reply to a task from its clients' replies and checks it against the task's schema.
 
-All numbers from clients pass through this module. Shapes: n rows of a call, r of a portion, K
-models.
+All numbers from clients pass through this module. Shapes: n rows of a call (a client with its
+entries of the task's arrays), r of a portion, K models.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ class Reply:
     """The result of a task. Its arrays are also attributes, such as ``reply.cosine``.
 
     Attributes:
-        arrays: [n ...] by row, [K ...] by model, or over all clients, as the task's schema says.
+        arrays: the arrays of the task's schema, by name. An array has an entry for each row [n ...]
+            or each model [K ...], or is a sum over all clients.
         arrived: rows with a valid reply.
         nonfinite: rows with a reply that is excluded: it is not finite, out of bounds, or does not
             fit the schema.
-        weight: examples behind each model's mean, if the schema has means.
-        faults: excluded rows by the name of the faulty array.
+        weight: number of examples behind each model's mean, if the schema has means.
+        faults: the rows that are excluded because of an array, by the array's name.
         outliers: the rows in ``nonfinite`` that are excluded because their vector has a much larger
             norm than the others.
     """
@@ -50,8 +51,8 @@ class Reply:
 
 
 class PartialReply(NamedTuple):
-    """The reply of a part of a call's rows. ``ReplyBuilder.merge`` adds it to the reply of all
-    rows."""
+    """The replies of some rows of a call, with sums instead of means. ``ReplyBuilder.merge`` adds
+    them to the reply of all rows."""
 
     arrays: dict[str, np.ndarray]  # [r ...] by row
     sums: dict[str, np.ndarray]  # of all clients
@@ -62,7 +63,7 @@ class PartialReply(NamedTuple):
 
 
 class ReplyBuilder:
-    """Builds a reply from portions of rows.
+    """Builds the reply of all rows, to which the replies of rows are added in portions.
 
     Args:
         task: the task.
@@ -121,6 +122,7 @@ class ReplyBuilder:
                 f"task {self.task.name}: expected {INDEX} below {self.models}, got "
                 f"{checked[INDEX].max()}"
             )
+        # Rows with faulty numbers are left out of all arrays and sums.
         faults = self._find_faults(rows, checked)
         sound: Any = slice(None)
         if faults is None:
@@ -152,7 +154,7 @@ class ReplyBuilder:
     def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
         """Merge the partial reply of a part of the rows.
 
-        Sums of partial sums may differ from sums over rows in the last bits.
+        A sum of partial sums may differ in its last bits from the sum of all rows, one by one.
 
         Args:
             rows: indices of the rows.
@@ -284,7 +286,7 @@ def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
 def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply:
     """The reply with means by model, computed from the single replies of clients.
 
-    Rows are added in the order of client ids, as in every world.
+    Rows are added in the order of client ids, as every world does, so that the bits are the same.
 
     Args:
         task: the task that requests means.
@@ -335,6 +337,7 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
+    """How many numbers one entry of an array has."""
     return int(np.prod(array.shape(sizes)))
 
 

@@ -1,4 +1,5 @@
-"""Requirements that a method declares for the federation, the training plan and the model."""
+"""Requirements of a method: what it declares about the clients, the model and the rounds of the
+runs in which it works."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class ClientReads:
 class ModelChanges:
     """How models change between rounds, in addition to averaging.
 
-    A server optimiser cannot step such models.
+    A server optimiser cannot be used with such changes, since it follows the mean update only.
 
     Attributes:
         by_option: the method's option that causes such changes; empty: none.
@@ -154,10 +155,10 @@ class Requirements:
         data: requirements for the clients' data.
         peers: whether clients train without a server and choose their peers themselves.
         keeps_clusters: whether a robust rule may split clusters. It may if clients stay in their
-            clusters, a cluster consists only of its model, and the number of clusters may grow
-            between rounds.
-        start_sums: number of noisy sums over all clients that the method's cold start needs in a
-            private run.
+            clusters, the method stores nothing but a model for each cluster, and the number of
+            clusters may grow between rounds.
+        start_sums: number of noisy sums over all clients that the method needs before the first
+            round of a private run.
     """
 
     clients: AtLeast = AtLeast()

@@ -15,9 +15,9 @@ import numpy as np
 
 from fedkin.core.errors import TaskError
 
-MAX_COUNT = 2**40  # largest possible count of samples or anything else
+MAX_COUNT = 2**40  # upper bound of all counts that clients send, such as their samples
 _DTYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint32, np.bool_))
-# Names of the reply's arrays that give the means over the clients of a model.
+# To average by model, a reply has an array with the weight of each row, and one with its model.
 WEIGHT = "examples"
 INDEX = "model_index"
 
@@ -37,8 +37,8 @@ class Array:
             ``row`` in ``Rows`` and ``all`` in ``Sums``.
         counted: whether the ledger counts the array's bytes. The few numbers sent along with a
             model are not counted.
-        carried: whether the reply contains the array. A simulation need not carry values that it
-            has already.
+        carried: whether the reply contains the array. Values that a simulation already has are only
+            declared, so that their bytes are counted.
         norm_checked: whether a server excludes vectors with a much larger norm than the others.
         registered: whether clients send the value once at registration, such as their number of
             training samples. A task that requests only means does not send it again.
@@ -150,8 +150,8 @@ class Schema:
 
     @property
     def flags_rows(self) -> bool:
-        """Whether a message must mark the rows that hold values. It must if empty rows hold
-        ordinary numbers instead of NaN."""
+        """Whether a message must mark the rows whose clients replied. It must if the other rows are
+        filled with ordinary numbers (``missing``) instead of NaN."""
         for array in self.arrays.values():
             is_float = np.dtype(array.dtype).kind == "f"
             if array.finite and is_float and array.over != "all" and not np.isnan(array.missing):

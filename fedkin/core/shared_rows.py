@@ -11,12 +11,13 @@ from jaxtyping import Int, Shaped
 
 
 class SharedRows:
-    """An immutable table [N p]. A new version stores only its new rows; the others are shared.
+    """An immutable table [N p]. A new version stores only its new rows and shares the others.
 
-    A state is never changed in place. A method that stores a model of every client would otherwise
-    copy N x P numbers in each round, although the round changes only a few rows. Here only
-    references are copied, and equal rows, such as the initial models of all clients, are stored
-    once. ``table[3]`` and ``table[clients]`` are arrays, and so is ``np.asarray(table)``.
+    A method's state is never changed in place. A method that stores a model of every client in an
+    array would therefore copy N x P numbers in each round, although the round changes only a few
+    rows. Here only references are copied, and equal rows, such as the initial models of all
+    clients, are stored once. ``table[3]`` and ``table[clients]`` are arrays, and so is
+    ``np.asarray(table)``.
     """
 
     def __init__(self, rows: Iterable[Shaped[np.ndarray, "p"]]) -> None:
@@ -47,6 +48,7 @@ class SharedRows:
             index: indices of the replaced rows.
             rows: their new values. They are copied and converted to the table's type.
         """
+        # The old version's rows are read-only already, so ``__init__`` need not handle them again.
         version = SharedRows([])
         version._rows = self._rows.copy()
         for i, row in zip(index, rows, strict=True):
@@ -59,6 +61,7 @@ class SharedRows:
     ) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
         """The d distinct rows among n indexed rows, and the position of each indexed row among
         them. A computation on the d distinct rows then serves all n rows."""
+        # Shared rows are the same object, so rows need not be compared number by number.
         _, first, inverse = np.unique(
             [id(row) for row in self._rows[index]], return_index=True, return_inverse=True
         )

@@ -15,14 +15,14 @@ from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.object_repr import shell_command
 
 WRITTEN_BY = "written by fedkin"  # marks figures and pages made by fedkin
-_END_BYTES = 2**16
-# One slash suffices, because pathlib merges two.
+_END_BYTES = 2**16  # bytes at each end of a file that are searched for the mark
+# An address such as https://... One slash suffices, because pathlib merges two.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 
 
 class FileSystem:
-    """The operations that change files. Tests replace it to simulate a full disk, or the loss of
-    unsynced data."""
+    """The operations that change files. Tests replace this object to simulate a full disk, or a
+    power failure that loses unsynced data."""
 
     def open(self, path: Path, mode: str) -> Any:
         """Open a file for unbuffered writing."""

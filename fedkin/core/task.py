@@ -30,7 +30,7 @@ from fedkin.core.training import LocalTraining
 
 
 class Down(NamedTuple):
-    """How a task's field is sent to clients."""
+    """How a task's field is sent to clients. The functions below explain each kind."""
 
     kind: Literal["shared", "chosen", "each", "kept", "initial", "setting", "stays"] = "setting"
     axes: str = ""
@@ -59,8 +59,8 @@ def each(**default: Any) -> Any:
 
 
 def kept(axes: str, **default: Any) -> Any:
-    """Declare a field whose array a client receives once and keeps. Its bytes are counted only for
-    the task that announces it."""
+    """Declare a field whose array a client receives once and keeps. Its bytes are counted once, for
+    the task with the delivery ``announced``."""
     return _field(Down("kept", axes), **default)
 
 
@@ -96,7 +96,8 @@ class Task:
     delivery: ClassVar[Literal["asked", "next", "announced"]] = "asked"
     # Header entry by which a server requests this task's answer in every reply; empty: never.
     standing: ClassVar[str] = ""
-    # Arrays of standing tasks that count as missing after this task.
+    # Arrays of standing tasks whose latest values this task makes invalid, so that they are missing
+    # until the next reply.
     resets: ClassVar[tuple[str, ...]] = ()
     # Whether the task is for detectors of one class (True), for other models (False), or for both
     # (None).
@@ -186,12 +187,13 @@ class Task:
         return None
 
     def for_messages(self, spec: ModelSpec) -> Task:
-        """The form of the task that is sent to real clients. It may request more in the same
-        message."""
+        """The form of the task that is sent to real clients. It may also request work that would
+        otherwise need another message (e.g. an evaluation before the training)."""
         return self
 
     def norm_group(self) -> str:
-        """Name of a group of tasks whose vectors have comparable norms."""
+        """Name of a group of tasks whose vectors have comparable norms. The server compares norms
+        within a group to find outliers."""
         return self.name
 
     def start_norms(self) -> Float[np.ndarray, "K"] | None:
@@ -204,11 +206,11 @@ class Task:
 
     def training(self, reply: Any) -> Any:
         """The part of a reply that describes local training of whole models, for the metrics of a
-        round. None for other work."""
+        round. None if the task does not train."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
-        """Models from the reply that a real client stores on its device for later use, by name."""
+        """Models in its reply that a real client also stores on its own device, by name."""
         return {}
 
     def __init_subclass__(cls) -> None:
@@ -225,6 +227,7 @@ def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
 
 @cache
 def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
+    """``fields_down`` of a class, cached, since it is needed in every call."""
     if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
         raise TaskError(
             f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields"
@@ -297,8 +300,8 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Raise TaskError for a model index out of range, and for a reply by model if clients receive
-    only the models that they index."""
+    """Raise TaskError for a model index out of range. Also if the reply has an entry for each
+    model, although a client receives only the models that it indexes."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.

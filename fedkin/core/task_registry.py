@@ -11,7 +11,7 @@ from typing import Any
 from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory, Schema
 
-# Entries of every request.
+# Names of the entries that every request to a client has.
 _REQUEST = {
     "operation",
     "run",
@@ -23,7 +23,7 @@ _REQUEST = {
     "clients",
     "moved",
 }
-# Entries of every reply.
+# Names of the entries that every reply of a client may have.
 RESERVED = {
     "arrays",
     "arrived",
@@ -128,6 +128,8 @@ def _entries(kind: Any) -> set[str]:
 
 
 def _check_memory(kind: Any, other_kinds: Iterable[Any]) -> None:
+    """Raise TaskError if a memory of a task has an invalid name, or if another task declares it
+    differently."""
     for name, memory in kind.memory.items():
         if not isinstance(memory, Memory):
             raise TaskError(f"task {kind.name}: memory {name} must be Memory(...), got {memory!r}")
@@ -169,11 +171,13 @@ def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
 
 
 def _kind_of(default: Any) -> str:
+    """How a field is sent to clients (``Down.kind``), from its default value."""
     down = default.metadata.get("down") if isinstance(default, dataclasses.Field) else None
     return down.kind if down else "setting"
 
 
 def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
+    """Raise TaskError if there are any ``names``, which are reserved."""
     if names := sorted(names):
         raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, a reserved name; rename it")
 

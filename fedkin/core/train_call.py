@@ -1,4 +1,4 @@
-"""Training calls: the input of a trainer, the same for all libraries.
+"""Training calls: the input of a trainer. It is the same for models of all libraries.
 
 A row is a client with a model. Shapes: r rows, K models, P parameters.
 """
@@ -19,12 +19,13 @@ AddScaled = Callable[[Any, Any, Any], Any]  # (a, factor, b) -> a + factor b
 
 
 def _add_scaled(a: Any, factor: Any, b: Any) -> Any:
+    """a + factor b, rounded as the library of the arrays rounds by itself."""
     return a + factor * b
 
 
 class GradientTerms(NamedTuple):
-    """Additional terms of each row's loss, as their gradients. They are added in every step before
-    the gradient is clipped to ``clip_norm``.
+    """Additional terms of each row's loss, given by their gradients. In every step they are added
+    to the gradient before it is clipped to ``clip_norm``.
 
     Every field has an entry for each row: a vector [r P], or a number [r]. To add a term, add a
     field and its lines in ``added_to``, which the trainers of all libraries run. The arrays of a
@@ -39,8 +40,8 @@ class GradientTerms(NamedTuple):
         """A gradient plus the terms.
 
         Args:
-            gradient: gradient of the loss without the terms, for all rows, one row, or one entry of
-                a model.
+            gradient: gradient of the loss without the terms, for all rows, for one row, or for one
+                array of a model.
             w: the parameters where the gradient was taken, in the same shape.
             add_scaled: function that returns a + factor b for (a, factor, b), with the library's
                 rounding.
@@ -60,11 +61,11 @@ class GradientTerms(NamedTuple):
         return GradientTerms(*(None if term is None else function(term) for term in self))
 
     def by_entry(self, cut: Callable[[Any], Sequence[Any]], entries: int) -> list[GradientTerms]:
-        """Split the terms of one row by the entries of its model. Vectors are cut; numbers stay the
-        same.
+        """Split the terms of one row by the arrays (entries) of its model. Vectors are cut; numbers
+        are repeated.
 
         Args:
-            cut: splits a vector [P] into its parts, one for each entry.
+            cut: splits a vector [P] into its parts, one for each entry of the model.
             entries: number of entries.
         """
         columns = self.map(lambda term: cut(term) if term.ndim else [term] * entries)

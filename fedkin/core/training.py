@@ -43,7 +43,7 @@ _RANGES = {
 @dataclass(frozen=True)
 class LocalTraining:
     """Settings of local training. If a field is an array, it has one entry for each row of the
-    call.
+    call, so that clients can have different values.
 
     A step takes the gradient of the mini-batch's loss and FedProx's term, clips it to
     ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
@@ -113,6 +113,7 @@ class LocalTraining:
 
     @staticmethod
     def _factors(schedule: Schedule, round: int) -> Float[np.ndarray, "1"]:
+        """The factor of a schedule over rounds. Its steps count from 0, rounds from 1."""
         return schedule.factors(np.array([max(round - 1, 0)]))
 
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
@@ -150,8 +151,8 @@ class LocalTraining:
             )
 
     def check_precision(self, model: str, untrained: bool) -> None:
-        """Raise ConfigError for bfloat16 training of a model with parameters that are averaged but
-        not trained.
+        """Raise ConfigError if training in bfloat16 would round parameters that are averaged over
+        clients but not trained.
 
         Args:
             model: the model's name.
@@ -224,6 +225,7 @@ class LocalTraining:
             )
 
     def _check_numbers(self) -> None:
+        """Raise ConfigError for a number outside its range."""
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if name == "clip_norm" and value is None:
@@ -237,6 +239,7 @@ class LocalTraining:
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
 
     def _check_optimizer(self) -> None:
+        """Raise ConfigError for an unknown optimiser, or a momentum that it does not have."""
         if self.optimizer not in OPTIMIZERS:
             raise ConfigError(f"optimizer must be 'sgd', 'adam' or 'adamw', got {self.optimizer!r}")
         if self.optimizer != "sgd" and self.momentum:
@@ -254,7 +257,8 @@ class LocalTraining:
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove unset options of later versions from a table of local-training settings."""
+    """Remove unset options that were added in later versions of fedkin from a table of settings, so
+    that it equals the tables of earlier versions."""
     return {name: value for name, value in values.items() if name not in _LATER or value}
 
 

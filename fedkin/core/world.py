@@ -1,6 +1,7 @@
 """The interface between methods and clients, simulated or real: ``World``.
 
-A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call, P parameters.
+A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call (a client with its
+entries of the task's arrays), P parameters.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ class World(Protocol):
 
 @runtime_checkable
 class RegisteringWorld(Protocol):
-    """A world that registers clients on their first contact; they may be absent later."""
+    """A world of real clients. It registers a client at its first contact. The client may be
+    absent later."""
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
         """Ids of all clients that were ever accepted, ascending, including clients that cannot be
@@ -126,7 +128,8 @@ class WaitingWorld(Protocol):
     """A world that may wait longer than one round for replies."""
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """Late replies to tasks of a kind, since the last call. Each reply is returned once.
+        """The late replies to tasks of one kind that have arrived since the last call. Each reply
+        is returned once.
 
         Args:
             task: any task of the kind.

@@ -1,5 +1,5 @@
-"""A world that forwards every call to another world. Subclasses change the data that pass between a
-method and its clients."""
+"""A world that forwards every call to another world. Subclasses observe or change the data that
+pass between a method and its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Callbacks of a run: functions of a round's record, trackers, and the progress display."""
+"""Callbacks of a run: functions that get the record of each round, trackers, and the progress
+display."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
     """Sort callbacks by their kind.
 
     Args:
-        callbacks: the user's value: one callback or several.
+        callbacks: one callback or several, as the user gave them.
         folder: the run's folder.
 
     Raises:

@@ -12,15 +12,15 @@ from fedkin.core.randomness import Stream
 def select_cohort(
     reachable: Int[np.ndarray, "c"], total_clients: int, plan: Plan, stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """The cohort of round ``stream.round``, ascending; all clients if fewer than a cohort are
-    reachable.
+    """The ids of the clients that take part in round ``stream.round``, ascending. If fewer clients
+    than a cohort are reachable, all of them take part.
 
     Args:
-        reachable: ids of the eligible clients, ascending.
+        reachable: ids of the reachable clients, ascending.
         total_clients: N, the number of clients. A round robin gives each client its turn, and
             replaces an unreachable client by another. Poisson selection draws each client with
             probability cohort / N.
-        plan: size and selection of cohorts.
+        plan: size of the cohort, and the kind of selection.
         stream: random numbers of the round.
     """
     if plan.selection == "poisson":
@@ -28,6 +28,8 @@ def select_cohort(
             np.int64
         )
     size = min(plan.cohort, len(reachable))
+    # A round robin takes clients in the order of their ids until all had a turn. Later cohorts are
+    # random.
     earlier = (stream.round - 1) * plan.cohort
     in_turn = plan.selection == "round_robin" and earlier < total_clients
     turn = (
@@ -36,7 +38,8 @@ def select_cohort(
         else np.zeros(0, np.int64)
     )
     place = np.searchsorted(reachable, turn).clip(max=len(reachable) - 1)
-    # Set operations would sort or hash all N ids in every round, so positions are used.
+    # Keep the positions of those clients of this turn that are reachable. Set operations would sort
+    # or hash all N ids in every round.
     place = place[reachable[place] == turn]
     others = np.delete(reachable, place) if len(place) else reachable
     sample = stream.rng().choice(others, size=size - len(place), replace=False)

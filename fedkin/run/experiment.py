@@ -39,8 +39,8 @@ W = TypeVar("W", bound=WorldFactory)
 
 @dataclass(frozen=True)
 class Experiment(Generic[W]):
-    """A main method and the methods compared with it, which run one after another in separate
-    worlds."""
+    """A main method and the methods compared with it. They run one after another, each in a
+    separate world (a simulation or a federation of clients)."""
 
     worlds: W
     plan: Plan
@@ -54,7 +54,7 @@ class Experiment(Generic[W]):
     measures: tuple[Measure, ...] = ()  # the user's measures, for all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
-        """Run all methods. The first method's run holds the other runs in its ``against``."""
+        """Run all methods. Returns the first method's run, which has the others in ``against``."""
         self.check(methods)
         return self.side_by_side(methods, self.worlds.digests(), out, self.resume)
 
@@ -88,7 +88,7 @@ class Experiment(Generic[W]):
         folder: Path | None = None,
         true_clusters: Int[np.ndarray, "N"] | None = None,
     ) -> RunFacts:
-        """The facts about a method's run that options can read."""
+        """The facts about a method's run that options (e.g. differential privacy) can read."""
         return RunFacts(
             method=method,
             plan=self.plan,
@@ -127,6 +127,7 @@ class Experiment(Generic[W]):
             main.against[entry["name"]] = self._run_one(
                 entry, method, digests=digests, out=inner, resume=begun, against=None
             )
+        # The main run comes last, because its summary marks the whole folder as finished.
         for finished in (*main.against.values(), main):
             if finished.folder:
                 finished.write_results(finished.folder)
@@ -179,6 +180,7 @@ class Experiment(Generic[W]):
                     measures=self.measures,
                 )
             except Exception:
+                # A new run that failed before its first checkpoint leaves no folder behind.
                 if folder and not resume:
                     folder.abandon()
                 raise

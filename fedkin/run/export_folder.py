@@ -31,9 +31,9 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         The path of the model card.
 
     Raises:
-        ConfigError: the run is unfinished and ``last_checkpoint`` is False, or the run's model must
-            be given.
-        CheckpointError: the folder holds no run, or the run's data have changed since.
+        ConfigError: the run is unfinished and ``last_checkpoint`` is False, or it was started from
+            Python, so that its model and data must be given to ``Run.load``.
+        CheckpointError: the folder holds no run, or the run's data have changed since it ran.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """
     config = run_folder.read_config(run)
@@ -45,6 +45,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         )
     if not last_checkpoint:
         return Run.load(run).export(path, format)
+    # A checkpoint names the class of its state, which must be imported before it is read.
     registry.define_states(config.method_name)
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_again(config, run, digest)

@@ -18,7 +18,7 @@ from fedkin.core.storage import storage_errors, write_atomic
 
 _log = logging.getLogger("fedkin")
 SITE_STATE = ".site.json"  # file in the folder of a site
-NOT_STARTED = "fedkin deploy up has started nothing: "  # begins the text of failed checks
+NOT_STARTED = "fedkin deploy up has started nothing: "  # begins ``end`` if checks have failed
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,14 @@ class FederationState:
 
     Attributes:
         accepted: names of the sites that take part.
-        ready: names of the sites that may take part and wait for others.
+        ready: names of the sites that may take part, and wait until enough sites are online.
         refused: reason for each refused site, by name.
         failing: reason why the last request to a site failed, by name. These sites still take part.
         waiting: the event that the server waits for; empty if it does not wait.
         error: reason why the server has ended, or why the site cannot take part; otherwise empty.
-        nodes: program id of each accepted site at its last contact, by name.
-        failed_checks: reasons why ``fedkin deploy up`` did not start any process, by part.
+        nodes: Flower's node id of each accepted site at its last contact, by name.
+        failed_checks: the failed checks because of which ``fedkin deploy up`` started no process:
+            reasons by server or site.
     """
 
     accepted: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""A world that forwards every call and records it for the metrics of the round."""
+"""A world that passes every request on to another world, and records the replies for the metrics
+of the round."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from fedkin.run.metrics.observations import Observations
 
 
 class InstrumentedWorld(WorldProxy):
-    """Proxy of a world that gives metrics the updates of single clients, even if the method needs
-    only means.
+    """Proxy of a world that shows the metrics the updates of single clients, even if the method
+    requests only their means.
 
-    If a task requests means and its ``single()`` form exists, this class runs the single form and
-    computes the means itself. The same function computes them, so the bits are the same. This
-    requires that the updates of one call fit into ``update_memory`` bytes (default: the world's
-    limit). For larger calls only means are known, and the discrepancy is not measured.
+    If a task requests means, this class requests single updates instead (the task's ``single()``
+    form, if it has one), and computes the means itself. It uses the same function as the world, so
+    the bits are the same. The updates of one call must fit into ``update_memory`` bytes (default:
+    the world's limit). For larger calls only means are known, so the discrepancy (the distance of
+    client models to their cluster's model) is not measured.
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
@@ -45,6 +47,7 @@ class InstrumentedWorld(WorldProxy):
         super().reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
+        """Run a task, in its single form if possible. Returns the reply that the method expects."""
         single = task.single()
         separate = single is not None and self._fits(len(clients))
         done = single if single is not None and separate else task
@@ -53,4 +56,5 @@ class InstrumentedWorld(WorldProxy):
         return mean_reply(task, reply, clients) if separate else reply
 
     def _fits(self, rows: int) -> bool:
+        """Whether the updates of this number of clients fit into the memory."""
         return rows * self.spec.parameters * BYTES_PER_NUMBER <= self.update_memory

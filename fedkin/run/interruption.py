@@ -34,7 +34,8 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class _Noted:
-    """The signal that this process's handler has recorded; 0 if none."""
+    """The signal that this process's handler has recorded (0 if none), and whether a handler is
+    installed (``active``)."""
 
     def __init__(self) -> None:
         self.active = False

@@ -88,9 +88,9 @@ def run(
     """Run a method in a world, from the start or from the checkpoint in ``folder``.
 
     Round r = 1..T has five steps. The scenario's changes are applied. A cohort is selected from the
-    reachable clients. Its clients without a cluster are placed. The method runs its round. All
-    reachable clients are evaluated on the resulting models. Round 0 is the state from
-    ``method.init``.
+    reachable clients. Its clients without a cluster are placed. The method runs its round (and
+    clients are notified of a new cluster, unless the method has done so). All reachable clients are
+    evaluated on the resulting models. Round 0 is the state from ``method.init``.
 
     If simulated data have a validation split, rounds are evaluated on it. Test samples are then
     used once, after the last round, for the final state and for the state of the best round.
@@ -101,7 +101,8 @@ def run(
         plan: rounds, cohort, seed, intervals of evaluation and checkpoints, and early stopping.
         options: the run's options.
         name: the method's name in records and warnings.
-        ground_truth: returns facts about the current round that only a simulation knows.
+        ground_truth: returns what only a simulation knows about the current round: true clusters,
+            and the clients with shifted data.
         folder: stores records and checkpoints.
         on_round: called with the record of every round. If it returns ``STOP``, the run ends after
             that round.
@@ -193,7 +194,7 @@ def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] 
 def _score_finally(
     run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
 ) -> None:
-    """Measure the final state and the best round, after the last round."""
+    """Measure the final state and the best round after the last round, into ``run_state.final``."""
     round = run_state.round
     state = run_state.state
     validated = _scored_split(world) != "test"
@@ -234,6 +235,7 @@ def _scored_split(world: World) -> str:
 
 
 def _scenario(plan: Plan, round: int) -> Stream:
+    """Random numbers for what happens to clients in a round (e.g. drop-outs and shifts)."""
     return Stream(plan.seed, round, "scenario")
 
 
@@ -268,7 +270,7 @@ def run_round(
 
 @dataclass
 class _Recorder:
-    """Measures each completed round, stores the record, and passes it to the listener."""
+    """Measures each completed round, stores its record in the folder, and calls ``on_round``."""
 
     instrumented: InstrumentedWorld
     name: str
@@ -303,6 +305,7 @@ class _Recorder:
         _check_samples(world)
         changed = self.cluster_metrics.changed(run_state.state.assignment)
         migrations = find_migrations(round, changed, run_state.state.assignment[changed])
+        # Rounds without migrations are not stored, except round 0.
         migrations = migrations if migrations["clients"] or round == 0 else None
         record = self._measure(run_state, keeping)
         scoring_seconds = self.clock.lap()
@@ -322,11 +325,14 @@ class _Recorder:
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
+        # The checkpoint of this round may be written already, without a stop by the callback. It is
+        # written again.
         if not run_state.stopped:
             run_state.stopped = stop_by_reply(self.plan, round, reply, self.options.hides_replies)
             if run_state.stopped and self.folder:
                 self._keep(run_state, self.folder)
         if is_interrupted():
+            # Store the round that the signal ends, so that it need not run again.
             if self.folder and not keeping:
                 self._keep(run_state, self.folder)
             raise_if_interrupted()
@@ -393,6 +399,7 @@ class _Recorder:
         # Communities of peers have no persistent ids, so no client migrates between them.
         if isinstance(state, PeerState):
             clustering |= {"migrations": None, "migrations_correct": None}
+        # The trust graph has N^2 entries, so only some records include it.
         keeps_trust = keeping or round == 1
         record: Record = {"round": round, "method": self.name}
         if self.split != "test":
@@ -415,6 +422,7 @@ class _Clock:
         self._last = time.perf_counter()
 
     def lap(self) -> float:
+        """Seconds since the last call, which are added to ``total``."""
         now = time.perf_counter()
         seconds = now - self._last
         self._last = now

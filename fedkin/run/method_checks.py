@@ -1,5 +1,5 @@
-"""Checks of a method against a plan and a model. Impossible combinations raise an error,
-unfavourable ones give a warning."""
+"""Checks whether a plan (rounds and cohort) and a model suit a method. Impossible combinations
+raise an error, unfavourable ones give a warning."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedkin.core.requirements import count_and_cure, requirements_of
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
-    """Check a plan against a method's requirements: the number of clients, and the size of the
-    cohort.
+    """Check that a plan is consistent, and that there are enough clients, and clients in a cohort,
+    for a method.
 
     Args:
         plan: the plan, with the size of a cohort.
         method: the method.
         clients: number of clients.
-        where: the method's place in the configuration, for the message.
+        where: the method's place in the configuration (e.g. ``run.against: ifca``), for messages.
 
     Raises ConfigError.
     """
@@ -51,13 +51,13 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
-    """Check that a model suits a method: detectors or classifiers, a known last layer, and hidden
-    layers.
+    """Check that a model has what a method needs: detectors or class scores, a last layer that
+    fedkin can find, or hidden layers.
 
     Args:
         method: the method.
         spec: the model's spec.
-        where: the method's place in the configuration, for the message.
+        where: the method's place in the configuration, as in ``check_plan``.
 
     Raises ConfigError.
     """

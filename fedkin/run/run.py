@@ -65,8 +65,8 @@ class Run(ModelAccess):
         best: the round selected on validation samples, with its state; None if the data have no
             validation split.
         final: measurements after the last round, as in the summary.
-        made_of: the run's method, model and data, in memory only. None: they are rebuilt when they
-            are needed.
+        made_of: the run's method, model and data, which are not stored. None: they are rebuilt from
+            the description when they are needed.
     """
 
     config: Description
@@ -185,6 +185,7 @@ class Run(ModelAccess):
 
     @cached_property
     def _summary(self) -> dict[str, Any]:
+        """The result of ``summary``, computed once."""
         best = best_record(self.records)
         last = self.records[-1]
         target = self.config.target
@@ -259,6 +260,8 @@ class Run(ModelAccess):
         return user_path(path)
 
     def _save(self, target: Path, folders: list[run_folder.Folder]) -> None:
+        """Write this run and its compared runs. Each folder that is created is appended to
+        ``folders``, so that the caller can remove it after an error."""
         folder = run_folder.Folder.create(target, self.config, self.fingerprint)
         folders.append(folder)
         migrations = {entry["round"]: entry for entry in self.migrations}

@@ -1,5 +1,5 @@
-"""Descriptions of runs that are started from Python: names and settings of their parts as TOML
-values."""
+"""Descriptions of runs that are started from Python. They hold names and settings of the data,
+model, options and so on as TOML values, as a configuration file does."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def method_name(method: Method) -> str:
 
 
 def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
-    """The sections of a description that name options for all methods.
+    """The sections of a description with the name and settings of each option.
 
     Raises:
-        ConfigError: an option's section has another meaning in a configuration.
+        ConfigError: a user's option has the name of a section that every configuration has.
     """
     values: dict[str, Values] = {}
     for section, option in options.items():

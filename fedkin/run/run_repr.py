@@ -88,8 +88,8 @@ def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) 
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:
-    """One line with the accuracy of honest clients, and the number of attackers in clusters without
-    honest clients.
+    """One line with the accuracy of honest clients, the number of attackers, and the share of
+    attackers that are in clusters without honest clients.
 
     Args:
         summary: summary of a run with attacks.
@@ -106,7 +106,7 @@ def attack_text(summary: Mapping[str, Any]) -> str:
 
 
 def suspects(summary: Mapping[str, Any]) -> list[int]:
-    """Clients whose updates have less than half of the weight in the robust rule that they would
+    """Clients whose updates get less than half of the weight from the robust rule that they would
     have in a mean.
 
     Args:
@@ -153,10 +153,12 @@ def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) ->
 
 
 def _title(summary: Mapping[str, Any]) -> str:
+    """Text with a run's method, data and model."""
     return f"{method_title(summary['method'])} on {summary['data']} with {summary['model']}"
 
 
 def _clusters(summary: Mapping[str, Any]) -> str:
+    """Text with the number of clusters, and their sizes if there are at most 8."""
     sizes = summary["cluster_sizes"] or []
     shown = f" of {', '.join(map(str, sizes))} clients" if 0 < len(sizes) <= 8 else ""
     return f"{count(summary['clusters'], 'cluster')}{shown}"

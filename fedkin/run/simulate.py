@@ -125,6 +125,8 @@ def simulate(
     measure_entries, measures = user_measures.resolved(scoring.measures, "measures")
     settings = RunSettings.of(rounds, cohort, seed, scoring=scoring, compute=compute)
     settings = dataclasses.replace(settings, measures=measure_entries or None)
+    # Simulated attacks poison the data or shift them during the run. The description has the
+    # original ones.
     poisoned, shifts = simulated(sections, data, shift)
     folder = user_path(out) if out else None
     listeners = by_kind(callbacks, folder)
@@ -178,11 +180,12 @@ def execute(
 
 
 def _named(method: Method) -> tuple[Values, Method]:
-    """The pair of a method's entry in the description and the method."""
+    """A method's entry in the description (name and settings), and the method."""
     return {"name": method_name(method), **plain_values(method)}, method
 
 
 def _run(experiment: Experiment[SimulatedWorlds], methods: Methods, out: Path | None) -> Run:
+    """Run an experiment while its folder is locked. A signal ends it after the current round."""
     with folder_lock(out), interruptible():
         return experiment.run(methods, out)
 

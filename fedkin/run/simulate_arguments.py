@@ -16,12 +16,13 @@ from fedkin.options.base import Option
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 
+# Types of other arguments that users give as a method by mistake.
 _ARGUMENTS = {"scenario": Population, "shift": Shift, "local": LocalTraining}
 _SETTINGS = {"scoring": Scoring, "compute": Compute, "local": LocalTraining, "scenario": Population}
 
 
 def check_made(methods: Iterable[Any], data: Any, model: Any, shift: Any = None) -> None:
-    """Check that methods, data, model and shift are instances, not names or classes.
+    """Check that methods, data, model and shift are objects, not names or classes.
 
     Args:
         methods: the main method and the compared methods.

@@ -64,7 +64,8 @@ def reaches(score: float | int, target: float | int) -> bool:
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """The early stop of a run by its scores, after its last record; None if the run continues.
+    """The early stop (``stop_record``) that the scores of a run cause after its last record; None
+    if the run continues.
 
     A run stops at the first complete round (from round 1 on) that reaches the score ``plan.until``.
     It also stops at the first complete round at least ``plan.patience`` rounds after the best
@@ -98,11 +99,13 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
     Args:
         records: records of the run.
     """
+    # Without a usable reply, the mean training loss of a round is None.
     excluded = [one["nonfinite"] + one.get("outliers", 0) for one in records]
     unusable = [
         one["round"] > 0 and one.get("train_loss", 0) is None and count > 0
         for one, count in zip(records, excluded, strict=True)
     ]
+    # Count the rounds after the last one that does not count.
     return len(unusable) - max((i + 1 for i, each in enumerate(unusable) if not each), default=0)
 
 

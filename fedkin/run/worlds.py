@@ -20,7 +20,7 @@ from fedkin.run.trained.ingredients import Ingredients
 
 # Digests of inputs that determine results and are not in the description: the data and the model.
 Digests = tuple[str, ...]
-Methods = Sequence[tuple[Values, Method]]  # pairs of entry in the description and method
+Methods = Sequence[tuple[Values, Method]]  # methods, each with its entry in the description
 
 
 class ClientFacts(NamedTuple):

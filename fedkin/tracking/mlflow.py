@@ -17,7 +17,7 @@ class MLflow:
     """Logs each run as an MLflow run, which continues when the run is resumed."""
 
     def __init__(self) -> None:
-        # Without a server, the small client supports no other store.
+        # Permit MLflow to log into a folder: without a server, its small client has no other store.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         self._mlflow = import_library("mlflow", "mlflow")
@@ -29,6 +29,7 @@ class MLflow:
         self._client = self._mlflow.MlflowClient(
             tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or store
         )
+        # A resumed run continues the MLflow run whose id is stored in its folder.
         id_file = folder / TRACKED / "MLflow.id"
         if id_file.exists():
             self._run = id_file.read_text().strip()
@@ -54,6 +55,7 @@ class MLflow:
         self._client.set_terminated(self._run, "FINISHED" if summary is not None else "KILLED")
 
     def _experiment(self) -> str:
+        """The id of the MLflow experiment, which is created if it does not exist."""
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "fedkin")
         experiment = self._client.get_experiment_by_name(name)
         return experiment.experiment_id if experiment else self._client.create_experiment(name)

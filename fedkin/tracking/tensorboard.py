@@ -14,7 +14,7 @@ from fedkin.tracking.optional_import import import_library
 from fedkin.tracking.tracker import flat_numbers, flat_settings
 
 _COMPARED = ("accuracy", "bottom_decile", "loss", "ari")  # shown in the table of hyper-parameters
-_PATIENCE = 5.0  # seconds for the writer's thread to write something
+_PATIENCE = 5.0  # seconds within which the writer's thread must have written a record
 
 
 class TensorBoard:
@@ -39,7 +39,8 @@ class TensorBoard:
         round = record["round"]
         if self._writer is None:
             suffix = f".{time.time_ns()}"
-            # An unbounded queue: if the writer thread has died of a full disk, no call blocks.
+            # max_queue=0 means an unbounded queue. With a bounded one, calls would block after the
+            # writer thread has died of a full disk.
             self._writer = self._library.SummaryWriter(
                 str(self._folder), max_queue=0, filename_suffix=suffix
             )
@@ -59,8 +60,8 @@ class TensorBoard:
             self._writer.close()
 
     def _check_progress(self) -> None:
-        """Raise StorageError if the file does not grow, because the writer thread dies silently on
-        a full disk."""
+        """Raise StorageError if the event file does not grow. The writer thread dies silently on a
+        full disk, so only the file's size shows it."""
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             self._writer.flush()

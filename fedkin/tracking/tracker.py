@@ -1,4 +1,4 @@
-"""Forwarding of a run's rounds to trackers.
+"""Trackers log every round of a run, and this module forwards the rounds to them.
 
 A tracker is any object with the three methods of ``Tracker``. A failure of a tracker never stops or
 changes the run.
@@ -17,13 +17,14 @@ from fedkin.core.records import Record
 from fedkin.core.storage import append_line, complete_lines
 
 _log = logging.getLogger("fedkin")
-TRACKED = "tracked"  # file in a run folder: state of trackers, kept until the run is resumed
-_INNER_FOLDERS = ("against", "seeds")  # of further methods, and of seeds
+TRACKED = "tracked"  # folder in a run folder: which rounds each tracker has logged, for resuming
+_INNER_FOLDERS = ("against", "seeds")  # folders of compared methods and of seeds in a run's folder
 
 
 @runtime_checkable
 class Tracker(Protocol):
-    """The interface of a tracker. Several methods or seeds are separate runs, one after another."""
+    """The interface of a tracker. If a run has several methods or seeds, each of them is a separate
+    run for the tracker: ``begin``, its rounds, ``end``."""
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         """Called when a run begins or is resumed. ``description`` is the content of the run's
@@ -45,7 +46,7 @@ class Tracker(Protocol):
 
 
 class TrackerDispatch:
-    """All trackers of one run, and the caller's listener."""
+    """Passes every record of a run to its trackers, and then to the caller's ``on_round``."""
 
     def __init__(
         self, listeners: Sequence[_Listener], on_round: Callable[[Record], Any] | None
@@ -79,8 +80,8 @@ def dispatching(
     earlier_records: Callable[[], Iterable[Record]] = tuple,
     on_round: Callable[[Record], Any] | None = None,
 ) -> Iterator[TrackerDispatch]:
-    """Context manager for the function that a run calls after every round. It calls all trackers,
-    then ``on_round``.
+    """Context manager that makes the function which a run calls after every round. The trackers are
+    ended when the context ends, even by an error.
 
     Args:
         trackers: the trackers that log the run.
@@ -120,11 +121,13 @@ class _Listener:
         self.failed = False
 
     def pass_on(self, record: Record) -> None:
+        """Send the record of a round; before the first one, begin the tracker."""
         with self._dropped_on_error():
             self._begin()
             self._send(record)
 
     def finish(self, summary: dict[str, Any]) -> None:
+        """End the tracker with the summary of the finished run."""
         with self._dropped_on_error():
             self._begin()
             if self.open:
@@ -132,6 +135,7 @@ class _Listener:
                 self.tracker.end(copy.deepcopy(summary))
 
     def stop(self) -> None:
+        """End the tracker without a summary, unless it has ended."""
         if self.open:
             with self._dropped_on_error():
                 self.open = False
@@ -152,6 +156,7 @@ class _Listener:
                 self._send(record)
 
     def _send(self, record: Record) -> None:
+        """Log a record, unless the tracker has logged its round already or has failed."""
         if record["round"] <= self.last or self.failed:
             return
         # A copy, because a tracker may change it.
@@ -161,6 +166,7 @@ class _Listener:
             append_line(self._memory(), str(self.last))
 
     def _memory(self) -> Path:
+        """The file with the numbers of the rounds that the tracker has logged."""
         assert self.folder is not None
         (self.folder / TRACKED).mkdir(exist_ok=True)
         return self.folder / TRACKED / f"{self.kind}.rounds"
@@ -189,17 +195,20 @@ def run_name(description: Mapping[str, Any], folder: Path | None) -> str:
 
 
 def outermost_folder(folder: Path) -> Path:
-    """The folder that the user named, from a folder of a method or seed inside it
-    (``against/NAME``, ``seeds/S``)."""
+    """The folder that the user named. ``folder`` may be inside it: the folder of a compared method
+    (``against/NAME``) or of a seed (``seeds/S``)."""
     while folder.parent.name in _INNER_FOLDERS:
         folder = folder.parent.parent
     return folder
 
 
 def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, float]:
-    """The numbers of a record by name: ``cluster_sizes/0``, ``bytes_by_operation/train/0``
-    (download) and ``/1`` (upload). Lists with more than ``longest`` numbers are left out, because a
-    curve for each of a thousand peers is useless."""
+    """The numbers of a record by name. Entries of lists get the name and their position, such as
+    ``cluster_sizes/0``, or ``bytes_by_operation/train/0`` (download) and ``/1`` (upload).
+
+    Lists with more than ``longest`` numbers are left out: a tracker draws a curve for each number,
+    and a thousand curves cannot be read.
+    """
     numbers: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, (int, float)):
@@ -216,8 +225,8 @@ def flat_numbers(record: Mapping[str, Any], longest: int = 32) -> dict[str, floa
 
 
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a description by name: ``method.clusters``. Values that are neither text nor
-    numbers are converted to text."""
+    """The settings of a description by section and name, such as ``method.clusters``. Values that
+    are neither text nor numbers are converted to text."""
     flat = {}
     for section, entries in description.items():
         for name, value in entries.items() if isinstance(entries, Mapping) else [("", entries)]:

@@ -21,7 +21,7 @@ class WandB:
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
         assert folder is not None
-        # run-TIME-ID; a resumed run keeps its id.
+        # W&B names its folders run-TIME-ID. A resumed run takes the id from the newest one.
         earlier = sorted((folder / "wandb").glob("*run-*-*"))
         mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
         quiet = self._wandb.Settings(

@@ -32,7 +32,8 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class BestRound:
-    """The complete round with the highest accuracy on validation samples; the first of ties.
+    """The round with the highest accuracy on validation samples; the first of ties. Only complete
+    rounds count, in which every reachable client was evaluated.
 
     Attributes:
         round: the round's number.
@@ -56,7 +57,8 @@ class Checkpoint:
         state: the method's state.
         down, up: bytes so far, by operation.
         seconds: wall time so far.
-        memory: arrays that simulated clients and the metrics of the clustering store.
+        memory: arrays that simulated clients and the metrics of the clustering keep from round to
+            round.
         measured_down, measured_up: bytes of real messages so far, by operation; empty in a
             simulation.
         best: the best round, if validation samples select one.
@@ -113,7 +115,7 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
         header["records"] = checkpoint.records
     arrays, shapes = compact(arrays)
     if shapes:
-        header["compact"] = shapes  # large arrays are deflated (``core.compact``)
+        header["compact"] = shapes  # these arrays are compressed (``core.integer_compression``)
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = content_digest(header, arrays)
@@ -173,6 +175,7 @@ class _Stored(NamedTuple):
 
 
 def _newest(folder: Path) -> _Stored:
+    """The newest intact checkpoint. Newer ones that are damaged are skipped with a warning."""
     damage: list[str] = []
     for path in _newest_first(folder):
         try:
@@ -224,6 +227,7 @@ def _newest_first(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> _Stored:
+    """Read a checkpoint file. Raises _DamageError if its content differs from its digest."""
     try:
         header, arrays = decode(path.read_bytes())
         layout = header["layout"]
@@ -232,6 +236,7 @@ def _read(path: Path) -> _Stored:
                 f"another version of fedkin wrote it (layout {layout}, expected {LAYOUT})"
             )
         whole = header.pop("digest") == content_digest(header, arrays)
+        # Damaged arrays are not decompressed, since that may fail in any way.
         arrays = expand(arrays, header.get("compact", {})) if whole else arrays
     except (OSError, KeyError, ValueError) as error:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
@@ -294,7 +299,8 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
 
 
 def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    """Remove and return the arrays of options, by section and name."""
+    """Remove and return the arrays that options store: by the option's section in the
+    configuration, then by the array's name."""
     extras: dict[str, dict[str, np.ndarray]] = {}
     for name, array in _taken(arrays, _OPTIONS).items():
         section, _, own_name = name.partition("/")
@@ -310,6 +316,8 @@ def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.nd
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
+    """The arrays of a state and of its options, by name in the file. Raises MethodError for a field
+    that is not an array."""
     arrays = {name: getattr(state, name) for name in _array_names(type(state))}
     for section, of_option in state.extras.items():
         arrays |= {f"{_OPTIONS}{section}/{name}": array for name, array in of_option.items()}
@@ -332,8 +340,9 @@ def _type_name(state_type: type[State]) -> str:
 
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
-    """The state class that a checkpoint names, among the classes that are already imported. A class
-    that has moved to another module is found by its class name. None if there is no such class."""
+    """The state class that a checkpoint names, among the imported classes with fields of the same
+    names. A class that has moved to another module is found by its class name. None if there is no
+    such class."""
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]
@@ -341,6 +350,7 @@ def _state_type(name: str, arrays: set[str]) -> type[State] | None:
 
 
 def _state_types(base: type[State]) -> Iterator[type[State]]:
+    """A state class and all its imported subclasses."""
     yield base
     for child in base.__subclasses__():
         yield from _state_types(child)

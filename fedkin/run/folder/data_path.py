@@ -1,4 +1,5 @@
-"""Paths of a run's data: a relative path is stored so that the data are found from any folder."""
+"""Relative paths of a run's data. They are stored so that a later process finds the data, even if
+it is started in another folder."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ _KEY = "data_from_here"
 
 
 def place_of_data(config: Description, folder: Path) -> dict[str, str]:
-    """The entry of environment.json for data with a relative path: their path from the run's
-    folder. It is empty for other data. A relative path contains no user name."""
+    """The entry of environment.json with the path from the run's folder to the run's data. It is
+    empty unless the user gave a relative path. (Absolute paths would reveal user names.)"""
     path = config.data.get("path")
     if not isinstance(path, str) or Path(path).is_absolute() or not Path(path).exists():
         return {}
@@ -24,7 +25,7 @@ def place_of_data(config: Description, folder: Path) -> dict[str, str]:
 
 
 def located(config: Description, folder: Path | None, environment: dict[str, Any]) -> Description:
-    """A run's description with its data path relative to the present folder.
+    """A run's description whose data path is valid in the current folder of this process.
 
     Args:
         config: the description.

@@ -31,10 +31,10 @@ _PACKAGES = (
     "safetensors",
 )
 _MACHINE = ("platform", "machine")
-# Settings that do not change the results of any round. (They may change which rounds are evaluated:
-# an extended run has evaluated its former last round, which a longer run with evaluate_every above
-# 1 may skip.) Options that are False are also left out, so that runs from before an option existed
-# can be resumed.
+# Settings of [run] that do not change the results of any round. (They may change which rounds are
+# evaluated. For example, a run that was resumed with more rounds has evaluated its former last
+# round, which a longer run with evaluate_every above 1 may skip.) Options that are False are also
+# left out, so that runs from before an option existed can be resumed.
 _WITHOUT_EFFECT = {
     "rounds",
     "seeds",
@@ -78,9 +78,12 @@ def model_digest(model: AnyModel, data: FederatedData) -> str:
 
 
 def _jax_digest(model: Model, data: FederatedData) -> str:
-    """Digest of a JAX model: the text of its lowered programs for inference, training and
-    regularisation, and its weights from a fixed seed. A jaxpr cannot be used, since its text may
-    contain memory addresses."""
+    """Digest of a JAX model: of the text of its compiled program (inference, training and
+    regularisation), and of its weights from a fixed seed.
+
+    The text is taken from the lowered program. A jaxpr cannot be used, since its text may contain
+    memory addresses.
+    """
 
     def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
         tree = model.unflatten(flat)
@@ -95,7 +98,8 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
 
 
 def first_difference(stored: Description, requested: Description) -> str:
-    """Text about the first setting in which two runs' determining settings differ."""
+    """Text that names the first setting, among those that determine results, in which two runs
+    differ."""
     flat = [_flat(determining_part(config)) for config in (stored, requested)]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
     key = names[0]
@@ -103,6 +107,7 @@ def first_difference(stored: Description, requested: Description) -> str:
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of all sections in one dictionary, by ``section.key``."""
     sections = {
         key: value if isinstance(value, dict) else {"": value} for key, value in config.items()
     }

@@ -107,7 +107,7 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
 
 
 def _words(error: Exception, name: str) -> str:
-    """An error as text that names the damaged file."""
+    """The text of an error that occurred when the file ``name`` was read; it names the file."""
     return (
         str(error)
         if isinstance(error, FedkinError)

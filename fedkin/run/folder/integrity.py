@@ -25,7 +25,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (\S+)")
 
 
 class GrowingDigests:
-    """SHA-256 digests of files that grow line by line.
+    """SHA-256 digests of files to which lines are appended. Each line is hashed once.
 
     Args:
         contents: present content of each file, by name.
@@ -37,7 +37,7 @@ class GrowingDigests:
         }
 
     def add(self, name: str, line: str) -> None:
-        """Add a line (without its end) to a file."""
+        """Add a line (given without its line break) to a file."""
         self._digests[name].update(f"{line}\n".encode())
 
     def values(self) -> dict[str, str]:
@@ -49,9 +49,9 @@ def changed_records(contents: Mapping[str, str], digests: Mapping[str, str]) -> 
     """Names of the record files whose content differs from a checkpoint's digests.
 
     Args:
-        contents: record files up to the checkpoint's round, by name.
-        digests: the checkpoint's digests by file name. They are empty for earlier versions, whose
-            files are not checked.
+        contents: contents of the record files up to the checkpoint's round, by name.
+        digests: the checkpoint's digests by file name. Earlier versions of fedkin stored none, so
+            files that they wrote are not checked.
     """
     now = GrowingDigests(contents).values()
     return [name for name, digest in digests.items() if now.get(name) != digest]
@@ -118,8 +118,8 @@ def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Chec
 
 
 def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
-    """Names of files that are missing or changed. For an unfinished run, only the records up to its
-    checkpoint are checked. Runs of earlier versions are not checked.
+    """Names of the files that are missing or differ from their digests. For an unfinished run, only
+    the records up to its checkpoint are checked. Runs of earlier versions are not checked.
 
     Args:
         folder: the run's folder.
@@ -135,9 +135,10 @@ def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
 
 
 def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
-    """Remove the checksums of a run that continues. The run writes new ones at its end.
+    """Remove the checksums of a run that continues, since its files will change. The run writes new
+    ones at its end.
 
-    Damaged results only log a warning, since they are rewritten too.
+    A damaged result file only logs a warning, since the run writes it again.
 
     Args:
         folder: the run's folder.

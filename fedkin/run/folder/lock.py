@@ -50,10 +50,12 @@ def lock_file(folder: Path) -> Path:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
+    """Context manager that holds the lock, and removes its files and new folders at the end."""
     path = lock_file(folder)
     lock = FileLock(path)
     owner = path.with_suffix(".owner")
     with storage_errors(folder):
+        # The lock file may need new folders. Those that are empty at the end are removed.
         new = [parent for parent in path.parents if not parent.exists()]
     try:
         with storage_errors(folder):
@@ -67,7 +69,7 @@ def _held(folder: Path) -> Iterator[None]:
             owner.unlink(missing_ok=True)
             path.unlink(
                 missing_ok=True
-            )  # a process with the file open notices this and tries again
+            )  # a process that has just opened this file notices that it is gone, and tries again
             lock.release()
     finally:
         for parent in new:
@@ -76,6 +78,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
+    """Acquire a lock without waiting. Raises StorageError with its owner if it is held."""
     with storage_errors(folder):
         try:
             lock.acquire(blocking=False)

@@ -1,4 +1,5 @@
-"""Migrations: changes of the clients' clusters in each round, and the resulting assignments."""
+"""Migrations: which clients change to which cluster in each round. The assignment after any round
+can be computed from them."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ from fedkin.core.method import UNASSIGNED
 if TYPE_CHECKING:
     import pandas as pd
 
-# Entry of a round: its number, the clients that changed, and their new clusters (-1: none).
+# The migrations of one round: its number, the clients that changed, and their new clusters (-1:
+# none).
 Migrations = dict[str, Any]
-# Consecutive ids with the same new cluster are stored as a span (first id, last id), if that saves
-# most entries.
-_FEW = 1000  # up to this number of clients, all are listed individually
-_MOST = 10**8  # limit of clients in a line, since a damaged line could fill all memory
+# If more than this number of clients change in a round, consecutive ids with the same new cluster
+# are stored as a span (first id, last id), provided that spans save most entries.
+_FEW = 1000
+_MOST = 10**8  # limit of clients in a line, since a damaged span could fill all memory
 
 
 def find_migrations(
     round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]
 ) -> Migrations:
-    """The migrations entry of a round. Consecutive ids with the same new cluster are stored as
-    spans.
+    """The migrations of a round, in the form in which the run folder stores them.
 
     Args:
         round: the round's number.
@@ -62,6 +63,7 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
     sizes = clients[:, 1] - clients[:, 0] + 1
     if (sizes < 1).any() or (sizes > _MOST).any() or sizes.sum() > _MOST:
         raise ValueError("invalid migrations: a span of clients must be its first and its last id")
+    # Position of each client in its span: 0, 1, 2, ..., 0, 1, ...
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.repeat(clients[:, 0], sizes) + within, np.repeat(clusters, sizes)
 

@@ -1,17 +1,25 @@
 """The run folder, which holds all stored files of a run. ``Folder`` writes it.
 
-config.toml all settings of the run environment.json versions, platform and devices metrics.jsonl a
-line for each round: its record (the same bytes for the same run, machine and versions)
-migrations.jsonl a line for each round in which clients got another cluster: their ids and clusters
-timings.jsonl a line for each round: seconds (in a separate file, since they always differ)
-checkpoints/ the two newest checkpoints privacy.*, release/ the privacy cost of a private run, in
-total and for each noisy sum; the values that may be released secret.jsonl a line for the secret
-sums of each round: numbers of sums and clients, and lost sums with their reasons clients.parquet a
-row for each client, after the last round summary.json the numbers of the final table SHA256SUMS
-digests of the files of a finished run (``sha256sum --check SHA256SUMS``) figure.png, .svg accuracy
-and cluster sizes over the rounds (written by the command and by ``fk.draw``) topology, membership
-figures of the trust graph (for peers) and of clients' shares of clusters (for soft membership)
-against/NAME/ the same files for each compared method
+* config.toml: all settings of the run.
+* environment.json: versions, platform and devices.
+* metrics.jsonl: a line for each round, its record. Its bytes are the same for the same run, machine
+  and versions.
+* migrations.jsonl: a line for each round in which clients changed cluster, with their ids and new
+  clusters.
+* timings.jsonl: a line for each round, with seconds. It is a separate file, since seconds always
+  differ.
+* checkpoints/: the two newest checkpoints.
+* privacy.*, release/: the privacy cost of a private run, in total and for each noisy sum; the
+  values that may be released.
+* secret.jsonl: a line for each round with secure aggregation: numbers of sums and clients, and lost
+  sums with their reasons.
+* clients.parquet: a row for each client, after the last round.
+* summary.json: the numbers of the final table.
+* SHA256SUMS: digests of the files of a finished run (``sha256sum --check SHA256SUMS``).
+* figure.png, .svg: accuracy and cluster sizes over the rounds, drawn by the command or ``fk.draw``.
+* topology.*, membership.*: figures of the trust graph (for peers), and of clients' shares of
+  clusters (for soft membership).
+* against/NAME/: the same files for each compared method.
 """
 
 from __future__ import annotations
@@ -66,11 +74,13 @@ AGAINST = "against"
 # Characters in the name of a user's method, module:Class, that folder names do not allow.
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
+# Files with a line in SHA256SUMS.
 SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
 )
 _OF_OPTIONS = tuple(file for section in SECTIONS.values() for file in section.files)
+# Files that a run may write. A new run's folder must have none of them.
 _OWN = (
     METRICS,
     MIGRATIONS,
@@ -94,7 +104,7 @@ class Restored(NamedTuple):
 
 
 class Folder:
-    """The folder of one run, open for writing.
+    """Writes the folder of one run.
 
     Args:
         path: the folder.
@@ -117,6 +127,7 @@ class Folder:
         self.fingerprint = fingerprint
         self._created = created
         self._warns = warns
+        # Final files that did not exist before, which ``withdraw`` may therefore remove.
         self._written_at_end = [path / name for name in _AT_THE_END if not (path / name).exists()]
         self._digests = integrity.GrowingDigests({METRICS: "", MIGRATIONS: ""})
 
@@ -165,8 +176,8 @@ class Folder:
         return cls(path, description, fingerprint, warns=warns)
 
     def restore(self, world: World) -> Restored | None:
-        """Load the newest checkpoint, with the records and migrations up to it. Later lines are
-        removed. None if the run has no checkpoint yet.
+        """Load the newest checkpoint, with the records and migrations up to its round. Lines of
+        later rounds are removed from the files. None if the run has no checkpoint yet.
 
         Raises CheckpointError if the checkpoint or records are damaged, or if the run already has
         more rounds than configured.
@@ -219,8 +230,8 @@ class Folder:
         write_atomic(self.path / CONFIG, tomli_w.dumps(self.description.sections))
 
     def append(self, record: Record, timing: Record, migrations: Migrations | None = None) -> None:
-        """Append a round's record and timing, and its migrations if there are any. The results of
-        an earlier end are removed, since they cover fewer rounds."""
+        """Append a round's record and timing, and its migrations if there are any. If a finished
+        run continues, its final results are removed, since they cover fewer rounds."""
         for name in _AT_THE_END:
             (self.path / name).unlink(missing_ok=True)
         self._add(METRICS, record)
@@ -278,7 +289,8 @@ class Folder:
 
 
 def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The environment of a run, and the location of its data from its folder."""
+    """The contents of environment.json: the run's environment, and the path of its data if they
+    have a relative one."""
     return {**environment(description), **place_of_data(description, path)}
 
 

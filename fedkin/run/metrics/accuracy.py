@@ -34,8 +34,8 @@ _SCORED = (
 
 @dataclass(frozen=True)
 class GlobalModel:
-    """Test results of the auxiliary global model for each client, and its distance to each cluster
-    model."""
+    """Test results of the global model (the mean of all cluster models, which no client uses) for
+    each client, and its distance to each cluster model."""
 
     scores: Scores
     distance: Float[np.ndarray, "K"]
@@ -52,13 +52,12 @@ class EvaluationResults:
         partial: whether some reachable client has no cluster yet, or some client with a cluster was
             not evaluated.
         excluded: number of clients that are permanently without a cluster.
-        detectors: accuracy of each detector on the clients of its cluster.
-        global_model: results of the auxiliary global model on the same clients, if requested.
+        detectors: for ATHENA-FL, the accuracy of each detector on the clients of its cluster.
+        global_model: results of the global model on the same clients, if requested.
         sizes: cluster sizes, if only a sample of the clients was evaluated.
-        unreachable: number of unreachable clients with a cluster, in a world that registers
-            clients.
+        unreachable: number of unreachable clients with a cluster, if clients are real.
         unanswered: number of clients in ``clients`` that did not reply.
-        members: number of clients that were ever accepted, in a world that registers clients.
+        members: number of clients that the server has ever accepted, if clients are real.
     """
 
     clients: Int[np.ndarray, "c"]
@@ -95,7 +94,8 @@ def score(
     sample: tuple[int, Stream] | None = None,
 ) -> EvaluationResults:
     """Evaluate all reachable clients with a cluster, each on its cluster's model after the round
-    (as FedGroup and FlexCFL do), or with the state's own evaluation task.
+    (as FedGroup and FlexCFL do). If clients keep a part of their models, the state has a special
+    evaluation task, which is used instead.
 
     The ledger counts this traffic as evaluation, not as the method's.
 
@@ -162,8 +162,8 @@ def _unreachable(
 
 
 def _on_split(own: Task, split: str) -> Task:
-    """A state's evaluation task for the given split. Raises MethodError if the task has no field
-    ``split`` and the split is not ``test``."""
+    """A state's evaluation task, changed to evaluate the given split. Raises MethodError if the
+    task supports only ``test`` (it has no field ``split``)."""
     if split == "test":
         return own
     if not hasattr(own, "split"):
@@ -178,8 +178,8 @@ def _on_split(own: Task, split: str) -> Task:
 def score_global_model(
     world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
 ) -> GlobalModel | None:
-    """Evaluate the auxiliary global model of FedGroup and FlexCFL: the unweighted mean of all
-    cluster models.
+    """Evaluate the global model of FedGroup and FlexCFL, which is only measured: the unweighted
+    mean of all cluster models.
 
     FlexCFL's code omits clusters without clients in the round's cohort. Its paper includes them, as
     this function does.
@@ -191,8 +191,8 @@ def score_global_model(
         split: the evaluation split.
 
     Returns:
-        Test results; None if there are no cluster models to average, as for one model, peers,
-        detectors, or models that are partly on clients.
+        Test results. None if there are no cluster models to average: the method has one model,
+        peers or detectors, or its models are partly on clients.
     """
     assigned = state.models_for(clients)
     of_clusters = not isinstance(state, PeerState) and assigned.positive is None
@@ -222,8 +222,8 @@ def detector_accuracy(
     cluster: Int[np.ndarray, "c"],
     split: str = "test",
 ) -> list[float | None] | None:
-    """Accuracy of each detector on the evaluated samples of its cluster's clients; None for other
-    models.
+    """Accuracy of each detector (a model that separates one class from all others) on the evaluated
+    samples of its cluster's clients; None if models are not detectors.
 
     Args:
         world: the clients.
@@ -248,8 +248,9 @@ def detector_accuracy(
 def accuracy_record(
     scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
 ) -> Record:
-    """The accuracy metrics of a round: over all clients together, by cluster, and for the bottom
-    10% of clients. Accuracy is correct / test samples.
+    """The accuracy metrics of a round: over all clients together, by cluster, for the median client
+    and for the bottom 10% of clients. Accuracy is the share of test samples that are predicted
+    correctly.
 
     All entries are None in a round without evaluation.
 
@@ -301,7 +302,8 @@ def accuracy_record(
 def measures_record(
     scored: EvaluationResults | None, state: State, round: int, measures: Sequence[Measure]
 ) -> Record:
-    """The user's measures over the evaluated clients; all None in a round without evaluation.
+    """The values of the user's measures (functions of the evaluated clients), by name. All are None
+    in a round without evaluation.
 
     Args:
         scored: test results of the round, if any.
@@ -328,8 +330,8 @@ def measures_record(
 
 
 def away_record(scored: EvaluationResults) -> Record:
-    """The entries ``scored`` (evaluated clients) and ``scored_of`` (clients with a cluster). They
-    are present only if some clients with a cluster were away.
+    """The entries ``scored`` (how many clients were evaluated) and ``scored_of`` (how many have a
+    cluster). Empty unless some clients with a cluster were unreachable or did not reply.
 
     If only a sample of the clients is evaluated, clients outside the sample count in ``scored_of``.
     """
@@ -386,8 +388,9 @@ def training_record(observations: Observations, state: State) -> Record:
 
 
 def _before_training(reply: TrainingReply | None) -> Record:
-    """Accuracy of the received models on the cohort before local training; empty if replies lack
-    it."""
+    """Accuracy of the models that the cohort received, before local training; empty if the task did
+    not measure it."""
+    # The results are the sums over all clients, in a single row.
     if reply is None or reply.before_training is None:
         return {}
     return {
@@ -431,6 +434,7 @@ def finite_or_none(value: float) -> float | None:
 
 
 def _training_loss(reply: TrainingReply | None, name: str) -> float | None:
+    """The mean of a loss over the clients that replied; None without training or replies."""
     if reply is None:
         return None
     return weighted_mean(getattr(reply, name), np.where(reply.arrived, reply.examples, 0))

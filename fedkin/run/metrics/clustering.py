@@ -1,12 +1,16 @@
 """Metrics of the clustering over rounds: migrations, detected shifts, agreement with true clusters.
 
-A one-to-one matching pairs clusters with true clusters, so that as many clients as possible are in
-the pair of their true cluster. These clients are called *matched*. The ids of clusters do not
-matter. If there are fewer clusters than true clusters, some true clusters have no pair.
+Clusters and true clusters are paired one to one, so that as many clients as possible are in the
+cluster that is paired with their true cluster. These clients are called *matched*. The ids of
+clusters do not matter. If there are fewer clusters than true clusters, some true clusters have no
+pair.
 
-Only reachable clients count. Clients without a cluster are not tracked: changes of their data do
-not count, and pending waits end when a client loses its cluster or leaves. A client that gets a
-cluster in a round, and had none before, is a newcomer. This includes round 0.
+A client *waits* from an event (its data shift, its true cluster changes, or it gets its first
+cluster) until the shift is detected or the client is matched. The delays are the lengths of waits.
+
+Only reachable clients count. A client without a cluster does not wait: changes of its data are
+ignored. If a client loses its cluster or leaves, its waits end and are not counted. A client that
+gets a cluster in a round, and had none before, is a newcomer. This includes round 0.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.run.metrics.accuracy import ratio
 
 NEVER = -1  # in place of a round
-# In place of a shift's round: the client has detected the shift, but has not been placed again.
+# In place of the round of a shift that the client has detected, until it is placed again.
 DETECTED = -2
 _PREFIX = "cluster_metrics_"
 _MEMORY = ("assignment", "true_clusters", "shift_since", "change_since", "newcomer_since")
@@ -56,10 +60,10 @@ class ClusterMetrics:
         self.assignment = np.full(total_clients, UNASSIGNED)
         waits = np.full((4, total_clients), NEVER)
         self.true_clusters, self.shift_since, self.change_since, self.newcomer_since = waits
-        # Cached, since most clients' clusters stay the same from round to round.
+        # Mask of the clients with a cluster. It is kept, since few clients change in a round.
         self._assigned = np.zeros(total_clients, bool)
-        # Cache: an assignment, which is never changed in place, and the clients with another
-        # cluster in the last round.
+        # Result of the last call of ``changed``: its argument and the clients. Assignments are
+        # never changed in place, so the same array has the same result.
         self._compared: tuple[Int[np.ndarray, "N"], Int[np.ndarray, "m"]] | None = None
 
     def changed(self, assignment: Int[np.ndarray, "N"]) -> Int[np.ndarray, "m"]:
@@ -137,6 +141,8 @@ class ClusterMetrics:
         """
         changed = self.changed(assignment)
         counts = np.ones(len(assignment), bool)
+        # Masks before and after the round: ``before`` and ``assigned`` of all clients with a
+        # cluster, ``had`` and ``has`` of the reachable ones among them.
         before = self._assigned
         assigned = self._assigned.copy()
         assigned[changed] = assignment[changed] != UNASSIGNED
@@ -194,6 +200,7 @@ class ClusterMetrics:
         record |= dict.fromkeys((*_SHIFTS, *_DETECTED))
         if shifted is None:
             return record
+        # Several shifts of a client before a detection count once, from the first one on.
         first = shifted & had & (self.shift_since == NEVER)
         self.shift_since[first] = round
         parts = (shifted & counts, shifted & had, first)
@@ -251,6 +258,8 @@ def matches_true_cluster(
     true_ids, true = np.unique(true_clusters[has_cluster], return_inverse=True)
     cluster = assignment[has_cluster]
     clusters = int(assignment.max(initial=0)) + 1
+    # Number of clients of each true cluster in each cluster. The matching with the largest sum of
+    # these numbers pairs them.
     overlap = np.bincount(true * clusters + cluster, minlength=len(true_ids) * clusters)
     match = np.full(len(true_ids), UNASSIGNED)
     rows, columns = linear_sum_assignment(overlap.reshape(len(true_ids), clusters), maximize=True)
@@ -288,8 +297,8 @@ def summary(records: Iterable[Record]) -> Record:
 def _end_waits(
     since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int
 ) -> tuple[int, int]:
-    """End the waits of the clients in ``done``, in place. Returns the number of ended waits, and
-    the sum of their rounds."""
+    """End the waits of the clients in ``done`` (``since`` is changed in place). Returns the number
+    of waits that ended, and the sum of their lengths in rounds."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER

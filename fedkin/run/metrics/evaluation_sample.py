@@ -19,7 +19,7 @@ class EvaluationSample(NamedTuple):
     """The clients that are evaluated, and the sizes of all clusters.
 
     Attributes:
-        places: positions of the n sampled clients among all, ascending.
+        places: positions of the n sampled clients in the given array of clients, ascending.
         sizes: N_k, the number of clients of each cluster.
     """
 
@@ -47,6 +47,7 @@ def draw_sample(
         rng: random generator of the draw.
     """
     sizes = np.bincount(cluster)
+    # Number of clients to draw from each cluster.
     own = np.minimum(sizes, np.maximum(2, np.rint(size * sizes / len(cluster)).astype(np.int64)))
     order = np.argsort(cluster, kind="stable")
     members = np.split(order, np.cumsum(sizes)[:-1])
@@ -81,11 +82,13 @@ def estimate(
         return None
     p = float((weight[cluster] * correct).sum()) / total
     residual = correct - p * examples
+    # s_k^2, the variance of the residuals within each cluster.
     mean = np.divide(
         np.bincount(cluster, residual, len(sizes)), n, out=np.zeros(len(sizes)), where=known
     )
     squares = np.bincount(cluster, (residual - mean[cluster]) ** 2, len(sizes))
     spread = np.divide(squares, n - 1, out=np.zeros(len(sizes)), where=n > 1)
+    # Finite-population correction 1 - n_k / N_k: no error is left if all clients are in the sample.
     left = 1 - np.divide(n, sizes, out=np.ones(len(sizes)), where=sizes > 0)
     variance = np.divide(
         sizes.astype(float) ** 2 * left * spread, n, out=np.zeros(len(sizes)), where=known

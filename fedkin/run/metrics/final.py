@@ -28,7 +28,9 @@ from fedkin.run.metrics.accuracy import (
 )
 from fedkin.simulation.engine import SimulatedWorld
 
-MAX_PLACED = 10_000  # limit of clients that are placed only for the accuracy over all clients
+# If more clients have no cluster, they are not placed just to measure the accuracy over all
+# clients, since that takes too long.
+MAX_PLACED = 10_000
 _OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
 _OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
 ATTACKED = (
@@ -52,11 +54,12 @@ _log = logging.getLogger("fedkin")
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
-    """Entries of a summary that records of rounds lack, or that may differ from the last record.
+    """The entries of a summary that the records of rounds lack, or for which the last record may
+    have another value (e.g. measured on validation instead of test samples).
 
     Args:
         summary: summary of a run.
-        measures: measures in every table of the run.
+        measures: the user's measures.
     """
     names = (*FINAL, *(measure.name for measure in measures))
     return {name: summary[name] for name in names if name in summary}
@@ -166,6 +169,7 @@ def accuracy_all_clients(
     newcomers = _without_cluster(state, reachable)
     if not isinstance(world, SimulatedWorld) or len(newcomers) > MAX_PLACED:
         return None
+    # Clients are placed in a copy of the world, so that the run is not changed.
     other = world.rehearsal()
     try:
         with world.ledger.scoring():
@@ -178,7 +182,8 @@ def accuracy_all_clients(
 
 
 def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
-    """The state after newcomers were assigned to clusters."""
+    """The state after newcomers were assigned to clusters: by the method, and where it leaves them
+    without a cluster, to the model with the lowest loss."""
     placed = method.place(world, state, newcomers, stream.child("place"))
     left = _without_cluster(placed, newcomers)
     if not len(left) or world.spec.detects:
@@ -194,6 +199,7 @@ def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
 
 
 def _accuracy(scored: EvaluationResults) -> float | None:
+    """The accuracy over all clients; an estimate if only a sample was evaluated."""
     if scored.sizes is not None:
         return accuracy_record(scored, len(scored.sizes), None)["accuracy"]
     return ratio(int(scored.scores.correct.sum()), int(scored.scores.examples.sum()))

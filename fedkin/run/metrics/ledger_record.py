@@ -7,9 +7,9 @@ from fedkin.core.records import Record
 
 
 def ledger_record(ledger: Ledger) -> Record:
-    """The bytes so far, as entries of a record: the method's total, and [download, upload] of every
-    operation (``scoring.*``: evaluation). For real clients also the size of messages, with headers
-    and handshakes."""
+    """The bytes that were sent so far, as entries of a record: the method's total, and the pair
+    [download, upload] of every operation (``scoring.*`` is evaluation). For real clients also the
+    size of the messages, which includes headers and handshakes."""
     down, up = ledger.total()
     record = {
         "bytes_down": down,
@@ -24,4 +24,5 @@ def ledger_record(ledger: Ledger) -> Record:
 
 
 def _by_operation(down: dict[str, int], up: dict[str, int]) -> dict[str, list[int]]:
+    """The pair [download, upload] of every operation, by name."""
     return {name: [down.get(name, 0), up.get(name, 0)] for name in sorted(down | up)}

@@ -1,4 +1,4 @@
-"""Observations of a round's client work, from which the metrics of the round are computed."""
+"""Observations of what clients do in a round, from which the metrics of the round are computed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.train import TrainingReply
 
 _log = logging.getLogger("fedkin")
-_MODELS = "models"  # field of a training task with the models
+_MODELS = "models"  # name of a training task's field that holds the models
 
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The last training of a round: the sent models, the clients, and their replies (single updates
-    or means). Calls that send the same models count as one training."""
+    """A training in a round: the models that were sent, the clients, and their replies (single
+    updates or means). Several calls that send the same models count as one training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -58,6 +58,7 @@ class Observations:
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
         """Record a call: its task, the client of each row, and the reply."""
+        # A client with several rows counts once. Between peers each row is a message and counts.
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         outliers = np.array(reply.outliers, np.int64)
@@ -76,6 +77,7 @@ class Observations:
             self.detected[clients[reply.shifted]] = True
 
     def _observe_training(self, training: TrainingRecord) -> None:
+        """Store a call as the last training, or join it to the last one if the models are equal."""
         earlier = self.training
         if earlier is not None and earlier.models is training.models:
             training = join(earlier, training)
@@ -97,8 +99,9 @@ class Observations:
 
 
 def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
-    """Join two calls of the same training, with rows in the order of client ids. If only means are
-    known, only the values by row are joined."""
+    """Join two calls of the same training, with rows in the order of client ids. If the replies
+    hold means instead of updates, the means of one call are kept, and only the values of single
+    clients (e.g. losses) are joined."""
     clients = np.concatenate([earlier.clients, later.clients])
     order = np.argsort(clients, kind="stable")
     both = (earlier.reply, later.reply)

@@ -11,7 +11,7 @@ CAUSE = "some clients have no cluster yet, or are away"
 
 
 def scored_text(record: Mapping[str, Any]) -> str:
-    """Text such as ``scored 2 of 4 clients`` if clients with a cluster were not evaluated;
+    """Text such as ``scored 2 of 4 clients`` if some clients with a cluster were not evaluated;
     otherwise empty.
 
     Args:
@@ -25,7 +25,7 @@ def scored_text(record: Mapping[str, Any]) -> str:
 
 
 def partial_text(record: Mapping[str, Any]) -> str:
-    """The note next to the accuracy of a partial round; empty for a complete round.
+    """The note that tables show next to the accuracy of a partial round; empty for a complete one.
 
     Args:
         record: record of the round.

@@ -1,4 +1,5 @@
-"""The trust graph of peer-to-peer methods: metrics, storage in records, and columns of clients."""
+"""The trust graph of peer-to-peer methods (which peers each peer trusts): its metrics, its storage
+in records, and columns for the table of clients."""
 
 from __future__ import annotations
 
@@ -123,5 +124,6 @@ def trust_over_time(records: Sequence[Record], peers: int) -> dict[int, Bool[np.
 
 
 def _mean(values: Float[np.ndarray, "c"]) -> float | None:
+    """The mean of the values that are defined; None if there are none."""
     known = values[np.isfinite(values)]
     return finite_or_none(float(known.mean())) if len(known) else None

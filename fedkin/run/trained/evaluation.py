@@ -226,6 +226,7 @@ def _decisions(
 
 
 def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
+    """The first columns of a client's row: number, name and cluster."""
     return {
         "client": client,
         "name": trained.client_name(client),
@@ -234,6 +235,7 @@ def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
 
 
 def _client_row(facts: dict[str, Any], y: np.ndarray, decisions: Decisions) -> dict[str, Any]:
+    """A client's row in the table: its facts, number of samples, and measures."""
     return {
         **facts,
         "samples": len(y),
@@ -302,6 +304,7 @@ def _correct(
     training samples."""
     part = data.part(split)
     correct = np.zeros(len(clients), np.int64)
+    # Fine-tune clients in portions, since each needs a model in memory.
     portion = max(1, _NUMBERS_AT_ONCE // trained.state.models.shape[1])
     for start in range(0, len(clients), portion):
         own = clients[start : start + portion]
@@ -316,6 +319,7 @@ def _correct(
 def _hits(
     predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray
 ) -> int:
+    """Number of correct predictions of a fine-tuned model on the samples in ``rows``."""
     if not len(rows):
         return 0
     tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)

@@ -92,12 +92,16 @@ def _named(data: dict[str, Any], option: str, default: str) -> str:
 
 
 def _assignment(trained: TrainedModels) -> np.ndarray:
+    """The final cluster of each client."""
     return trained.state.assignment
 
 
 def _entry(
     trained: TrainedModels, predictor: Predictor, clients: pd.DataFrame | None
 ) -> ModelEntry:
+    """A model for the export, with the names of its clients and their test accuracy if they were
+    evaluated."""
+    # Personal models have the name of their client, other models the number of their cluster.
     if predictor.name.startswith("client-"):
         name = predictor.name.removeprefix("client-")
         numbers = [

@@ -24,7 +24,7 @@ from fedkin.export.predictor import Decisions
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
 from fedkin.run.trained.models import TrainedModels
 
-ALL = "all"
+ALL = "all"  # name of the split if all samples are evaluated
 
 
 def evaluate_other(
@@ -65,6 +65,7 @@ def evaluate_other(
         if number is not None and trained.state.assignment[number] == UNASSIGNED:
             without += 1
         elif len(rows):
+            # ``number`` is None if a cluster was given, or if all clients share one model.
             model = (
                 trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             )
@@ -134,6 +135,7 @@ def load_other(
     if pooled and path.is_file():
         columns = read_table(path).columns if is_table else read_npz(path)
         if str(chosen.get("client", CLIENT)) not in columns and "client" not in options:
+            # One client gets all samples.
             chosen = {**chosen, "partition": "iid", "clients": 1}
             chosen.pop("client", None)
     data = load(path, **chosen)
@@ -142,7 +144,7 @@ def load_other(
 
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
-    """Raise DataError if the labels are numbers although the run's labels are names."""
+    """Raise DataError if the labels are class numbers although the run's labels are names."""
     names = getattr(samples, "label_names", None)
     of_run = getattr(samples, "columns", None)
     if names is None or not numbers_are_classes(data.columns) or numbers_are_classes(of_run):
@@ -186,6 +188,7 @@ def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
 
 
 def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:
+    """The rows of a client's samples, in one split or (None) in all."""
     splits = data.splits if split is None else (split,)
     return np.concatenate([data.part(name)[client] for name in splits])
 

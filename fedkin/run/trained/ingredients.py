@@ -1,5 +1,5 @@
-"""The parts from which a run is made: method, model, data and local training. They come from memory
-or are rebuilt from the run's description."""
+"""The method, model, data and local training of a run (its parts). A run in memory has them; for a
+stored run they are rebuilt from its description."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedkin.simulation.workers import AnyModel
 
 @dataclass(frozen=True, eq=False)
 class Ingredients:
-    """The parts from which a run is made.
+    """The parts of a run, without which its trained models cannot be used.
 
     Attributes:
         method: the method with its hyper-parameters; None if its class cannot be found.
@@ -60,7 +60,7 @@ def parts_of(
     data: FederatedData | None = None,
     method: Method | None = None,
 ) -> Ingredients:
-    """Build the parts of a finished run from its description.
+    """Build the method, model, data and local training of a finished run from its description.
 
     Args:
         config: the description, as in the run's config.toml.
@@ -94,6 +94,7 @@ def parts_of(
 def _of_program(
     config: Description, model: Any, data: FederatedData | None, method: Method | None
 ) -> Ingredients:
+    """The parts of a run that was started from Python, whose model and data the user must give."""
     missing = " and ".join(
         name for name, part in (("model", model), ("data", data)) if part is None
     )

@@ -49,7 +49,7 @@ class ModelAccess:
         return self._trained(True)
 
     def _trained(self, checked: bool) -> TrainedModels:
-        """The trained models. ``checked``: rebuilt data must have exactly the run's samples."""
+        """The trained models. ``checked``: whether rebuilt data must be exactly the run's data."""
         from fedkin.data.client_names import ClientNames
         from fedkin.run.trained.models import TrainedModels
         from fedkin.run.trained.rebuild import parts_again

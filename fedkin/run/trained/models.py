@@ -101,6 +101,7 @@ class TrainedModels:
         clients = self.named_clients[self.names.positions(name)]
         if len(clients):
             return int(clients[-1])
+        # A position in digits. 19 or more digits may not fit into 64 bits.
         if not (name.isascii() and name.isdecimal() and len(name) < 19):
             return None
         position = int(name)
@@ -147,6 +148,7 @@ class TrainedModels:
         return self._known_name(number) or str(number)
 
     def _known_name(self, number: int) -> str | None:
+        """The name of a client; None if it is unknown."""
         place = int(np.searchsorted(self.named_clients, number))
         return (
             self.names[place]
@@ -177,6 +179,7 @@ class TrainedModels:
         own = f"client-{self.client_name(number)}"
         if isinstance(task, EvaluateMixture):
             return replace(self._predictor(own, task.models, cluster), shares=task.membership[0])
+        # The client stores a part of its model.
         if task is not None:
             memory = self.memory if hasattr(self.parts.samples, "train") else None
             vector = whole_model(
@@ -281,7 +284,8 @@ class TrainedModels:
             ConfigError, MethodError: as for ``of_cluster`` and ``fine_tune``.
             DataError: the samples or labels do not fit the run's.
         """
-        heads = isinstance(self._own_task, EvaluatePersonal) and epochs  # trains a new last layer
+        # If last layers are personal, a cluster's model lacks one. Training makes a new one.
+        heads = isinstance(self._own_task, EvaluatePersonal) and epochs
         known = heads and 0 <= cluster < self.state.clusters
         predictor = self.tunable(
             self._shared(int(cluster)) if known else self.of_cluster(cluster), epochs
@@ -353,6 +357,7 @@ class TrainedModels:
         return world
 
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
+        """A predictor with the run's model and the given parameters."""
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(
             name=name,

@@ -1,5 +1,7 @@
-"""Personal parts of a trained run's models: a last layer, a whole model, or shares of components.
-Shapes: P parameters."""
+"""Personal parts of a run's trained models: a client's last layer, or its whole model.
+
+Shapes: P parameters.
+"""
 
 from __future__ import annotations
 
@@ -95,6 +97,7 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
 
 
 def _restored(memory: Mapping[str, Any], total: int) -> ClientMemory:
+    """The memory of ``total`` clients, from the arrays that a checkpoint stores."""
     kept = ClientMemory(total)
     kept.restore(memory)
     return kept

@@ -92,6 +92,7 @@ def place(
         )
     rng = np.random.default_rng(seed)
     size = len(samples)
+    # The first newcomer has all samples, and each of the others is a resample.
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)
     newcomers = total + np.arange(len(drawn))
@@ -138,8 +139,8 @@ def _mixture(
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:
-    """The method with a rule that places a client by its samples. Raises MethodError if it has no
-    such rule."""
+    """The method, with its option ``newcomers`` changed if it would not place a client by its
+    samples. Raises MethodError if the method has no such rule."""
     if method is None:
         raise MethodError(
             f"the class of the method {name!r} cannot be found; give the method: Run.load(path, "
@@ -174,6 +175,7 @@ def _extended(state: State, more: int) -> State:
     changed: dict[str, np.ndarray] = {
         "assignment": np.append(state.assignment, np.full(more, UNASSIGNED))
     }
+    # Extend every array whose first axis is N, along all its axes of length N.
     for name in (f.name for f in fields(state) if f.name not in ("models", "assignment", "extras")):
         array = getattr(state, name)
         axes = hints.get(name, "N" if array.shape[:1] == (total,) else "").split(" ")

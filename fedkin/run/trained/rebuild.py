@@ -1,4 +1,5 @@
-"""Rebuilding of a finished run's parts from its folder, with a check that the data are the same."""
+"""Rebuilding of a finished run's method, model and data from its folder. It is checked that data
+and model are the same as in the run."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def parts_again(
     model: Any = None,
     method: Method | None = None,
 ) -> Ingredients:
-    """Rebuild the parts of a run from its description, and check that data and model are the same.
+    """Rebuild a run's method, model and data from its description, and check that data and model
+    are the same.
 
     Args:
         config: the run's description.
@@ -55,6 +57,8 @@ def parts_again(
     parts = parts_of(located(config, folder, stored), model, method=method)
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
         what = config.data.get("path") or config.data_name
+        # The fingerprint also depends on versions (e.g. of JAX). If they have changed, another
+        # fingerprint does not prove that the data have changed.
         changes = environment_changes(stored, environment(config))
         if not changes and model is None:
             raise CheckpointError(f"{what} has changed since the run, so {_CURE}")
