@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Number added to variances, as in Keras.
+# Added to variances before dividing, as in Keras.
 EPSILON = 1e-3
 # Number of channels in a group.
 CHANNELS = 8
@@ -58,6 +58,7 @@ class BatchNorm(eqx.Module):
         return (x - mean) * factor + self.bias, self._updated(mean, unbiased)
 
     def _updated(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
+        """This layer with running statistics that include those of a batch."""
         weight = 1 - self.momentum
         updated = (
             self.momentum * self.mean + weight * mean,
