@@ -1,4 +1,5 @@
-"""Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation.
+"""Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation (each value
+belongs to one component entirely).
 
 Shapes: n rows, each a separate problem, with m values each. A mask selects the values that count.
 """
@@ -65,8 +66,8 @@ def split_two_gaussians(
 def _to_unit(
     y: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
-    """Scale the values of each row to [0, 1]. Also returns a mask of the rows whose values
-    differ."""
+    """Scale the values of each row to [0, 1]. Also returns which rows have different values, since
+    a row of equal values cannot be scaled or split."""
     low = np.min(np.where(mask, y, np.inf), axis=1)
     high = np.max(np.where(mask, y, -np.inf), axis=1)
     value_range = np.where(mask.any(axis=1), high - low, 0)

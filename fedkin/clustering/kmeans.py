@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 
 from fedkin.core.errors import MethodError
 
-_MAX_SMALL = 100  # largest number of points for the vectorised version
+_MAX_SMALL = 100  # largest number of points that ``kmeans_small`` clusters itself
 
 
 @lru_cache(maxsize=1)
