@@ -1,5 +1,5 @@
-"""Repetition of an experiment with several seeds in one process, so that programs are compiled
-once."""
+"""Repeats an experiment with several seeds, by default in one process, so that programs are
+compiled once."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ def _execute_seeds(
     jobs: int | None,
     engine: str | None,
 ) -> RepeatedRuns:
+    """Check everything, run all seeds, and write their common files, as ``execute_seeds`` says."""
     check_jobs(jobs, [config], engine)
     if several(jobs, engine) and (out is None or track):
         how = f"jobs={jobs}" if engine is None else f"engine={engine}"
@@ -150,6 +151,7 @@ def _execute_seeds(
             begun = resume and inner is not None and holds_run(inner)
             runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
     except Exception:
+        # A new folder without any run is removed, so that the same command can be repeated.
         if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
         raise

@@ -1,4 +1,5 @@
-"""Angles between the subspaces of clients' samples, PACFL's similarity measure before training."""
+"""Angles between the subspaces that clients' samples span: PACFL's measure of similar data, which
+needs no training."""
 
 from __future__ import annotations
 
