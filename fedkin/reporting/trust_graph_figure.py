@@ -1,4 +1,5 @@
-"""Figure of the trust graph of peers."""
+"""Figure of the trust graph: which peers (clients of a method without a server) trust which
+others."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def draw(run: Run) -> Figure:
     """Draw the peers in circles after several rounds, grouped by true cluster if known, otherwise
     by final cluster.
 
-    If true clusters are known, the precision and recall of neighbours are drawn below.
+    If true clusters are known, two curves are drawn below: the share of trusted peers that are of
+    the same cluster (precision), and the share of the cluster that a peer trusts (recall).
     """
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))

@@ -49,7 +49,7 @@ def save(contents: Json, target: Path) -> list[Path]:
     For each setting there are ``accuracy``, ``bottom`` (bottom 10% of clients), ``clients``
     (accuracy of each client) and ``ari``. For the run that is shown first on the page there are
     ``clusters``, ``alluvial``, ``communication``, ``map``, ``similarity`` and ``labels``, if known.
-    The same run gives the same bytes.
+    The same run always gives the same bytes.
 
     Raises StorageError if a file cannot be written.
     """

@@ -91,7 +91,7 @@ def compute_similarities(
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:
-    """The part of the charts that all runs with this similarity share.
+    """The part of the charts that is the same for all runs with this similarity.
 
     Cosines are stored as bytes, from the smallest cosine (0) to the largest (255).
     """
