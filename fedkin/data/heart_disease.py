@@ -156,6 +156,7 @@ def _hospitals() -> list[Table]:
 
 
 def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
+    """A file as a table with these columns; ? is a missing value."""
     import pandas as pd
 
     with reading(path, "a CSV file"):
@@ -191,6 +192,7 @@ def _complete(table: Table, path: Path, hospital: str) -> Table:
 
 
 def _features(table: Table) -> Float64[np.ndarray, "n 13"]:
+    """The features of patients: numbers, then a column of 0 and 1 for each category."""
     dummies = [
         table[name].to_numpy() == value
         for name, values in CATEGORIES.items()

@@ -157,6 +157,7 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
 def _federation(
     name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path
 ) -> FederatedData:
+    """The federation of these samples, after a check of their shape."""
     if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
         actual = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
         raise DataError(
@@ -276,6 +277,8 @@ def _check_rows(
     frames: Float[np.ndarray, "f 256"],
     path: Path,
 ) -> None:
+    """Raise DataError for rows without a time stamp or a number, or with times that run
+    backwards."""
     untimed = np.isnat(times)
     short = ~np.isfinite(frames).all(axis=1)
     back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])

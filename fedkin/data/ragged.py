@@ -1,4 +1,4 @@
-"""The index of each client's samples."""
+"""The class ``Ragged``: the rows of each client's samples in common arrays."""
 
 from __future__ import annotations
 

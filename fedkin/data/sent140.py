@@ -121,6 +121,7 @@ def sent140(
 
 
 def _check_options(fraction: float | int, least: int, clients: int | None) -> None:
+    """Raise ConfigError for invalid options of ``sent140``."""
     if not 0 < fraction <= 1:
         raise ConfigError(f"fraction must be in (0, 1], got {fraction}")
     positive("least", least)
@@ -176,6 +177,7 @@ def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
 
 
 def _check_labels(table: Table, path: Path) -> None:
+    """Raise DataError for labels other than 0 and 4."""
     wrong = ~table["polarity"].isin(["0", "4"]).to_numpy(bool)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -190,7 +192,8 @@ def _check_labels(table: Table, path: Path) -> None:
 def _sample_users(
     codes: Int[np.ndarray, "M"], fraction: float | int, least: int, stream: Stream
 ) -> tuple[Int[np.ndarray, "N"], Ragged]:
-    """Random users until ``fraction`` of all rows is reached, without small ones; rows of each."""
+    """Draw random users until they have the share ``fraction`` of all rows, then drop those with
+    few rows. Returns the users and the rows of each."""
     sizes = np.bincount(codes)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))

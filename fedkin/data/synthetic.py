@@ -47,7 +47,7 @@ def generate(
         samples: number of samples per client; None for lognormal(4, 2) + 50.
 
     Returns:
-        Samples and their numbers.
+        The samples, and the number of samples of each client.
 
     Raises:
         ConfigError: the machine has too little memory for the samples.
@@ -108,9 +108,9 @@ def synthetic(
 
     It needs no files.
 
-    FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a
-    client by the same number, which shifts the scores of all classes equally. So no label changes,
-    and a seed gives the same data for every alpha.
+    FedProx and FedSim use 30 clients, FedGroup 100. In the published generator, alpha only shifts
+    all weights of a client by the same number, which shifts the scores of all classes equally. So
+    no label changes, and a seed gives the same data for every alpha.
 
     Args:
         alpha: intended standard deviation between clients' models; None for 1.
