@@ -120,6 +120,7 @@ def best_silhouette(
     capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
     np.fill_diagonal(capped, 0)
     merges = tree(capped[np.triu_indices(count, 1)], linkage)
+    # One column of labels for each number of clusters from 2 on.
     cuts = cut_tree(merges, list(range(2, (most or count // 2) + 1)))
     silhouettes = [
         float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T

@@ -300,6 +300,8 @@ def _partitions(
     tree = linkage(squareform(both_core, checks=False), "single")
 
     # The eps values at which a partition may change.
+    # A point that is no core point yet has fewer than min_samples neighbours: only the nearest
+    # ones.
     near = np.argsort(distances, axis=1)[:, : min_samples - 1]
     steps = np.take_along_axis(reach, near, axis=1)
     into_reach = steps[steps < cores[:, None]]
@@ -331,6 +333,7 @@ def _labels(
     n = len(components)
     first_core = np.full(n + 1, n)
     np.minimum.at(first_core, components[core], np.flatnonzero(core))
+    # n stands for a point without a cluster.
     owner = np.where(core, first_core[components], n)
     border = np.where(within, owner[near], n).min(axis=1, initial=n)
     owner = np.where(core, owner, border)

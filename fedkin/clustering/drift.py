@@ -151,6 +151,7 @@ def merge_models(
     for group in np.flatnonzero(np.bincount(labels) > 1):
         members = candidates[labels == group]
         first = members[0]
+        # Reset all models of the group; the first one then gets the mean.
         after[members] = fresh[members]
         after[first] = np.average(
             models[members].astype(np.float64), axis=0, weights=pairs[members]

@@ -46,6 +46,7 @@ def split_two_gaussians(
     y, differ = _to_unit(np.where(mask, values, 0.0).astype(np.float64), mask)
     start = initial & mask
     high = start.copy()
+    # Rows that can be split: both components start with values, and the values differ.
     split = start.any(axis=1) & (mask & ~start).any(axis=1) & differ
     unfinished = split.copy()
     for _ in range(MAX_STEPS):
@@ -53,9 +54,11 @@ def split_two_gaussians(
         if not len(rows):
             break
         after = _step(y[rows], high[rows], mask[rows])
+        # A row whose component 0 loses its last value goes back to its initial mask.
         empty = ~after.any(axis=1)
         after[empty] = start[rows[empty]]
         split[rows[empty]] = False
+        # If component 1 loses its last value, component 0 keeps all.
         full = (after == mask[rows]).all(axis=1)
         unfinished[rows] = (after != high[rows]).any(axis=1) & ~empty & ~full
         high[rows] = after

@@ -32,6 +32,7 @@ def match_labels(
     had_cluster = before >= 0
     np.add.at(common, (labels[had_cluster], before[had_cluster]), 1)
     rows, columns = linear_sum_assignment(common, maximize=True)
+    # Assigned clusters without a common client keep the number only if ``new`` is False.
     kept = (common[rows, columns] > 0) | (not new)
     number = np.full(count, -1)
     number[rows[kept]] = columns[kept]

@@ -38,6 +38,7 @@ class Spectrum:
         """Projections of m other rows on the first K directions. ``products`` are the inner
         products of these rows with the rows that were decomposed."""
         values = self.values[:directions]
+        # Dividing by a singular value that is only rounding noise would amplify the noise.
         is_direction = values**2 > _NOISE * self.values[0] ** 2
         scale = np.divide(1, values, out=np.zeros_like(values), where=is_direction)
         return products @ (self.vectors[:, :directions] * scale)

@@ -206,6 +206,7 @@ def _by_writer(clients: int | None) -> FederatedData:
     start = 0
     for path in paths:
         arrays = _one_file(path)
+        # How many writers of this file are wanted; they are numbered from 0 in each file.
         keep = len(arrays["writers"])
         if clients is not None:
             keep = min(keep, clients - len(names))

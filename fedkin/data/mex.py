@@ -186,10 +186,12 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
     y = []
     for subject in subjects:
         windows = _subject(subject)
+        # Two classes, drawn with replacement.
         sampled = shuffle.choice(sorted(windows), 2).tolist()
         classes = sampled if repeats else sorted(set(sampled))
         samples = np.concatenate([windows[label] for label in classes])
         labels = np.repeat(classes, [len(windows[label]) for label in classes])
+        # A random part of the samples, at least a tenth.
         keep = draw.randint(max(1, len(labels) // 10), len(labels))
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])

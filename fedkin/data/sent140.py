@@ -198,8 +198,10 @@ def _sample_users(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))
     enough = int(np.searchsorted(np.cumsum(sizes[order]), int(fraction * len(codes))))
+    # With the user at which the share is reached.
     users = order[: enough + 1]
     users = users[sizes[users] >= least]
+    # The rows of all users, user after user.
     rows = np.argsort(codes, kind="stable").astype(np.int64)
     return users, Ragged(rows, offsets).select(users)
 

@@ -173,6 +173,7 @@ def _windows(
     """
     begin = np.arange(0, max(size - length, 0), stride)
     train = begin[: max(1, int(train_fraction * len(begin)))]
+    # The label of a window is the character after it.
     last_label_position = train[-1] + length if len(train) else 0
     return train, begin[begin > last_label_position]
 

@@ -151,6 +151,7 @@ def _efron_weights(
     """
     death = patients[0]
     tied = np.flatnonzero(died & (times == times[death]))
+    # The position of this death among the tied ones, moved on by one in each draw.
     k = (int(np.flatnonzero(tied == death)[0]) + draw) % len(tied)
     return np.where(np.isin(patients, tied), 1 - k / len(tied), 1.0)
 

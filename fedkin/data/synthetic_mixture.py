@@ -84,6 +84,7 @@ def generate(
     y = np.empty(total, np.int64)
     component = np.empty(total, np.int64)
     for part, (end, size) in enumerate(zip(ends, parts, strict=True)):
+        # Two parts belong to each client.
         counts = random.multinomial(size, shares[part // 2])
         k = random.permutation(np.repeat(np.arange(components), counts))
         drawn = random.uniform(-1, 1, (size, features))

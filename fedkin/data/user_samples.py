@@ -270,6 +270,7 @@ def clean_features(
         elif block.dtype == np.uint8:
             clean[rows] = block.astype(np.float32) / np.float32(255)
         else:
+            # Numbers that overflow float32 become infinite, and are reported below.
             with np.errstate(over="ignore"):
                 clean[rows] = block
             not_finite += _not_finite(block, rows.start)

@@ -80,12 +80,14 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
     positives = totals[:, POSITIVE]
     negatives = totals[:, NEGATIVE]
     targets = np.stack([(positives + 1) / (positives + 2), 1 / (negatives + 2)], axis=1)
+    # Expected number of positive samples in each bin, with the targets in place of labels.
     hits = np.einsum("dk,dkb->db", targets, histograms)
 
     # A detector without positives or without negatives keeps (1, 0).
     scale = np.tile([1.0, 0.0], (len(histograms), 1))
     scalable = (totals > 0).all(axis=1)
     if scalable.any():
+        # Platt's start: a = 0, and b from the share of positive samples.
         b = np.log((positives[scalable] + 1) / (negatives[scalable] + 1))
         start = np.stack([np.zeros_like(b), b], axis=1)
         scale[scalable] = _newton(histograms[scalable].sum(axis=1), hits[scalable], start)
@@ -138,6 +140,7 @@ def _newton(
         if np.all(np.abs(gradient) <= _TOLERANCE * total[:, None]):
             break
         variance = samples * probability * (1 - probability)
+        # Second derivatives of the cross entropy by a and b, for each detector.
         curvature = np.einsum("ib,db,jb->dij", features, variance, features) + ridge
         step = -np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         length = _step_length(samples, hits, scale, step)

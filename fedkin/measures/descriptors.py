@@ -30,6 +30,7 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
     points = np.random.RandomState(_SEED).uniform(size=(_POINTS, numbers))
     _, _, directions = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
     directions = directions[:count]
+    # The sign of an axis is arbitrary, so the largest entry is made positive.
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
     axes = np.zeros((count, numbers))
     axes[: len(directions)] = np.where(largest < 0, -directions, directions)
@@ -87,6 +88,7 @@ def scaled(
     count = descriptors.shape[1] // classes
     blocks = descriptors.astype(np.float64).reshape(len(descriptors), count, classes)
     low, high = ranges[:, :count, None]
+    # A block without variation is not scaled, only shifted to 0.
     widths = np.where(high > low, high - low, 1)
     return ((blocks - low) / widths).reshape(descriptors.shape)
 

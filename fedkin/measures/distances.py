@@ -37,6 +37,7 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     if metric == "l2":
         return np.sqrt(_squared(rows, inner, np.ones(len(rows))))
     norms = np.sqrt(inner.diagonal())
+    # Half of the squared distance of unit vectors is 1 - cos.
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
     distances = _squared(rows, inner, inverse) / 2
     distances[(norms[:, None] == 0) | (norms == 0)] = 1
@@ -54,6 +55,7 @@ def _squared(
     inner = inner * np.outer(scale, scale)
     lengths = inner.diagonal()[:, None] + inner.diagonal()
     squared = np.clip(lengths - 2 * inner, 0, None)
+    # Where the difference is small, rounding dominates it: compare these rows element by element.
     close = squared < _CLOSE * lengths
     np.fill_diagonal(close, False)
     close_rows = np.flatnonzero(close.any(axis=1))

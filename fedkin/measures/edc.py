@@ -28,6 +28,7 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
     lengths = np.sqrt(np.outer(inner.diagonal(), values))
     projected = inner @ vectors
     cosines = np.divide(projected, lengths, out=np.zeros_like(projected), where=lengths > 0)
+    # The sign of a direction is arbitrary, so its strongest entry is made positive.
     strongest = np.take_along_axis(cosines, np.abs(cosines).argmax(axis=0)[None], axis=0)
     signs = np.where(strongest < 0, -1, 1)
     return np.clip(cosines * signs, -1, 1)

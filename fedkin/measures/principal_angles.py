@@ -32,6 +32,7 @@ def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.nd
     count = min(p, *rows.shape)
     basis = np.zeros((rows.shape[1], p))
     if count:
+        # The Gram matrix of the samples or of the features, whichever is smaller.
         values, vectors = leading_eigenpairs(gram(rows if is_wide else rows.T), count)
         lengths = np.sqrt(np.where(values > 0, values, 1))
         basis[:, :count] = rows.T @ vectors / lengths if is_wide else vectors
@@ -107,6 +108,7 @@ def angles_between(
     columns = np.where(exists_second[:, None], second, 0).astype(np.float64).transpose(1, 0, 2)
     columns = columns.reshape(columns.shape[0], -1)
 
+    # A few clients of the first set at a time, so that their cosines fit into memory.
     rows = max(1, _BLOCK // max(1, clients * p * p))
     for start in range(0, len(first), rows):
         block = slice(start, start + rows)
@@ -177,6 +179,7 @@ def _principal(
     """The principal angles of each pair of clients, ascending, and a mask of the angles that exist
     (``both`` marks the entries for which both clients have a direction)."""
     angles = _degrees(np.linalg.svd(cosines, compute_uv=False))
+    # The smaller subspace determines how many principal angles a pair has.
     dimensions_first = both.any(axis=2).sum(axis=1)
     dimensions_second = both.any(axis=1).sum(axis=1)
     dimensions = np.minimum(dimensions_first, dimensions_second)

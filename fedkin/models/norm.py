@@ -50,6 +50,7 @@ class BatchNorm(eqx.Module):
             factor = self.scale * jax.lax.rsqrt(self.variance + EPSILON)
             return (x - self.mean) * factor + self.bias, self
         count = jnp.maximum(jnp.sum(mask), 1) * x.shape[1] * x.shape[2]
+        # Padding has weight 0, so it does not count in the moments.
         weight = mask[:, None, None, None] / count
         mean = jnp.sum(x * weight, axis=(0, 1, 2))
         variance = jnp.sum((x - mean) ** 2 * weight, axis=(0, 1, 2))

@@ -107,9 +107,11 @@ def alluvial(
     sizes = np.stack([np.bincount(column, minlength=len(bands)) for column in banded])
     clients = banded.shape[1]
     last = len(assignments) - 1
+    # Only bands that exist in some column need a gap above them.
     gap = _GAP * clients * (sizes.sum(axis=0) > 0)
     base = np.cumsum(sizes + gap, axis=1) - (sizes + gap)
     width = max(1.0, _FLOW_WIDTH * last)
+    # A flow ends at the next column, and starts ``width`` rounds before it, or at its own column.
     starts = np.maximum(rounds[:-1], rounds[1:] - width)
     flows = []
     for column, start in enumerate(starts.tolist()):
@@ -188,6 +190,7 @@ def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, 
     if len(busy) < limit:
         return np.unique(np.concatenate([[0], busy]))
     done = np.cumsum(changes)
+    # Round 0 takes one of the columns.
     shares = np.linspace(0, done[-1], limit)[1:]
     return np.unique(np.concatenate([[0], np.searchsorted(done, shares)]))
 
@@ -216,6 +219,7 @@ def _flows(
     source at their right end."""
     pairs = np.zeros((base.shape[1],) * 2, np.int64)
     np.add.at(pairs, (banded[0], banded[1]), 1)
+    # Heights at which each flow starts in the left column, and ends in the right one.
     low = base[0][:, None] + np.cumsum(pairs, axis=1) - pairs
     high = base[1][None, :] + np.cumsum(pairs, axis=0) - pairs
     flows = []

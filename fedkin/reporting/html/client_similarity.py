@@ -191,6 +191,7 @@ def _train(
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
     places = np.linspace(0, data.clients - 1, min(most, data.clients))
     ids = np.unique(places.round().astype(np.int64))
+    # The traffic counts as evaluation, not as a method's.
     with world.ledger.scoring():
         start = world.initial(stream)[None]
         first_model = np.zeros(len(ids), np.int64)
@@ -203,6 +204,7 @@ def _train(
     scores = principal_scores(updates, 1)[:, :2]
     shares = np.zeros(2)
     shares[: scores.shape[1]] = explained_variance(updates)[: scores.shape[1]]
+    # With a single principal component, the second coordinate of the map is 0.
     scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
     names = None if data.client_names is None else tuple(data.client_names)
     cosines = cosine(updates, updates).astype(np.float32)
