@@ -147,11 +147,12 @@ def of_config(config: RunConfig) -> EpsStudy:
 
 
 def of_world(method: Method, world: World, seed: int) -> EpsStudy:
-    """Run the eps study on the clients that a world has in round 0.
+    """Run the eps study on the clients that a world (the simulated clients with their data) has in
+    round 0.
 
     Args:
         method: ``Hierarchical`` or ``Athena``.
-        world: the world of the clients.
+        world: the simulated clients, such as ``fk.SimulatedWorld(data, model)``.
         seed: the seed of the run.
 
     Raises ConfigError for another method, or for a model that the method does not support.

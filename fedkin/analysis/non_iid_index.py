@@ -94,7 +94,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
     The traffic counts as evaluation (``scoring.label_errors`` on the ledger), not as the method's.
 
     Args:
-        world: the world of the clients.
+        world: the simulated clients, such as ``fk.SimulatedWorld(data, model)``.
         models: D, number of random models to average over.
         seed: seed of the first random model.
 

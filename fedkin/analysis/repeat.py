@@ -109,7 +109,11 @@ def _execute_seeds(
     jobs: int | None,
     engine: str | None,
 ) -> RepeatedRuns:
-    """Check everything, run all seeds, and write their common files, as ``execute_seeds`` says."""
+    """Check everything, run all seeds, and write their common files, as ``execute_seeds`` says.
+
+    If an error comes before the first run, a new folder is removed, so that the command can be
+    repeated.
+    """
     check_jobs(jobs, [config], engine)
     if several(jobs, engine) and (out is None or track):
         how = f"jobs={jobs}" if engine is None else f"engine={engine}"
@@ -151,7 +155,6 @@ def _execute_seeds(
             begun = resume and inner is not None and holds_run(inner)
             runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
     except Exception:
-        # A new folder without any run is removed, so that the same command can be repeated.
         if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
         raise

@@ -299,9 +299,8 @@ def _partitions(
     both_core = np.maximum(reach, cores[:, None])
     tree = linkage(squareform(both_core, checks=False), "single")
 
-    # The eps values at which a partition may change.
-    # A point that is no core point yet has fewer than min_samples neighbours: only the nearest
-    # ones.
+    # The eps values at which a partition may change. A point that is no core point yet has fewer
+    # than min_samples neighbours, counting itself, so only its nearest points matter.
     near = np.argsort(distances, axis=1)[:, : min_samples - 1]
     steps = np.take_along_axis(reach, near, axis=1)
     into_reach = steps[steps < cores[:, None]]

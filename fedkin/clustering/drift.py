@@ -85,8 +85,8 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The slot for a new model: a slot without owned (client, step) pairs, otherwise the least
-    recently used one (the first of ties).
+    """The slot for a new model: one that no (client, step) pair uses, otherwise the least recently
+    used one (the first of ties). Slots in ``taken`` are never chosen.
 
     Args:
         owner: model of each (client, step), -1 for none.

@@ -1,7 +1,7 @@
 """Streams with concept drift: SINE, CIRCLE and SEA. A concept is a rule that gives samples their
 labels; it changes at different times for different clients.
 
-They are the data of FedDrift's experiments.
+These are the data of FedDrift's experiments.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
 Concept Drift. AISTATS 2023, arXiv 2206.00799. SEA: W. N. Street, Y. Kim: A Streaming Ensemble

@@ -340,7 +340,8 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 
 
 def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
-    """The sentences of each client, as rows of the survey, in the order in which they are split."""
+    """Draw the sentences of each client, as their numbers in the file. They are in random order,
+    and the first ones will be for training."""
     # All sentences in a random order, which also determines the order of the users.
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
     owner = survey.owner[order]

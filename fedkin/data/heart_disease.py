@@ -222,7 +222,8 @@ def _training_rows(labels: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
 def _standardised(
     x: Float64[np.ndarray, "n 13"], training: Float64[np.ndarray, "t 13"]
 ) -> Float64[np.ndarray, "n 13"]:
-    """Features scaled to mean 0 and standard deviation (n - 1) 1 on the training patients."""
+    """Features scaled to mean 0 and standard deviation 1 (with divisor n - 1) on the training
+    patients."""
     mean = training.mean(axis=0)
     deviation = training.std(axis=0, ddof=1)
     return (x - mean) / np.where(deviation > 0, deviation, 1.0)

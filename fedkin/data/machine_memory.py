@@ -107,8 +107,8 @@ _VERSION_1 = _GroupFiles(
 def _free_of_groups(root: Path) -> Iterator[int]:
     """Free bytes of each control group, from the group of this process up to the root group.
 
-    Cached files count as free. Inside a container, a group may have the path of the host. Then only
-    the root group has files.
+    Cached files count as free. Inside a container, the path of a group may be its path on the host,
+    which does not exist here. Then only the root group is found.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)

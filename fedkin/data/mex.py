@@ -309,7 +309,8 @@ def _windows(
 
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
-    """Every 15th of 75 frames in the middle of first .. last - 1.
+    """The frames that are kept of a window: every 15th of 75 frames in the middle of first .. last
+    - 1.
 
     If there are fewer frames, the ends are repeated. If the number of frames to add or to cut is
     odd, the front gets one more.

@@ -27,8 +27,9 @@ def dirichlet(
     """Class shares by Dirichlet(alpha), as in NIID-Bench (Li et al. 2022). Every sample has one
     owner.
 
-    A client that has M/N samples gets none of the remaining classes. The partition is drawn again
-    until every client has ``minimum`` samples.
+    Classes are divided one after another. A client that already has its even share of M/N samples
+    gets none of the following classes. The partition is drawn again until every client has
+    ``minimum`` samples.
 
     Args:
         labels, clients: class of each sample, and number of clients N.

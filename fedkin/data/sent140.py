@@ -57,10 +57,10 @@ def sent140(
 ) -> FederatedData:
     """Sentiment140, one client per user: x [M, length] word indices, y 1 for a positive tweet.
 
-    Users are filtered in the order of LEAF's ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``. Whole
-    users are drawn at random until ``fraction`` of all samples is reached. Users with fewer than
-    ``least`` samples are dropped. The samples of each user are split at random, since all negative
-    tweets come first in the file.
+    Users are selected by the same steps as in LEAF with the options ``-s niid --sf 0.3 -k 30 -tf
+    0.8 -t sample``. Whole users are drawn at random until ``fraction`` of all samples is reached.
+    Users with fewer than ``least`` samples are dropped. The samples of each user are split at
+    random, since all negative tweets come first in the file.
 
     Differences from LEAF: random numbers differ, so the published file (772 users, 40,783 samples)
     is matched in distribution but not bit for bit. The last user is kept whole, while LEAF

@@ -146,8 +146,8 @@ def _efron_weights(
 ) -> Float[np.ndarray, "_"]:
     """The weight of each patient in a risk set whose first patient died.
 
-    In each draw, the d tied deaths have different k (0 .. d - 1). In the next draw, each death
-    takes the next k.
+    Efron's weight of a tied death is 1 - k / d. In each draw, the d tied deaths have different k (0
+    .. d - 1). In the next draw, each death takes the next k.
     """
     death = patients[0]
     tied = np.flatnonzero(died & (times == times[death]))

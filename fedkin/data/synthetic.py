@@ -36,7 +36,8 @@ def generate(
     iid: bool = False,
     samples: int | None = None,
 ) -> SyntheticSamples:
-    """Draw all samples in the order of the authors' generator, so that a seed gives their numbers.
+    """Draw all random numbers in the order of the authors' generator, so that a seed gives their
+    data.
 
     Args:
         alpha: standard deviation between clients' models (the literature calls it a variance).

@@ -49,6 +49,9 @@ def generate(
     """Draw sizes, shares and models, then the samples of each client, as the authors' generator
     does.
 
+    Client i has n_i training samples, and the share pi_ik of its samples comes from the logistic
+    model with weights theta_k:
+
         n_i = min(lognormal(4, 2) + 50, 1000)
         pi_i ~ Dir(concentration)
         theta_k ~ U(-1, 1)^d

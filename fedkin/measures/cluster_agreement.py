@@ -10,10 +10,10 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
     """Adjusted Rand index (Hubert & Arabie 1985): 1 for equal partitions, about 0 for independent
     ones.
 
-    Of the n(n - 1) ordered pairs of clients, a pairs share a cluster in both partitions, b pairs
-    only in the first, c pairs only in the second, and d pairs in neither. Then ARI = 2 (a d - b c)
-    / ((a + b) (b + d) + (a + c) (c + d)), computed with exact integers. Cluster numbers do not
-    matter, only who is together.
+    Let a be the number of ordered pairs of clients that share a cluster in both partitions, b only
+    in the first, c only in the second, and d in neither, of n(n - 1) pairs in total. Then ARI = 2
+    (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)), computed with exact integers. Cluster numbers
+    do not matter, only who is together.
     """
     _, row = np.unique(first, return_inverse=True)
     _, column = np.unique(second, return_inverse=True)

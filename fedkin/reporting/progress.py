@@ -339,8 +339,8 @@ def _messages(summary: dict[str, Any]) -> str:
 
 
 def privacy_in_words(statement: dict[str, Any]) -> str:
-    """Text with a run's epsilon and delta, the protected unit, and the released rounds and
-    scores."""
+    """Text about differential privacy: epsilon and delta, the unit that they protect (e.g. a
+    client), and the released rounds and scores."""
     epsilon = statement["epsilon"]
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
     warning = f"; {statement['warning']}" if "warning" in statement else ""

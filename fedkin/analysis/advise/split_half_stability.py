@@ -275,7 +275,8 @@ def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 def _chance(pilots: _HalfPilots, number: int, limit: int) -> float:
     """The stability that chance gives: the largest one in IID split number ``number``, over 2 to
-    ``limit`` clusters. 1 if too few clients could be trained to tell."""
+    ``limit`` clusters. It is 1, so that no number of clusters counts as stable, if fewer than 8
+    clients could train on both halves."""
     first, second = pilots.train(f"deal {number}", iid=True)
     complete = first.any(axis=1) & second.any(axis=1)
     limit = min(limit, int(complete.sum()) // 4)

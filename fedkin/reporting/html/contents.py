@@ -1,4 +1,5 @@
-"""The contents of a report as plain JSON, from which the page and the paper figures are drawn."""
+"""The contents of a report (texts, tables and the data of charts) as plain JSON, from which the
+page and the paper figures are drawn."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def _seed(run: Run) -> int:
 
 
 def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
-    """The records up to round ``last``; None: all records."""
+    """The records (the metrics of one round each) up to round ``last``; None: all records."""
     return run.records if last is None else run.records[: last + 1]
 
 

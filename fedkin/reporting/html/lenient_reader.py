@@ -91,7 +91,8 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
 
 
 def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
-    """The runs of the compared methods in a run's folder, by method."""
+    """The runs of the methods with which a run is compared, by method. They are in the run's
+    folder."""
     against = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
         if not run_folder.holds_run(inner):

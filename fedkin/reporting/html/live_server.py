@@ -1,5 +1,5 @@
-"""HTTP server of a live page. It is read-only, and only clients with the secret address see the
-page."""
+"""HTTP server of a live page. It is read-only, and only browsers that know the secret address see
+the page."""
 
 from __future__ import annotations
 

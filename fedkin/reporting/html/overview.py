@@ -128,7 +128,7 @@ def _scenario(run: Run) -> str:
 
 
 def _value(value: Any) -> str:
-    """An option's value as text. A schedule is shown by its options."""
+    """An option's value as text. A schedule (e.g. of learning rates) is shown by its options."""
     if not isinstance(value, Mapping):
         return str(value)
     return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"

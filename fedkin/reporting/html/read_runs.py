@@ -43,7 +43,7 @@ class ReportedRun:
 
     @property
     def label(self) -> str:
-        """The label by which a reader selects the run."""
+        """The label by which the page's reader selects the run."""
         state = "" if self.complete else "incomplete"
         parts = (self.setting, self.method, f"seed {self.seed}", state)
         return ", ".join(part for part in parts if part)

@@ -120,8 +120,8 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
 def run_charts(
     run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]
 ) -> Json:
-    """The part of the charts that belongs to a run: clusters, order and tree of the matrix, labels
-    by cluster.
+    """The part of the charts that differs between runs: clusters, order and tree of the matrix,
+    labels by cluster.
 
     Args:
         run: the run.
