@@ -1,4 +1,5 @@
-"""Eps study: the clusters that DBSCAN finds at every eps, from a single clustering round."""
+"""Eps study: the clusters that DBSCAN finds for every value of its parameter eps, computed from a
+single clustering round."""
 
 from __future__ import annotations
 
@@ -81,6 +82,7 @@ class EpsStudy:
         )
 
     def _is_suggested(self, eps_range: EpsRange) -> bool:
+        """Whether a range contains the suggested eps."""
         return eps_range.low <= self.suggested < eps_range.high
 
     def _row(self, eps_range: EpsRange) -> list[str]:
@@ -145,11 +147,12 @@ def of_config(config: RunConfig) -> EpsStudy:
 
 
 def of_world(method: Method, world: World, seed: int) -> EpsStudy:
-    """Run the eps study on the clients that a world has in round 0.
+    """Run the eps study on the clients that a world (the simulated clients with their data) has in
+    round 0.
 
     Args:
         method: ``Hierarchical`` or ``Athena``.
-        world: the world of the clients.
+        world: the simulated clients, such as ``fk.SimulatedWorld(data, model)``.
         seed: the seed of the run.
 
     Raises ConfigError for another method, or for a model that the method does not support.
@@ -175,4 +178,5 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
 
 
 def _growth(eps_range: EpsRange) -> float:
+    """The ratio of high to low eps of a range; infinite if it begins at 0."""
     return eps_range.high / eps_range.low if eps_range.low > 0 else math.inf

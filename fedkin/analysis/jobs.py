@@ -1,5 +1,5 @@
-"""Runs in other processes. Each process gets a configuration and writes a run folder; no other data
-are exchanged."""
+"""Runs in other processes. A process gets a job (a configuration, a seed and a folder) and writes
+the run to the folder; no other data are exchanged."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = logging.getLogger("fedkin")
 
 
 def replay(run: Run, on_round: OnRound) -> None:
-    """Call a listener with all records of a run that has ended in another process. The listener
-    cannot stop the run.
+    """Call a listener (the caller's ``on_round``) with all records of a run that has ended in
+    another process. Since the run has ended, the listener cannot stop it.
 
     Args:
         run: the finished run.
@@ -60,7 +60,7 @@ class Job(NamedTuple):
     """A run with one seed, to be executed in another process.
 
     Attributes:
-        key: the caller's key for the job.
+        key: any value by which the caller recognises the job.
         description: the complete configuration (``RunConfig.description``).
         seed: the run's seed.
         out: the run's folder; an unfinished run there is resumed.
@@ -75,7 +75,7 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """An ended job; ``error`` is None if its run is finished."""
+    """A job that has ended. ``error`` says why its run did not finish; None if it did."""
 
     job: Job
     error: Exception | None
@@ -123,7 +123,8 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
 
 
 class _Prepared(NamedTuple):
-    """Cache of a process between jobs: a setting, with its data, model and compiled programs."""
+    """What a process keeps from one job to the next: the experiment of a setting (everything but
+    method and seed), with its data, model and compiled programs."""
 
     setting: str
     experiment: Experiment
@@ -154,6 +155,7 @@ def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
     had the same setting."""
     global _prepared
     described = config.description().with_run(against=None)
+    # A setting is a configuration without its method and the methods it is compared with.
     setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)
     if _prepared is None or _prepared.setting != setting:
         # Free the previous setting's data first, because two data sets may not fit into memory.

@@ -29,7 +29,7 @@ def tabular(
 
     Args:
         heads: column headings, as LaTeX.
-        rows: cells of each row, as LaTeX; an empty row draws a rule.
+        rows: cells of each row, as LaTeX; an empty row draws a horizontal line.
         notes: notes that are added as comments below the table.
         text_columns: number of text columns.
     """

@@ -30,8 +30,8 @@ _AT_ONCE = 16  # models in one request, since their predictions are in memory at
 class NonIIDIndex:
     """The non-IID index of a federation, and the errors it is computed from.
 
-    Row i of an array is client i. Clients that did not reply or have not joined yet are NaN, and
-    are excluded from all other values.
+    Entry i of an array belongs to client i. It is NaN for clients that did not reply or have not
+    joined yet, which all other values leave out.
     """
 
     pni: float  # mean of PNI_i over clients and models
@@ -94,7 +94,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
     The traffic counts as evaluation (``scoring.label_errors`` on the ledger), not as the method's.
 
     Args:
-        world: the world of the clients.
+        world: the simulated clients, such as ``fk.SimulatedWorld(data, model)``.
         models: D, number of random models to average over.
         seed: seed of the first random model.
 
@@ -125,6 +125,7 @@ def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.
 
 
 def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
+    """The index from the errors of all clients; clients without a reply have NaN."""
     replied: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
     if not len(replied):
         raise MethodError(f"the index needs replies, but none of {len(rmse)} clients replied")
@@ -136,7 +137,7 @@ def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
 
 
 def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n D"]:
-    """PNI_i for each model."""
+    """PNI_i of each client, for each model separately."""
     return np.stack([client_pni(column) for column in rmse.T], axis=1)
 
 
@@ -159,6 +160,7 @@ def index_table(index: NonIIDIndex) -> pd.DataFrame:
 
 
 def _spread(values: Float[np.ndarray, "_"]) -> str:
+    """Minimum, median and maximum of the values that are not NaN, as text."""
     numbers = values[~np.isnan(values)]
     shown = (numbers.min(), np.median(numbers), numbers.max())
     return " / ".join(f"{number:.4g}" for number in shown)
@@ -174,6 +176,7 @@ def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
 
 
 def _row(label: str, client: int, index: NonIIDIndex, data: FederatedData) -> dict[str, Any]:
+    """The row of a client in ``extreme_clients``."""
     counts = data.label_counts(clients=np.array([client]))[0]
     return {
         "index": label,

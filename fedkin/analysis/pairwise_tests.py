@@ -1,4 +1,5 @@
-"""Paired tests of methods over seeds, shared by repeated runs and comparisons."""
+"""Tests whether methods differ significantly, paired by seed, for repeated runs and for
+comparisons."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def pairs(
 
 
 class _Pair(NamedTuple):
-    """A row of the table of ``pairs``, without verdict and reason."""
+    """A row of the table that ``pairs`` returns, without verdict and reason."""
 
     method: str
     against: str
@@ -94,6 +95,7 @@ def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign:
 
 
 def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
+    """The row of methods a and b, from their values by seed; only seeds with both values count."""
     both = np.isfinite(ours) & np.isfinite(theirs)
     first = ours[both]
     second = theirs[both]
@@ -122,8 +124,9 @@ def not_worse_than_best(
 
     If no pair could be tested, the result is only the best method.
 
-    If seeds are missing, a mean may be the best only because its seeds are easy. The other method
-    may then come first in their pair, and may even be significantly better.
+    If seeds are missing, a method may have the best mean only because its remaining seeds are easy.
+    In the test, which uses the common seeds, another method may then even be significantly better
+    than it, and is returned too.
 
     Args:
         pairs: the rows of ``pairs`` for one setting.

@@ -1,7 +1,7 @@
 """Parallel runs in processes of one core each, on this machine or on a cluster.
 
-Each process on this machine has a separate pool, so that the death of a process affects only its
-run.
+Each process on this machine has a separate ``ProcessPoolExecutor``: if a process of a larger pool
+died, the runs of all its processes would fail.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def run_side_by_side(
 
 
 def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, None, None]:
+    """``run_side_by_side`` in processes of this machine."""
     left = list(jobs)
     with _one_core():
         pools = [_pool(place, workers) for place in range(min(workers, len(left)))]
@@ -66,10 +67,12 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
                         error = ConfigError(
                             f"its process died{_exit_status(pools[place])}; resume to try it again"
                         )
+                        # A pool whose process died cannot be used again.
                         pools[place] = _pool(place, workers)
                     if left:
                         following = left.pop(0)
                         running[_submit(pools[place], following)] = following, place
+                    # Errors such as KeyboardInterrupt end all runs; others only fail the job.
                     if error is not None and not isinstance(error, Exception):
                         raise error
                     yield Outcome(job, error)
@@ -111,8 +114,10 @@ def _core(place: int, workers: int) -> int | None:
 
 
 def _prepare_process(core: int | None) -> None:
+    """Called first in each process: choose its core, and leave signals to the parent."""
     if core is not None:
         os.sched_setaffinity(0, {core})
+    # Ctrl-C reaches all processes of the terminal; only the parent handles it.
     for number in SIGNALS:
         if number != signal.SIGTERM:  # the parent ends this process with SIGTERM
             signal.signal(number, signal.SIG_IGN)
@@ -142,8 +147,9 @@ def _exit_status(pool: ProcessPoolExecutor) -> str:
 def _stop(pool: ProcessPoolExecutor) -> None:
     """End the process of a pool at once, and wait until it has ended.
 
-    The pool's thread also waits for the process, and the system reports the exit status to only one
-    of the two. To the other, the process seems alive until the thread has recorded its end.
+    A thread of the pool also waits for the process, and the system reports the exit status to only
+    one of the two. If the thread gets it, the process may seem alive here for a moment, until the
+    thread has recorded its end.
     """
     processes = list((pool._processes or {}).values())
     for process in processes:

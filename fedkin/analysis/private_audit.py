@@ -1,4 +1,4 @@
-"""Audit of the privacy noise that a configuration's run would add."""
+"""Audits the noise that a configuration's run would add for differential privacy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _log = logging.getLogger("fedkin")
 
 
 def audit_of_config(config: RunConfig) -> Audit:
-    """Audit the privacy mechanism of a configuration's run, with its number of clients.
+    """Audit the privacy mechanism that a run of this configuration would use, with its number of
+    clients.
 
     Raises:
         ConfigError: the configuration is invalid, has no privacy, or has an infinite epsilon.

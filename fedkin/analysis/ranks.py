@@ -1,8 +1,10 @@
 """Ranks of methods over settings: average ranks, Friedman's test, and tests of pairs.
 
 Source: J. Demsar: Statistical Comparisons of Classifiers over Multiple Data Sets. JMLR 7 (2006).
-Settings are the samples, so these tests generalise to other settings of this kind. Tests over seeds
-generalise to other seeds of one setting.
+
+A setting is a data set with a configuration. Here settings are the samples of the tests, so the
+results generalise to other settings of this kind, whereas tests over seeds generalise to other
+seeds of one setting.
 """
 
 from __future__ import annotations
@@ -152,7 +154,7 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
 
 
 def least_wilcoxon(methods: int) -> int:
-    """Smallest number of settings with which Wilcoxon's test can be significant.
+    """Smallest number of settings with which Wilcoxon's test of a pair can be significant.
 
     With n settings the smallest p of a pair is 2 / 2^n, and Holm's adjustment multiplies it by the
     number of pairs."""
@@ -188,8 +190,10 @@ def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
 
 
 def _wilcoxon(difference: np.ndarray) -> float:
+    """p of Wilcoxon's signed-rank test of two methods; 1 if they are equal in all settings."""
     # Rounding makes differences equal that differ only by rounding errors.
     exact = np.round(difference, 12)
     if not exact.any():
         return 1.0
+    # The result is (statistic, p).
     return float(np.asarray(stats.wilcoxon(exact, zero_method="pratt"))[1])

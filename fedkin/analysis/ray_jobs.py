@@ -1,4 +1,4 @@
-"""Parallel runs on a Ray cluster (extra ``ray``), each in an actor with one core.
+"""Parallel runs on a Ray cluster (extra ``ray``), each in a Ray actor, a process with one core.
 
 Each actor writes its run folder, so all machines must reach the folder under the same path. If an
 actor or its machine dies, the actor is replaced, and the run resumes from its last checkpoint.
@@ -39,6 +39,7 @@ def run_on_cluster(
     """
     cluster = Cluster(engine, None)
     ray = cluster.ray
+    # Absolute paths, since actors start in another directory.
     left = [job._replace(out=job.out.resolve()) for job in jobs]
     originals = {job.out: original for job, original in zip(left, jobs, strict=True)}
     deaths = Counter[Path]()
@@ -67,6 +68,8 @@ def run_on_cluster(
                     error = _death(death)
                     deaths[job.out] += 1
                 idle.append(actor)
+                # If its process died, the run is resumed by another actor, as the machine may be
+                # the cause.
                 if 0 < deaths[job.out] < _TRIES and error is not None:
                     _log.warning("%s: %s; the run is started again", job.out, error)
                     left.insert(0, job)
@@ -78,6 +81,7 @@ def run_on_cluster(
 
 
 def _death(error: Exception) -> ConfigError:
+    """The error of a run whose process died."""
     reason = str(error).strip().splitlines()[-1]
     return ConfigError(
         f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it "

@@ -1,5 +1,5 @@
-"""Repetition of an experiment with several seeds in one process, so that programs are compiled
-once."""
+"""Repeats an experiment with several seeds, by default in one process, so that programs are
+compiled once."""
 
 from __future__ import annotations
 
@@ -109,6 +109,11 @@ def _execute_seeds(
     jobs: int | None,
     engine: str | None,
 ) -> RepeatedRuns:
+    """Check everything, run all seeds, and write their common files, as ``execute_seeds`` says.
+
+    If an error comes before the first run, a new folder is removed, so that the command can be
+    repeated.
+    """
     check_jobs(jobs, [config], engine)
     if several(jobs, engine) and (out is None or track):
         how = f"jobs={jobs}" if engine is None else f"engine={engine}"

@@ -42,8 +42,8 @@ COMPARISONS = "comparisons.csv"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RepeatedRuns:
-    """Finished runs of one experiment with S seeds. Each run may have compared methods in
-    ``against``.
+    """Finished runs of one experiment with S seeds. If the experiment compares methods, each run is
+    of its main method and holds the runs of the other methods in ``against``.
 
     Raises ConfigError if there is no run, a seed is repeated, or methods or rounds differ.
     """
@@ -77,6 +77,7 @@ class RepeatedRuns:
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
+        """By what runs are recognised as the same experiment: methods and number of rounds."""
         rounds = run.config.rounds or len(run.records) - 1  # a run may have stopped early
         return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
 
@@ -87,7 +88,7 @@ class RepeatedRuns:
 
     @property
     def methods(self) -> list[str]:
-        """Names of the main method and the compared methods."""
+        """Names of the main method and the methods it is compared with."""
         return [self.runs[0].config.method_name, *self.runs[0].against]
 
     @property
@@ -139,6 +140,7 @@ class RepeatedRuns:
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
+        """The row of a method in ``table``."""
         summaries = [run.summary() for run in self.of(method)]
         names = (*MEANS, *(measure.name for measure in self.measures))
         columns = {name: [s.get(name) for s in summaries] for name in names}
@@ -231,7 +233,7 @@ class RepeatedRuns:
         return target
 
     def _long_table(self) -> pd.DataFrame:
-        """All accuracies in long format, with columns method, seed, round and accuracy."""
+        """All accuracies as a table with one row per method, seed and round, for curves.csv."""
         parts = [
             pd.DataFrame(
                 {"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
@@ -272,7 +274,8 @@ def curves_of(
     Args:
         runs: runs by method.
         column: column of the histories.
-        partial: as in ``curve_of``.
+        partial: whether to include rounds in which some clients have no cluster, as in
+            ``curve_of``.
     """
     curves = {
         method: [curve_of(run, column, partial) for run in several]
@@ -282,6 +285,7 @@ def curves_of(
     length = max((len(curve) for several in curves.values() for curve in several), default=0)
 
     def padded(curve: np.ndarray) -> np.ndarray:
+        """The curve, extended by NaN to the length of the longest one."""
         return np.pad(curve, (0, length - len(curve)), constant_values=np.nan)
 
     return {
@@ -295,7 +299,8 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
     Args:
         run: the run.
         column: column of the history.
-        partial: whether to include accuracies of partial rounds. If False, they are NaN.
+        partial: whether to include accuracies of partial rounds, in which some clients have no
+            cluster. If False, they are NaN.
 
     Raises ConfigError if the history does not have the column.
     """

@@ -25,7 +25,7 @@ class Score(NamedTuple):
 
 
 def score(run: Run, measure: Measure) -> Score:
-    """The score of a run for a measure.
+    """The score of a run for a measure: the value by which it is compared.
 
     If some clients had no cluster or were absent in the last round, the final accuracy covers only
     the other clients. A comparison with a method that covers all clients would be unfair, so such a
@@ -94,6 +94,7 @@ def scores_by_method(
 
 
 def _seeds(seeds: Sequence[str]) -> str:
+    """Seeds as text: ``seed 1`` or ``seeds 1, 2``."""
     return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(seeds)}"
 
 
@@ -105,4 +106,5 @@ def log_reasons(reasons: Iterable[str]) -> None:
 
 @cache
 def _log_once(reason: str) -> None:
+    """Log a reason; the cache suppresses repetitions."""
     _log.warning("left out of the tests, because a score is missing: %s", reason)

@@ -1,8 +1,9 @@
 """Statistics over seeds: confidence intervals, the paired test and Holm's adjustment.
 
-Curves are accuracies (0 to 1) of S seeds in R evaluated rounds (0..T). Seeds form pairs: seed s of
-two methods has the same data and cohorts. Results cover only the variation between seeds: for a
-fixed federation, the initial models, cohorts and batches.
+Curves are accuracies (0 to 1) of S seeds in R evaluated rounds (0..T). Seeds form pairs: with the
+same seed, two methods have the same data and the same clients in each round. Intervals and tests
+cover only the variation between seeds, that is, of initial models, cohorts and batches. If the
+federation is fixed, they say nothing about other clients or data.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def paired_p(ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> fl
     """p of the two-sided paired t-test over seeds, used for all comparisons of methods.
 
     With fewer than LEAST_SEEDS seeds, p is NaN. If all differences are 0, p is 1. Differences are
-    rounded to 12 decimals. If all are equal and nonzero, t is infinite, and p is taken from the
-    two-sided sign test: 2 * 0.5**S.
+    rounded to 12 decimals. If all are equal and not 0, t is infinite, so p comes from the two-sided
+    sign test instead: 2 * 0.5**S.
 
     Args:
         ours: values of one method, one per seed.

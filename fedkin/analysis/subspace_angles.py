@@ -1,4 +1,5 @@
-"""Angles between the subspaces of clients' samples, PACFL's similarity measure before training."""
+"""Angles between the subspaces that clients' samples span: PACFL's measure of similar data, which
+needs no training."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def subspace_angles(world: World, p: int = 3, form: str = "smallest") -> Float64
     the traffic as evaluation (``scoring.subspace``), not as a method's.
 
     Args:
-        world: the world of the clients, such as ``fk.SimulatedWorld(data, model)``; its model is
-            not used.
+        world: the simulated clients, such as ``fk.SimulatedWorld(data, model)``; the model is not
+            used.
         p: number of vectors of each client; the paper uses 3 to 5.
         form: ``smallest`` (eq. 2: the smallest principal angle), ``sum`` (of all principal angles),
             ``same_rank`` (eq. 3: the sum of angles between vectors of the same rank) or

@@ -19,7 +19,7 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
     interval (Student's t).
 
     They are None if a seed has no value, because a mean over the remaining seeds would be biased.
-    There is no interval below three seeds, since with two it would be uninformative.
+    There is no interval below three seeds, since with two it would be too wide to be useful.
     """
     known = np.array([np.nan if value is None else value for value in values], np.float64)[:, None]
     if not len(known) or not np.isfinite(known).all():
@@ -45,6 +45,7 @@ def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str,
 
 
 def _used(summary: Mapping[str, Any]) -> int:
+    """Number of nonempty clusters in a summary; the number of clusters if sizes are unknown."""
     sizes = summary["cluster_sizes"]
     return sum(size > 0 for size in sizes) if sizes else summary["clusters"]
 

@@ -1,5 +1,5 @@
 """Agglomerative clustering: every row starts as a cluster, and the nearest two clusters are merged
-until a criterion stops."""
+until a criterion stops the merging."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedkin.core.errors import MethodError, unknown
 
 LINKAGES = ("complete", "average", "single", "ward")
 MERGING = ("complete", "average", "single", "weighted")  # linkages of ``merge_up_to``
-_SILHOUETTE = 0.25  # at or below this silhouette, there are no clusters
+_SILHOUETTE = 0.25  # at or below this mean silhouette, the result is a single cluster
 # Rounding may make eigenvalues of Euclidean distances negative, by up to this share of the largest.
 _ROUNDING = 1e-6
 
@@ -100,7 +100,8 @@ def best_silhouette(
     """Cluster labels from the cut of the merge tree with the highest mean silhouette (Rousseeuw
     1987).
 
-    Labels are numbered by first appearance. If the silhouette is at most 0.25, the data have no
+    The silhouette measures how much nearer a row is to its cluster than to the next one, from -1 to
+    1. Labels are numbered by first appearance. If the silhouette is at most 0.25, the data have no
     substantial structure (Kaufman & Rousseeuw 1990), and there is one cluster.
 
     Args:
@@ -119,6 +120,7 @@ def best_silhouette(
     capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
     np.fill_diagonal(capped, 0)
     merges = tree(capped[np.triu_indices(count, 1)], linkage)
+    # One column of labels for each number of clusters from 2 on.
     cuts = cut_tree(merges, list(range(2, (most or count // 2) + 1)))
     silhouettes = [
         float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T
@@ -156,11 +158,12 @@ def _check(
 
 
 def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
-    """Points in d = n - 1 dimensions with the given Euclidean distances (classical scaling,
-    Torgerson 1952).
+    """Points in d = n - 1 dimensions whose distances are the given Euclidean ones (classical
+    scaling, Torgerson 1952).
 
-    The inner products of the centred points are -1/2 J D^2 J with J = I - 1/n. The points are a
-    square root of this matrix.
+    Ward's method needs points, not distances. With D^2 the squared distances, the inner products of
+    the centred points are the matrix -1/2 J D^2 J with J = I - 1/n, and the points are a square
+    root of this matrix.
     """
     squared = np.square(distances, dtype=np.float64)
     inner = -(squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()) / 2

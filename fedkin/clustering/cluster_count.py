@@ -1,8 +1,10 @@
-"""Five criteria for the number of clusters. Shapes: n points of d numbers, K clusters, at most
-``max_clusters``.
+"""Five criteria for the number of clusters in a set of points.
 
-Four criteria use one set of points, and have different failure modes. ``split_half_stability`` uses
-two independent sets of points of the same clients, and needs no model of the noise.
+Shapes: n points of d numbers, K clusters, at most ``max_clusters``.
+
+Four criteria use one set of points, and fail in different situations. ``split_half_stability`` uses
+two independent points of each client. It sees from their differences how noisy points are, so it
+needs no assumption about the noise.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans_small
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # relative to the first squared singular value; weaker directions are rounding
+_NOISE = 1e-12  # directions below this share of the first squared singular value are rounding noise
 _RESTARTS = 10  # restarts of K-means; the gap statistic uses half, as it has many references
 
 
@@ -43,8 +45,7 @@ def gap_statistic(
 ) -> Gap:
     """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001).
 
-    It measures on a log scale how much closer points are to their cluster's centre than uniform
-    noise.
+    It compares how close points are to their cluster's centre with uniform noise, on a log scale.
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
     squared distances from the centres that K-means finds. References are uniform in the bounding
@@ -183,7 +184,8 @@ def merge_heights(
 
 
 def largest_jump(heights: Float[np.ndarray, "max_clusters"]) -> int:
-    """Estimate by the dendrogram: the K from 2 to max_clusters that persists longest.
+    """Estimate by the dendrogram: the K from 2 to max_clusters that persists over the largest range
+    of heights.
 
     This K has the largest step in height from the merge that forms K clusters to the next merge.
     The estimate is never 1.
@@ -197,17 +199,17 @@ def split_half_stability(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "2 max_clusters"]:
-    """Split-half stability: the share of clients that are assigned to their cluster again, as the
-    minimum over clusters.
+    """Split-half stability: the share of a cluster's clients that other data assign to it again,
+    for the worst cluster.
 
     Clusters are formed from one set of points. Then the other points of the same clients are
     assigned to the nearest centre.
 
     The two points of a client must be independent given its distribution, such as updates from two
-    halves of its data. Then the clients of a true cluster are assigned to it again. If noise is
-    split, the assignment is random, and at most half of the smaller part is assigned to it again,
-    on average. K clusters are formed in the first K - 1 principal directions of the clustered
-    points, in which K centres can differ.
+    halves of its data. Then the clients of a true cluster are assigned to it again. If K is too
+    large, a cluster is only a part of the noise. The assignment is then random, and on average at
+    most half of the smaller part is assigned to it again. K clusters are formed in the first K - 1
+    principal directions of the clustered points, in which K centres can differ.
 
     This is the prediction strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005),
     for single clients instead of pairs, because each client has two points here.
@@ -243,7 +245,8 @@ def _shares(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """The minimum over clusters of the share of returning clients, for K = 1 .. max_clusters."""
+    """For K = 1 .. max_clusters, the share of clients that return to their cluster, for the worst
+    cluster."""
     shares = [1.0]
     if max_clusters < 2:
         return shares
@@ -261,7 +264,8 @@ def _least_share(
     clusters: int,
     rng: np.random.Generator,
 ) -> float:
-    """The minimum over clusters of the share of clients that return to their cluster."""
+    """The share of a cluster's clients that return to it when their points in ``returned`` are
+    assigned to the nearest centre; the minimum over clusters."""
     if len(np.unique(points, axis=0)) < clusters:
         return 0.0
     labels = kmeans_small(points, clusters, rng, _RESTARTS)

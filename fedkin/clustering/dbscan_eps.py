@@ -1,4 +1,5 @@
-"""Choice of DBSCAN's eps, from the ranges of eps in which the result does not change.
+"""Choice of DBSCAN's eps, the maximum distance of neighbours, from the ranges of eps in which the
+clusters do not change.
 
 Shapes: n points of d numbers. Distances are computed as in ``density.dbscan``, so the bounds of the
 ranges are exact.
@@ -16,7 +17,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from fedkin.clustering.density import NOISE, by_first_appearance, check_min_samples, euclidean
 from fedkin.core.errors import MethodError
 
-_MIN_BEND = 1e-9  # relative to the height of a curve; a smaller bend is rounding
+_MIN_BEND = 1e-9  # a bend below this share of a curve's height is a rounding error
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,10 @@ class EpsRange:
 def k_distances(points: Float[np.ndarray, "n d"], min_samples: int) -> Float64[np.ndarray, "n"]:
     """The smallest eps at which each point is a core point, in ascending order.
 
-    This is the sorted k-distance graph of the DBSCAN paper. A point counts itself, so its value is
-    the distance to the (min_samples - 1)-th nearest other point. Values are infinite if there are
-    too few points.
+    A core point has at least min_samples points within eps. The values are the sorted k-distance
+    graph of the DBSCAN paper. A point counts itself, so its value is the distance to the
+    (min_samples - 1)-th nearest other point. Values are infinite if there are fewer points than
+    min_samples.
 
     Raises:
         MethodError: min_samples is below 1, or a point is not finite.
@@ -203,8 +205,8 @@ def suggest_eps(
 
 
 def _has_gap(eps_range: EpsRange, gap: float | int, noise: float | int) -> bool:
-    """Whether a range is a candidate of ``suggest_eps``: at least 2 clusters with 2 points on
-    average, little noise, and a large ratio of high to low."""
+    """Whether ``suggest_eps`` may choose a range: it has at least 2 clusters with 2 points or more
+    on average, little noise, and a large ratio of high to low."""
     clustered = eps_range.points - eps_range.noise
     return (
         1 < eps_range.clusters <= clustered / 2
@@ -278,7 +280,8 @@ def _partitions(
     """The eps values at which the partition changes, ascending from 0, and the labels from each
     value on.
 
-    Two points are core points and neighbours from eps = max(d_pq, core_p, core_q) on. With these
+    Points p and q are both core points, and neighbours, from eps = max(d_pq, core_p, core_q) on,
+    with d_pq their distance and core_p the smallest eps at which p is a core point. With these
     distances, the clusters of core points are the components of a single-linkage tree cut at eps
     (Campello et al., PAKDD 2013). A partition can therefore change only at a height of this tree,
     or where a non-core point (with fewer than min_samples neighbours) becomes a neighbour of
@@ -296,7 +299,8 @@ def _partitions(
     both_core = np.maximum(reach, cores[:, None])
     tree = linkage(squareform(both_core, checks=False), "single")
 
-    # The eps values at which a partition may change.
+    # The eps values at which a partition may change. A point that is no core point yet has fewer
+    # than min_samples neighbours, counting itself, so only its nearest points matter.
     near = np.argsort(distances, axis=1)[:, : min_samples - 1]
     steps = np.take_along_axis(reach, near, axis=1)
     into_reach = steps[steps < cores[:, None]]
@@ -328,6 +332,7 @@ def _labels(
     n = len(components)
     first_core = np.full(n + 1, n)
     np.minimum.at(first_core, components[core], np.flatnonzero(core))
+    # n stands for a point without a cluster.
     owner = np.where(core, first_core[components], n)
     border = np.where(within, owner[near], n).min(axis=1, initial=n)
     owner = np.where(core, owner, border)

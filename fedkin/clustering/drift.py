@@ -2,8 +2,8 @@
 merge.
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
-2206.00799, as in the authors' code. Shapes: M models, N clients, k models that may be merged, S
-steps, P parameters.
+2206.00799, as in the authors' code. Shapes: M models (slots, of which some may be unused), N
+clients, k models that may be merged, S steps of the stream, P parameters.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.clustering.agglomerative import agglomerative
 
-_APART = 2.0  # larger than any difference of accuracies
+_APART = 2.0  # the distance of models that must not merge: above any difference of accuracies
 
 
 class Choice(NamedTuple):
     """The clients' choices of models in a step."""
 
     models: Float[np.ndarray, "M P"]  # including new models
-    owner: Int[np.ndarray, "N S"]  # -1 also if the owner's slot was reused
+    owner: Int[np.ndarray, "N S"]  # -1 also where the model was replaced by a new one
     model: Int[np.ndarray, "N"]  # model of each client
-    accuracy: Float[np.ndarray, "N"]  # a_c(t), on its new samples
+    accuracy: Float[np.ndarray, "N"]  # a_c(t), of each client's model on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model
 
 
@@ -49,8 +49,8 @@ def choose_models(
         model: model of each client before the step, -1 for none.
         accuracy: accuracy of each model on each client's new samples. It is -inf for unused models,
             and for clients without new samples, which keep their model.
-        before: a_c(t-1), the accuracy in the previous step; NaN if undefined.
-        alone: mask of the clients that keep their model.
+        before: a_c(t-1), the accuracy of each client in the previous step; NaN if it has none.
+        alone: mask of the clients that keep their model, because they drifted recently.
         delta: drift threshold.
         eager: whether all clients that drift share one new model.
     """
@@ -65,6 +65,7 @@ def choose_models(
     owner = owner.copy()
     chosen = best.copy()
     drifted = np.zeros_like(drifts)
+    # Models of clients that do not drift must stay; all other slots may get new models.
     taken = np.isin(np.arange(len(models)), best[~drifts])
     shared: int | None = None
     for client in np.flatnonzero(drifts):
@@ -84,8 +85,8 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The slot for a new model: a slot without owned (client, step) pairs, otherwise the least
-    recently used one (the first of ties).
+    """The slot for a new model: one that no (client, step) pair uses, otherwise the least recently
+    used one (the first of ties). Slots in ``taken`` are never chosen.
 
     Args:
         owner: model of each (client, step), -1 for none.
@@ -103,8 +104,8 @@ def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int
 
 
 def drift_distances(accuracy: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
-    """Distances of all pairs of models, max(A_ii - A_ij, A_jj - A_ji, 0): the accuracy that is lost
-    on each other's samples.
+    """Distances of all pairs of models, max(A_ii - A_ij, A_jj - A_ji, 0): the accuracy that a model
+    loses on the other model's samples.
 
     Args:
         accuracy: accuracy of model i on the samples of model j; NaN if there are no samples.
@@ -125,12 +126,12 @@ def merge_models(
 ) -> tuple[Float[np.ndarray, "M P"], Int[np.ndarray, "M"]]:
     """Merge groups of similar models.
 
-    The first model of a group becomes the group's mean, weighted by the numbers of (client, step)
-    pairs. The other models are reset to initial models.
+    The first model of a group becomes the group's mean, weighted by the number of (client, step)
+    pairs that each model owns. The other models are reset to initial models.
 
     Args:
         models: models before merging.
-        fresh: initial models.
+        fresh: initial models, one for each slot.
         owner: model of each (client, step), -1 for none.
         candidates: models that may be merged, ascending.
         accuracy: accuracy of candidate i on the samples of candidate j.
@@ -150,6 +151,7 @@ def merge_models(
     for group in np.flatnonzero(np.bincount(labels) > 1):
         members = candidates[labels == group]
         first = members[0]
+        # Reset all models of the group; the first one then gets the mean.
         after[members] = fresh[members]
         after[first] = np.average(
             models[members].astype(np.float64), axis=0, weights=pairs[members]

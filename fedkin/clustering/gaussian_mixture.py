@@ -1,4 +1,5 @@
-"""Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation.
+"""Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation (each value
+belongs to one component entirely).
 
 Shapes: n rows, each a separate problem, with m values each. A mask selects the values that count.
 """
@@ -45,6 +46,7 @@ def split_two_gaussians(
     y, differ = _to_unit(np.where(mask, values, 0.0).astype(np.float64), mask)
     start = initial & mask
     high = start.copy()
+    # Rows that can be split: both components start with values, and the values differ.
     split = start.any(axis=1) & (mask & ~start).any(axis=1) & differ
     unfinished = split.copy()
     for _ in range(MAX_STEPS):
@@ -52,9 +54,11 @@ def split_two_gaussians(
         if not len(rows):
             break
         after = _step(y[rows], high[rows], mask[rows])
+        # A row whose component 0 loses its last value goes back to its initial mask.
         empty = ~after.any(axis=1)
         after[empty] = start[rows[empty]]
         split[rows[empty]] = False
+        # If component 1 loses its last value, component 0 keeps all.
         full = (after == mask[rows]).all(axis=1)
         unfinished[rows] = (after != high[rows]).any(axis=1) & ~empty & ~full
         high[rows] = after
@@ -65,8 +69,8 @@ def split_two_gaussians(
 def _to_unit(
     y: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n m"], Bool[np.ndarray, "n"]]:
-    """Scale the values of each row to [0, 1]. Also returns a mask of the rows whose values
-    differ."""
+    """Scale the values of each row to [0, 1]. Also returns which rows have different values, since
+    a row of equal values cannot be scaled or split."""
     low = np.min(np.where(mask, y, np.inf), axis=1)
     high = np.max(np.where(mask, y, -np.inf), axis=1)
     value_range = np.where(mask.any(axis=1), high - low, 0)

@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 
 from fedkin.core.errors import MethodError
 
-_MAX_SMALL = 100  # largest number of points for the vectorised version
+_MAX_SMALL = 100  # largest number of points that ``kmeans_small`` clusters itself
 
 
 @lru_cache(maxsize=1)
@@ -109,6 +109,7 @@ def kmeans_small(
         means = member.transpose(0, 2, 1).astype(np.float64) @ points / np.maximum(size, 1)
         # A centre without points is not moved.
         centres = np.where(size > 0, means, centres)
+    # The restart with the smallest sum of squared distances.
     best = distance.min(axis=2).sum(axis=1).argmin()
     return labels[best]
 
@@ -124,6 +125,8 @@ def _starts(
     indices = [rng.integers(len(squared_distances), size=restarts)]
     nearest = squared_distances[indices[0]]  # [restarts, n]
     for _ in range(clusters - 1):
+        # A uniform number between 0 and the sum of all squared distances hits point i with
+        # probability proportional to its squared distance.
         cumulative = np.cumsum(nearest, axis=1)
         threshold = rng.random((restarts, 1)) * cumulative[:, -1:]
         indices.append((cumulative > threshold).argmax(axis=1))

@@ -14,11 +14,12 @@ def match_labels(
 ) -> Int[np.ndarray, "n"]:
     """Renumber a partition so that as many clients as possible keep their cluster number.
 
-    This is a linear assignment of new to former clusters, by the number of common clients.
+    New clusters are assigned to former ones so that the total number of common clients is largest
+    (linear assignment).
 
     Args:
         labels: labels of the new partition, from 0.
-        before: former cluster of each client, from 0; negative: none.
+        before: former cluster of each client, from 0; negative for a client without one.
         clusters: number of former clusters.
         new: whether a cluster gets a new number if it has no client in common with the former
             cluster of its number. New numbers start at ``clusters``, in the order of the new
@@ -31,6 +32,7 @@ def match_labels(
     had_cluster = before >= 0
     np.add.at(common, (labels[had_cluster], before[had_cluster]), 1)
     rows, columns = linear_sum_assignment(common, maximize=True)
+    # Assigned clusters without a common client keep the number only if ``new`` is False.
     kept = (common[rows, columns] > 0) | (not new)
     number = np.full(count, -1)
     number[rows[kept]] = columns[kept]

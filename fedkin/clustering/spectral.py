@@ -16,7 +16,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # relative to the first squared singular value; weaker directions are rounding
+_NOISE = 1e-12  # directions below this share of the first squared singular value are rounding noise
 _LEAST = 3  # minimum number of dimensions for the estimate of the number of clusters
 
 
@@ -35,16 +35,18 @@ class Spectrum:
     def project(
         self, products: Float[np.ndarray, "m n"], directions: int
     ) -> Float64[np.ndarray, "m K"]:
-        """Projections of other rows on the first K directions, from their inner products with the
-        rows of this decomposition."""
+        """Projections of m other rows on the first K directions. ``products`` are the inner
+        products of these rows with the rows that were decomposed."""
         values = self.values[:directions]
+        # Dividing by a singular value that is only rounding noise would amplify the noise.
         is_direction = values**2 > _NOISE * self.values[0] ** 2
         scale = np.divide(1, values, out=np.zeros_like(values), where=is_direction)
         return products @ (self.vectors[:, :directions] * scale)
 
 
 def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
-    """The singular value decomposition of rows, from their Gram matrix."""
+    """The singular value decomposition of rows, from their Gram matrix (inner products of all
+    pairs)."""
     values, vectors = np.linalg.eigh(inner.astype(np.float64))
     return Spectrum(np.sqrt(np.clip(values[::-1], 0, None)), vectors[:, ::-1])
 

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Form(NamedTuple):
-    """A form in which the files of a data set may exist.
+    """A form (e.g. a file format) in which the files of a data set may exist.
 
     Attributes:
         name: name of the form.
@@ -34,11 +34,11 @@ class AboutData:
         samples: number of samples, as text.
         content: a few words that describe a sample.
         source: where the files come from; None if the set needs no files.
-        forms: the forms in which the files may exist; the first one found is listed. Empty if
-            ``source`` is the only form.
+        forms: the forms in which the files may exist. ``fedkin data list`` shows the first one that
+            is found. Empty if the files can only exist as in ``source``.
         without_files: where the samples of a set without files come from.
-        overlapping: whether a client's samples overlap, so that some of them cannot validate the
-            rest.
+        overlapping: whether the samples of a client overlap (e.g. windows of one text). Then some
+            of them must not be validation samples for the others.
     """
 
     clients: int
@@ -51,10 +51,11 @@ class AboutData:
 
 
 def named(about: AboutData) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator that describes a function as a named data set; the function's name is the set's
-    name."""
+    """Decorator that makes a function a named data set with this description. The function's name
+    is the set's name."""
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
+        """Attach the description to the function."""
         make.about = about  # type: ignore[attr-defined]
         return make
 

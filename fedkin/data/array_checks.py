@@ -1,4 +1,4 @@
-"""Checks of the user's arrays."""
+"""Checks of arrays that the user gives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
 def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
     """The first sample with a NaN or infinite feature; None if there is none.
 
-    It works in blocks, because a mask of all features takes a quarter of the memory of x.
+    It works in blocks of rows, because a mask of all features at once takes a quarter of the memory
+    of x.
     """
     for rows in row_blocks(len(x), x[:1].nbytes):
         block = x[rows]

@@ -1,4 +1,5 @@
-"""Arrays for the samples of a data set: in memory, or mapped to the files of packed data."""
+"""Allocates the arrays into which samples are written: in memory, or while data are packed, in
+files."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def feature_array(
 
 @contextmanager
 def samples_made_in(folder: Path) -> Iterator[None]:
-    """Context in which samples are allocated in a folder, as ``x.npy`` and ``y.npy``."""
+    """Context manager: inside it, the functions above return arrays in the files ``x.npy`` and
+    ``y.npy`` of a folder, instead of arrays in memory."""
     token = _folder.set(folder)
     try:
         yield

@@ -52,6 +52,7 @@ def available() -> pd.DataFrame:
 
 
 def _location(about: AboutData) -> str:
+    """Where the files of a set were found; otherwise how to get them."""
     if about.source is None:
         return about.without_files
     forms = about.forms or (Form("", partial(locate, about.source)),)

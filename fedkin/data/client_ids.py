@@ -1,4 +1,5 @@
-"""The client of each sample, as users give it: as numbers, text or bytes, without gaps."""
+"""Checks and converts the client of each sample as users give it: numbers, text or bytes, none
+missing."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ _LARGEST_WHOLE = 2**53  # a float64 represents every whole number up to this one
 
 
 def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shaped[np.ndarray, "M"]:
-    """Ids of clients as an array of numbers or of text; entries of a list keep their types.
+    """Convert the ids of clients to an array of numbers or of text. Entries of a list keep their
+    types.
 
     Args:
         values: the client of each sample.
-        place: file or name at the beginning of errors.
-        name: name of the ids in errors.
+        place: file or name with which error messages begin.
+        name: name of the ids in error messages.
 
     Raises:
         DataError: an id is missing or infinite, ids have several types, or bytes are not UTF-8; the
@@ -58,8 +60,8 @@ def check_owners(
 
     Args:
         owners: the client of each sample.
-        place: file or name at the beginning of errors.
-        name: name of the ids in errors.
+        place: file or name with which error messages begin.
+        name: name of the ids in error messages.
     """
     if owners.dtype.kind in "Vc":
         raise DataError(f"{place}: {name} must be numbers or text, got {owners.dtype}")
@@ -87,6 +89,7 @@ def check_owners(
 
 
 def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
+    """The rows whose id is an infinite number."""
     if owners.dtype.kind == "f":
         return np.flatnonzero(np.isinf(owners))
     if owners.dtype != object:
@@ -98,7 +101,7 @@ def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
 def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
     """Ids without decimals: 1.0 becomes 1.
 
-    A table that once had a missing entry has whole numbers as floats.
+    pandas stores whole numbers as floats in a column that once had a missing entry.
     """
     numbers = owners
     if owners.dtype.kind == "O" and all(

@@ -39,6 +39,7 @@ class ClientNames(Sequence[str]):
         text = bytearray()
 
         def ends() -> Iterator[int]:
+            """Append each name to ``text``, and yield where it ends."""
             for name in names:
                 text.extend(_text(name).encode(*_CODING))
                 yield len(text)
@@ -136,10 +137,12 @@ class ClientNames(Sequence[str]):
 
 
 def _text(name: object) -> str:
+    """A name as text."""
     return _decoded(name) if isinstance(name, bytes) else str(name)
 
 
 def _decoded(encoded: bytes) -> str:
+    """Text from its stored bytes, with replacement characters for damaged bytes."""
     try:
         return encoded.decode(*_CODING)
     except UnicodeDecodeError:
@@ -148,4 +151,5 @@ def _decoded(encoded: bytes) -> str:
 
 
 def _checksum(name: str) -> int:
+    """The checksum by which names are looked up."""
     return crc32(name.encode(*_CODING))

@@ -107,6 +107,7 @@ def _binary(path: Path) -> io.BufferedReader | gzip.GzipFile:
 
 
 def _text(path: Path, encoding: str) -> io.TextIOWrapper:
+    """The file, opened as text and decompressed if necessary."""
     return io.TextIOWrapper(_binary(path), encoding=encoding, newline="")
 
 
@@ -142,6 +143,7 @@ def _check_header(header: list[str], path: Path) -> None:
 
 
 def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Table:
+    """Read the table. Only empty cells are missing: words such as NA may be names."""
     import pandas as pd
 
     with _text(path, encoding) as file:
@@ -199,7 +201,8 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
 def _refuse_pointed_thousands(table: Table, path: Path, encoding: str, separator: str) -> None:
     """Raise DataError for a column in which every point may be a thousands separator (1.200).
 
-    It is called if other columns have decimal commas.
+    It is called if other columns have decimal commas, because points are then probably thousands
+    separators, and 1.200 would be read as 1.2.
     """
     import pandas as pd
 

@@ -22,6 +22,7 @@ def table(data: FederatedData) -> pd.DataFrame:
 
 
 def _statistics(data: FederatedData, split: str) -> dict[str, str]:
+    """The column of a split in ``table``."""
     part = data.part(split)
     sizes = part.sizes
     samples = int(sizes.sum())
@@ -51,6 +52,7 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
 
 
 def _features(data: FederatedData) -> dict[str, str]:
+    """Statistics of data other than text: the shape of a sample."""
     return {"features": " x ".join(map(str, data.x.shape[1:]))}
 
 
@@ -78,6 +80,7 @@ def _text_statistics(
 
 
 def _spread(values: Int[np.ndarray, "_"], mean: bool = False) -> str:
+    """Minimum, median, mean (if requested) and maximum of values, as text."""
     numbers = [values.min(), np.median(values)]
     if mean:
         numbers.append(values.mean())

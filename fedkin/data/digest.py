@@ -1,4 +1,5 @@
-"""A digest of federated data, compared when a run is resumed."""
+"""A digest (checksum) of federated data. It is compared when a run is resumed, which must have the
+same data."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def _tuple_text(names: Sequence[str] | None) -> Iterator[str]:
 
 
 def add_array(digest: Any, array: np.ndarray | None) -> None:
-    """Add an array, with its type and shape, to a digest of ``hashlib``; ``None`` counts too."""
+    """Add an array to a digest of ``hashlib``, with its type and shape. ``None``, for a missing
+    array, changes the digest too."""
     if array is None:
         digest.update(b"none;")
         return

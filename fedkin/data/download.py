@@ -1,4 +1,5 @@
-"""Files of named data sets: from ``$FEDKIN_DATA``, or the cache, or downloaded to the cache.
+"""Finds the files of named data sets in ``$FEDKIN_DATA`` or in the cache, or downloads them to the
+cache.
 
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
 ``$FEDKIN_CACHE``, or else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
@@ -35,12 +36,13 @@ class Source:
     Attributes:
         name: name of the data set, for messages.
         files: md5 of each file, by its name; None if no md5 is published.
-        folders: possible folders below a data folder. The cache uses the first one.
+        folders: possible names of the set's folder below each data folder. Downloads go to the
+            first one.
         url: web address, to which a file's name is appended; None if files cannot be downloaded.
         archive: name and md5 of one tar file that holds all files.
         help: text that says where to get files that cannot be downloaded.
         size: size of the download, as text.
-        sub: possible folders of the files, below each of ``folders``.
+        sub: possible subfolders of ``folders`` that have the files themselves.
     """
 
     name: str
@@ -124,6 +126,7 @@ def _checksum_errors(folder: Path, files: Mapping[str, str | None]) -> list[str]
 
 
 def _md5(path: Path) -> str:
+    """The md5 of a file. Raises DataError if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "md5").hexdigest()
@@ -132,6 +135,8 @@ def _md5(path: Path) -> str:
 
 
 def _download(source: Source, base_url: str | None) -> Path:
+    """Download all files of a set to the cache. Raises DataError for a set without a web
+    address."""
     folder = cache_folder() / source.folders[0]
     if base_url is None:
         places = ", ".join(str(root / source.folders[0]) for root in data_folders())
@@ -239,11 +244,14 @@ class _Bar:
         self.total = 0
 
     def update(self, size: int) -> None:
+        """Advance the bar by ``size`` bytes."""
         self._progress.start()
         self._progress.update(self._task, total=self.total or None, advance=size)
 
     def reset(self) -> None:
+        """Start again at zero."""
         self._progress.reset(self._task)
 
     def close(self) -> None:
+        """Remove the bar."""
         self._progress.stop()

@@ -1,6 +1,7 @@
-"""Streams with concept drift at a different time for every client: SINE, CIRCLE and SEA.
+"""Streams with concept drift: SINE, CIRCLE and SEA. A concept is a rule that gives samples their
+labels; it changes at different times for different clients.
 
-They are the data of FedDrift's experiments.
+These are the data of FedDrift's experiments.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
 Concept Drift. AISTATS 2023, arXiv 2206.00799. SEA: W. N. Street, Y. Kim: A Streaming Ensemble
@@ -47,7 +48,7 @@ CIRCLES = ((0.2, 0.5, 0.15), (0.6, 0.5, 0.25))
 class StreamData(FederatedData):
     """Samples that arrive in T steps: ``train`` is step 0 and ``test`` is step 1.
 
-    The shift ``Steps`` advances them by one step.
+    During a run, the shift ``Steps`` advances both by one step at a time.
 
     Attributes:
         steps: the samples of each client in each step.
@@ -79,13 +80,13 @@ Labelling = Callable[[Float[np.ndarray, "m d"], Int[np.ndarray, "m"]], np.ndarra
 
 
 class _Generator(NamedTuple):
-    """A generator of samples with several concepts.
+    """How the samples of a data set are generated, in each of several concepts.
 
     Attributes:
         name: name of the data set.
         features: number of features d.
         width: features are uniform in [0, width].
-        label: the labels of samples in their concepts.
+        label: function from the features and the concept of each sample to its label.
         concepts: number of concepts.
     """
 
@@ -112,8 +113,9 @@ def sine(
     Args:
         clients: number of clients N.
         samples: number of samples of a client in each step.
-        changes: concepts of the clients: a text of digits for each step, such as ("000", "010").
-            The digits are repeated for more clients. None for FedDrift's matrix A of 11 steps.
+        changes: the concept of each client in each step, as a text of digits for each step. With
+            ("000", "010"), client 1 changes to concept 1 in step 1. For more clients than digits,
+            the digits are repeated. None for FedDrift's matrix A of 11 steps.
         seed: seed of the samples.
 
     Raises:
@@ -196,15 +198,18 @@ def sea(
 
 
 def _sine(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
+    """Labels of SINE: concept 1 inverts them."""
     return (x[:, 1] <= np.sin(x[:, 0])) ^ (concept == 1)
 
 
 def _circle(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
+    """Labels of CIRCLE: whether a point is outside of its concept's circle."""
     across, up, radius = np.array(CIRCLES)[concept].T
     return (x[:, 0] - across) ** 2 + (x[:, 1] - up) ** 2 > radius**2
 
 
 def _sea(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
+    """Labels of SEA: whether x2 + x3 exceeds the concept's threshold."""
     return x[:, 1] + x[:, 2] > np.array(SEA_THRESHOLDS)[concept]
 
 
@@ -217,7 +222,7 @@ def _stream(
     seed: int,
     noise: float = 0.0,
 ) -> StreamData:
-    """A stream of one generator. Rows are ordered by step, then client, then sample."""
+    """Generate a stream. Rows are ordered by step, then client, then sample."""
     positive("clients", clients)
     positive("samples", samples)
     concepts = _concepts(CHANGES_A if changes is None else changes, clients, generator.concepts)

@@ -1,4 +1,5 @@
-"""Federated data: flat arrays of samples, and an index of each client's rows."""
+"""The class ``FederatedData``: the samples of all clients in common arrays, and the rows that
+belong to each client."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ SPLITS = ("train", "validation", "test")
 class FederatedData:
     """A federation's data on one machine: samples of all N clients, and the rows of each client.
 
-    A row may have two owners, as in the published FEMNIST split.
+    A row (sample) may belong to two clients, as in the published FEMNIST split.
 
     Attributes:
         name: name of the data set.
@@ -39,7 +40,8 @@ class FederatedData:
         test: rows of each client's test samples.
         true_clusters: true cluster of each client; None if it is unknown.
         client_names: names of the N clients, as ``ClientNames``; None without names.
-        vocabulary: words for which the numbers in x stand; None for data other than text.
+        vocabulary: the words of a text: number i in x stands for word i. None for data other than
+            text.
         vectors: vectors of the words, which are not trained; None if there are none.
         validation: rows of each client's validation samples, used for model selection; None if
             there is no such split.
@@ -48,7 +50,8 @@ class FederatedData:
         columns: for a table: the names of its "label" column and, if it has one, its "client"
             column.
         from_uint8: whether x were uint8 pixels, which have been divided by 255.
-        packed: the files from which the data are read; None for data in memory.
+        packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
+            None for data in memory.
 
     Raises:
         DataError: an array has a wrong type, inconsistent shapes, NaN or infinity, or a client has
@@ -70,7 +73,7 @@ class FederatedData:
     feature_names: tuple[str, ...] | None = None
     columns: dict[str, str] | None = None
     from_uint8: bool = False
-    # This is not a field: ``trusted`` sets it on an instance.
+    # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
     def __post_init__(self) -> None:
@@ -84,7 +87,7 @@ class FederatedData:
     def trusted(cls, packed: PackedFiles, **fields: Any) -> FederatedData:
         """Federated data from packed files, whose samples were checked at packing.
 
-        Only the index is checked, and ``x`` is not read.
+        Only the rows of the clients are checked, and ``x`` is not read.
 
         Args:
             packed: the files of the data.
@@ -252,8 +255,8 @@ class FederatedData:
     ) -> FederatedData:
         """The same federation with other rows per client. None keeps the current value.
 
-        The index is checked, but samples are not: that would read all of ``x``, and data may change
-        in every round. The caller must check new samples.
+        The rows are checked, but samples are not: this would read all of ``x``, which takes too
+        long for data that change in every round. The caller must check new samples.
 
         Raises:
             DataError: the index does not fit the samples or the clients.
@@ -275,6 +278,7 @@ class FederatedData:
         return data
 
     def _check(self) -> None:
+        """Raise DataError if any field is wrong."""
         # Types are checked too: only tests check annotations, and NumPy would truncate a label 1.5
         # to 1.
         self._check_samples()
@@ -282,11 +286,13 @@ class FederatedData:
         self._check_owners()
 
     def _check_owners(self) -> None:
+        """Check the rows of the clients in every split."""
         for split in self.splits:
             self._check_part(split)
         self._check_clients()
 
     def _check_samples(self) -> None:
+        """Check features, labels, and names of classes and features."""
         if not is_array(self.x, "biuf") or not self.x.ndim:
             raise DataError(
                 f"{self.name}: x must be numbers in an array [M, ...], got {type_of(self.x)}"
@@ -322,6 +328,7 @@ class FederatedData:
                 raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
 
     def _check_vocabulary(self) -> None:
+        """Check the words of text and their vectors."""
         if self.vocabulary is None:
             if self.vectors is not None:
                 raise DataError(
@@ -346,6 +353,7 @@ class FederatedData:
             )
 
     def _check_part(self, split: str) -> None:
+        """Check the index of one split: its type, and that all rows exist."""
         part = self.part(split)
         if not isinstance(part, Ragged):
             raise DataError(
@@ -368,6 +376,7 @@ class FederatedData:
             raise DataError(f"{self.name}: a client owns a sample row outside 0..{len(self.y) - 1}")
 
     def _check_clients(self) -> None:
+        """Check that all fields have the same clients, and that each has a training sample."""
         N = len(self.train)
         for split in self.splits[1:]:
             if N != len(self.part(split)):

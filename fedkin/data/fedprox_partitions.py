@@ -1,7 +1,7 @@
-"""The partitions of FedProx's and Ditto's data sets, with the numbers of their authors' generators.
+"""The partitions of FedProx's and Ditto's data sets, which give clients the same numbers of samples
+as the authors' scripts.
 
-They draw from NumPy's legacy generator, to reproduce the published numbers. N clients, M samples, C
-classes.
+For this they draw from NumPy's legacy generator. N clients, M samples, C classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fedkin.data.partition import check_counts, clients_of_parts
 
 
 class _Cursors:
-    """A position in the rows of every class, which are in file order."""
+    """For every class, its rows in file order, and how many of them have been taken."""
 
     def __init__(self, labels: Int[np.ndarray, "M"]) -> None:
         self.rows = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
@@ -80,9 +80,9 @@ def femnist(
 
     A client has lognormal(4, 1) + 5 samples in total.
 
-    The authors' code resets its cursor at every draw, so every client gets the *first* images of a
-    class, and an image may train one client and test another. Here, by default, no image has two
-    owners, and a class that runs out gives all its images.
+    The authors' code starts at the first image of a class for every client. So clients get the
+    *same* images, and an image may train one client and test another. Here, by default, no image
+    has two owners, and a class that runs out gives all its images.
 
     Args:
         labels, clients, classes_per_client: class of each sample, N and k.

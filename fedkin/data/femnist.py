@@ -71,8 +71,8 @@ def femnist(
         clients: number of clients N; None for 200, or for all writers. With ``writer``, the first N
             writers.
         classes_per_client: number of classes per client k; None for 5.
-        classes: width of the output; None for 10 as in FlexCFL (26 in FedGroup and FedSim). Labels
-            are always 0 .. 9.
+        classes: number of classes, and so of outputs of the model; None for 10 as in FlexCFL (26 in
+            FedGroup and FedSim). Labels are always 0 .. 9.
         shared_images: whether to use the published partition, in which clients share images, and
             train on each other's test images.
         shuffled: whether the images of each class are in an order drawn from the seed; otherwise in
@@ -124,7 +124,8 @@ def femnist(
 
 
 def _refuse(form: str, options: Mapping[str, object]) -> None:
-    """Raise ConfigError for options that would be ignored silently."""
+    """Raise ConfigError for options that have no effect on this form of the data, instead of
+    ignoring them silently."""
     for name, value in options.items():
         if value is not None:
             raise ConfigError(f"femnist by {form} has no {name}; leave it out, or {form}")
@@ -179,7 +180,8 @@ def _letters(
 
 
 def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "M"]]:
-    """All letters and their labels; ``classes`` is the width of the output."""
+    """All letters and their labels; ``classes`` is the number of classes that the model will
+    have."""
     if classes < 10:
         raise ConfigError(
             f"classes is the width of the output, at least 10 for the letters a to j; got {classes}"
@@ -204,6 +206,7 @@ def _by_writer(clients: int | None) -> FederatedData:
     start = 0
     for path in paths:
         arrays = _one_file(path)
+        # How many writers of this file are wanted; they are numbered from 0 in each file.
         keep = len(arrays["writers"])
         if clients is not None:
             keep = min(keep, clients - len(names))

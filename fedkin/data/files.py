@@ -97,6 +97,7 @@ def read_idx(path: Path) -> Shaped[np.ndarray, "..."]:
 
 
 def _parse_idx(data: bytes, path: Path) -> np.ndarray:
+    """The array in the bytes of an idx file: header (type, shape), then the numbers."""
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
         raise DataError(
             f"{path}: expected an idx header (00 00, type, dimensions), got "
@@ -231,7 +232,7 @@ def table_kind(path: Path, others: str = "") -> str:
 
     Args:
         path: the file.
-        others: what the caller accepts in addition, for the message.
+        others: further kinds that the caller accepts, for the message.
 
     Raises:
         DataError: the ending is another one.
@@ -290,7 +291,7 @@ def check_labels(
     Args:
         y: labels of any number type.
         classes: number of classes C; None for any number.
-        path: file or name at the beginning of errors.
+        path: file or name with which error messages begin.
 
     Raises:
         DataError: a label is not a whole number in the range; the message names its row.
@@ -320,8 +321,8 @@ def check_finite(
 
     Args:
         x: features.
-        path: file or name at the beginning of errors.
-        what: name of such values in the message.
+        path: file or name with which error messages begin.
+        what: the word for such values in the message.
     """
     if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))

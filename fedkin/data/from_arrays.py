@@ -46,8 +46,8 @@ def from_arrays(
         clients: the client of each sample [M], as numbers or names. Clients are numbered in
             ascending order. Give either this or a partition.
         partition: how to divide the samples over clients by their labels: ``dirichlet``,
-            ``shards``, ``power_law``, ``blocks`` (these are true clusters) or ``iid``, as for the
-            named image sets (:mod:`fedkin.data.image_sets`).
+            ``shards``, ``power_law``, ``blocks`` (the blocks become the true clusters) or ``iid``,
+            as for the named image sets (:mod:`fedkin.data.image_sets`).
         num_clients: number of clients N of a partition.
         classes_per_client: number of classes per client for the partitions ``shards``,
             ``power_law`` and ``blocks``; None for 2.

@@ -44,8 +44,8 @@ def from_hf(
 
     Args:
         dataset: a single split, such as ``load_dataset(...)["train"]``.
-        by: the column with the client of each sample, or a partitioner of ``flwr_datasets``, to
-            which the data set need not be assigned. Give either this or a partition.
+        by: the column with the client of each sample, or a partitioner of ``flwr_datasets`` (its
+            ``dataset`` need not be set). Give either this or a partition.
         client: another name for ``by``, as in the other sources.
         label: column of the labels: numbers (a ``ClassLabel`` has their names), text or booleans.
         features: column of the features, images or arrays of one shape; or several columns of
@@ -153,7 +153,7 @@ def _check_dataset(dataset: Any, name: str) -> None:
 
 
 def _feature_columns(dataset: Any, features: Any, used: tuple[Any, ...], name: str) -> list[str]:
-    """The columns of the features: the given ones, or all columns without another use."""
+    """The columns of the features: the given ones, or all columns that are not label or client."""
     if features is not None:
         return [features] if isinstance(features, str) else list(features)
     candidates = [column for column in dataset.column_names if column not in used]
@@ -242,6 +242,7 @@ def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
 
 
 def _column(dataset: Any, column: str, rows: slice = slice(None)) -> Shaped[np.ndarray, "M ..."]:
+    """The values of a column as an array."""
     return dataset.select_columns([column]).with_format("numpy")[rows][column]
 
 
@@ -267,7 +268,7 @@ class HFFeatures:
     Args:
         dataset: the data set.
         columns: one column of arrays, or several columns of numbers.
-        name: beginning of errors.
+        name: beginning of error messages.
 
     Raises:
         DataError: there is no column, features are not numbers, or samples have different shapes.
@@ -331,7 +332,7 @@ def _numbers(
 
     Args:
         values: values of consecutive rows.
-        place: beginning of errors.
+        place: beginning of error messages.
         start: number of the first row.
 
     Raises:

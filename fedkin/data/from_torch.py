@@ -19,7 +19,7 @@ from fedkin.data.user_arrays import user_array
 
 
 class _Read(NamedTuple):
-    """The samples of one dataset."""
+    """All samples of one dataset, as arrays."""
 
     x: Shaped[np.ndarray, "m ..."]
     y: list[Any]
@@ -115,7 +115,8 @@ def from_torch(
 def _read_all(source: Any, test: Any, name: str) -> tuple[_Read, np.ndarray, Any]:
     """The samples of the clients' datasets, the client of each sample, and ``test``.
 
-    ``test`` stays a share, or becomes the split of each sample.
+    ``test`` is returned unchanged if it is a share; datasets of test samples become the split of
+    each sample (0 for training, 1 for test).
     """
     samples, owners = _join(_by_client(source), name)
     _check_all_have_samples(_by_client(source), owners, name)
@@ -132,6 +133,7 @@ def _read_all(source: Any, test: Any, name: str) -> tuple[_Read, np.ndarray, Any
 
 
 def _by_client(source: Any) -> dict[Any, Any]:
+    """Datasets by client; those of a list are numbered."""
     return source if isinstance(source, dict) else dict(enumerate(source))
 
 

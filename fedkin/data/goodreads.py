@@ -92,9 +92,9 @@ def goodreads(
     With ``path`` a federation is made from reviews, as the authors describe it. All sentences of
     the first reviews are shuffled. Clients are the first users in that order with three sentences
     of each class. Each client gives 1 to 4 sentences of each class, all four numbers equally likely
-    (3 if it has no fourth): 80 % of them for training, and at least one for testing. The authors
-    published sizes but no draws, so their files cannot be reproduced. The file is read twice, so
-    that only the selected sentences are in memory.
+    (if 4 is drawn and there are only 3, it gives 3): 80 % of them for training, and at least one
+    for testing. The authors published sizes but no draws, so their files cannot be reproduced. The
+    file is read twice, so that only the selected sentences are in memory.
 
     Args:
         text: whether x is word indices [M, length] with a vocabulary, instead of word counts.
@@ -141,7 +141,8 @@ def goodreads(
 def _check_options(
     *, for_text: dict[str, Any], for_path: dict[str, Any], text: bool, path: bool
 ) -> None:
-    """Raise ConfigError for options that would be ignored silently."""
+    """Raise ConfigError for options that have no effect without ``text`` or ``path``, instead of
+    ignoring them silently."""
     given_for_text = [name for name, value in for_text.items() if value is not None]
     given_for_path = [name for name, value in for_path.items() if value is not None]
     ignored = []
@@ -298,7 +299,8 @@ def _counted(
 
 @dataclass(frozen=True)
 class _Survey:
-    """The results of the first reading, with a few bytes per sentence.
+    """What the first reading of the file found, with a few bytes per sentence, so that it fits into
+    memory.
 
     Attributes:
         users: names of the users.
@@ -314,6 +316,8 @@ class _Survey:
 
 
 def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
+    """Read the file for the first time: user and class of each sentence, and word counts if
+    wanted."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     words_of = CountVectorizer().build_analyzer()
@@ -324,6 +328,7 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
     total = 0
     for user, flag, text in _sentences(path, sampling.reviews):
         if total == len(owner):
+            # The number of sentences is unknown, so the arrays grow.
             owner = np.resize(owner, 2 * total)
             spoiler = np.resize(spoiler, 2 * total)
         owner[total] = numbers.setdefault(user, len(numbers))
@@ -335,7 +340,9 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 
 
 def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
-    """The sentences of each client, as rows of the survey, in the order in which they are split."""
+    """Draw the sentences of each client, as their numbers in the file. They are in random order,
+    and the first ones will be for training."""
+    # All sentences in a random order, which also determines the order of the users.
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
     owner = survey.owner[order]
     spoiler = survey.spoiler[order]
@@ -389,6 +396,7 @@ def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
 
 
 def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
+    """User, class and text of each sentence of a review. Raises DataError for another form."""
     try:
         review = json.loads(text)
         user = review["user_id"]

@@ -156,6 +156,7 @@ def _hospitals() -> list[Table]:
 
 
 def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
+    """A file as a table with these columns; ? is a missing value."""
     import pandas as pd
 
     with reading(path, "a CSV file"):
@@ -191,6 +192,7 @@ def _complete(table: Table, path: Path, hospital: str) -> Table:
 
 
 def _features(table: Table) -> Float64[np.ndarray, "n 13"]:
+    """The features of patients: numbers, then a column of 0 and 1 for each category."""
     dummies = [
         table[name].to_numpy() == value
         for name, values in CATEGORIES.items()
@@ -220,7 +222,8 @@ def _training_rows(labels: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
 def _standardised(
     x: Float64[np.ndarray, "n 13"], training: Float64[np.ndarray, "t 13"]
 ) -> Float64[np.ndarray, "n 13"]:
-    """Features scaled to mean 0 and standard deviation (n - 1) 1 on the training patients."""
+    """Features scaled to mean 0 and standard deviation 1 (with divisor n - 1) on the training
+    patients."""
     mean = training.mean(axis=0)
     deviation = training.std(axis=0, ddof=1)
     return (x - mean) / np.where(deviation > 0, deviation, 1.0)

@@ -23,6 +23,7 @@ IDX_NAMES = tuple(
 
 
 def _idx_files(*md5: str) -> dict[str, str | None]:
+    """The md5 of each of the four idx files, by file name."""
     return dict(zip(IDX_NAMES, md5, strict=True))
 
 
@@ -134,6 +135,7 @@ def fashion_mnist_images() -> Images:
 
 
 def _idx_images(name: str, source: Source) -> Images:
+    """The images of a set that is published as idx files."""
     folder = fetch(source)
     train_x, train_y = read_idx_pair(folder / IDX_NAMES[0], folder / IDX_NAMES[1])
     test_x, test_y = read_idx_pair(folder / IDX_NAMES[2], folder / IDX_NAMES[3])
@@ -164,6 +166,7 @@ def mnist_writers(images: Images) -> Int[np.ndarray, "M"]:
 
 
 def _writer_rows(path: Path, count: int) -> Shaped[np.ndarray, "n 8"]:
+    """The first rows of a QMNIST label file: 8 numbers per image, such as class and writer."""
     table = read_idx(path)
     if table.ndim != 2 or table.shape[1] != 8 or len(table) < count:
         raise DataError(

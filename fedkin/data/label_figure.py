@@ -91,6 +91,7 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 def _draw(data: FederatedData, split: str) -> Figure:
+    """Draw the sizes of the clients (unless all are equal) above their samples of each class."""
     counts = data.label_counts(split)
     order = _grouped(data, counts)
     figure = Figure(figsize=(10, 3 + min(5, 0.25 * data.classes)), layout="constrained")
@@ -126,6 +127,7 @@ def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndar
 
 
 def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: str) -> None:
+    """Write the name, split, and numbers of clients and samples above the figure."""
     each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
     title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
     lines = "\n".join(textwrap.wrap(title, 85))
@@ -134,6 +136,7 @@ def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: 
 
 
 def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
+    """Draw the number of samples of each client, on a logarithmic axis if sizes differ much."""
     axes.bar(np.arange(len(sizes)), sizes, width=1.0, color=BLUE, lw=0)
     axes.grid(axis="y", color=FAINT, lw=0.7)
     uneven = sizes.max() > 10 * max(1, sizes.min())
@@ -147,6 +150,7 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
 
 
 def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
+    """Draw the number of samples of each client and class as shades, on a logarithmic scale."""
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
     # The colours start at 0.2, so that a single sample is not white.

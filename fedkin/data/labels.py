@@ -16,7 +16,8 @@ from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
 Names = tuple[str, ...]
-# ``FederatedData.columns[LABELS]`` says whether named labels were NAMES or NUMBERS in the data.
+# ``FederatedData.columns[LABELS]`` says whether the labels of named classes were text (NAMES) or
+# numbers (NUMBERS) in the data.
 LABELS = "labels"
 NAMES = "names"
 NUMBERS = "numbers"
@@ -49,7 +50,7 @@ def encode_labels(
 
     Args:
         values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
         classes: number of classes C; None for the number of names, or the largest label + 1. It
             must be given if a label exceeds the number of samples.
         names: names of the classes 0, 1, ..; None for the names that occur.
@@ -95,7 +96,7 @@ def named_booleans(
     Args:
         labels: the booleans.
         names: names of the classes.
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
 
     Raises:
         DataError: the names are not False and True.
@@ -151,7 +152,7 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
 
     Args:
         values: the labels.
-        place: beginning of errors.
+        place: beginning of error messages.
     """
     missing = missing_rows(values)
     if len(missing):
@@ -162,6 +163,7 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
 
 
 def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
+    """Raise DataError for repeated names, or for another number of names than of classes."""
     if len(set(names)) != len(names):
         raise DataError(f"{place}: the names of the classes must be different, got {listed(names)}")
     if classes is not None and classes != len(names):

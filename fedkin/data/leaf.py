@@ -170,7 +170,8 @@ def read_leaf_files(
 
 @dataclass
 class _Part:
-    """The users of one split in order of appearance: samples, labels and file of each user."""
+    """The users of one split (training, test or validation) in order of appearance, with the
+    samples, labels and file of each."""
 
     x: dict[str, Samples] = field(default_factory=dict)
     y: dict[str, Int[np.ndarray, "_"]] = field(default_factory=dict)
@@ -365,12 +366,14 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
 
 
 def _list(content: dict[str, Any], key: str, path: Path) -> list[Any]:
+    """The list with this key. Raises DataError if there is none."""
     if not isinstance(content.get(key), list):
         raise DataError(f"{path}: expected the key {key!r} with a list, found {sorted(content)}")
     return content[key]
 
 
 def _size(value: Any) -> str:
+    """The size or type of a value, for messages."""
     return f"{len(value)} entries" if isinstance(value, list) else type(value).__name__
 
 
@@ -381,6 +384,7 @@ def _visible(folder: Path, pattern: str) -> list[Path]:
 
 
 def _listing(folder: Path) -> str:
+    """The files of a folder, for messages."""
     if not folder.is_dir():
         return "no such folder"
     names = sorted(path.name for path in folder.iterdir())

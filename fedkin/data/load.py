@@ -230,7 +230,7 @@ def _array_samples(
 
 
 def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | None) -> None:
-    """Raise ConfigError for options that would be ignored silently."""
+    """Raise ConfigError for options of a random split if the data have a split."""
     for name, value in (("train_fraction", train_fraction), ("seed", seed)):
         if value is not None:
             raise ConfigError(
@@ -239,7 +239,7 @@ def _refuse_split(path: Path, train_fraction: float | int | None, seed: int | No
 
 
 def _refuse_options_of_file(path: Path, options: Mapping[str, object]) -> None:
-    """Raise ConfigError for options that would be ignored silently."""
+    """Raise ConfigError for options of single files if the data are a folder."""
     for name, value in options.items():
         if value is not None:
             kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 
-# Shares of the available memory. The needs are estimates, so slightly more than 1 is allowed.
+# Shares of the available memory above which a run is refused, or a warning is logged. Needs are
+# estimates, so slightly more than 1 is allowed.
 REFUSED = 1.25
 WARNED = 0.75
 _GB = 1e9
@@ -62,7 +63,8 @@ def available_memory(root: Path = Path("/")) -> int | None:
 
 
 def _free_of_machine(root: Path) -> int | None:
-    """Bytes of available memory and swap; of total memory if the available memory is unknown."""
+    """Bytes of available memory and swap space. If the available memory is unknown, the total
+    memory counts."""
     facts = _numbers(root / "proc/meminfo")
     if "MemAvailable:" in facts:
         return 1024 * (facts["MemAvailable:"] + facts.get("SwapFree:", 0))
@@ -105,8 +107,8 @@ _VERSION_1 = _GroupFiles(
 def _free_of_groups(root: Path) -> Iterator[int]:
     """Free bytes of each control group, from the group of this process up to the root group.
 
-    Cached files count as free. Inside a container, a group may have the path of the host. Then only
-    the root group has files.
+    Cached files count as free. Inside a container, the path of a group may be its path on the host,
+    which does not exist here. Then only the root group is found.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)

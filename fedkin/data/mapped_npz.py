@@ -28,6 +28,7 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
     """
     with path.open("rb") as file:
         file.seek(member.header_offset)
+        # The content begins after the fixed header, the name and an extra field.
         name_bytes, extra_bytes = struct.unpack("<HH", file.read(_HEADER)[26:])
         start = member.header_offset + _HEADER + name_bytes + extra_bytes
         _check(np.memmap(path, np.uint8, "r", start, (member.file_size,)), member)
@@ -38,6 +39,7 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
         if dtype.hasobject:
             raise ValueError("object arrays need pickle, and are not read")
+        # An array without elements cannot be mapped.
         if not np.prod(shape):
             return np.empty(shape, dtype)
         order = "F" if fortran else "C"

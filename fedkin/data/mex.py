@@ -157,6 +157,7 @@ def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
 def _federation(
     name: str, files: LeafFiles, train: Ragged, test: Ragged, path: Path
 ) -> FederatedData:
+    """The federation of these samples, after a check of their shape."""
     if isinstance(files.x, tuple) or files.x.shape[1:] != (FEATURES,):
         actual = "text" if isinstance(files.x, tuple) else f"samples of shape {files.x.shape[1:]}"
         raise DataError(
@@ -185,10 +186,12 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
     y = []
     for subject in subjects:
         windows = _subject(subject)
+        # Two classes, drawn with replacement.
         sampled = shuffle.choice(sorted(windows), 2).tolist()
         classes = sampled if repeats else sorted(set(sampled))
         samples = np.concatenate([windows[label] for label in classes])
         labels = np.repeat(classes, [len(windows[label]) for label in classes])
+        # A random part of the samples, at least a tenth.
         keep = draw.randint(max(1, len(labels) // 10), len(labels))
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])
@@ -276,6 +279,8 @@ def _check_rows(
     frames: Float[np.ndarray, "f 256"],
     path: Path,
 ) -> None:
+    """Raise DataError for rows without a time stamp or a number, or with times that run
+    backwards."""
     untimed = np.isnat(times)
     short = ~np.isfinite(frames).all(axis=1)
     back = np.concatenate([[False], np.diff(times) < np.timedelta64(0)])
@@ -304,7 +309,8 @@ def _windows(
 
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
-    """Every 15th of 75 frames in the middle of first .. last - 1.
+    """The frames that are kept of a window: every 15th of 75 frames in the middle of first .. last
+    - 1.
 
     If there are fewer frames, the ends are repeated. If the number of frames to add or to cut is
     odd, the front gets one more.

@@ -9,8 +9,8 @@ client_names.text.npy       names of all clients in UTF-8, if they have names
 client_names.offsets.npy    start of each client's name
 vectors.npy                 vectors for the words of a vocabulary, if there are any
 
-The system loads a page of a mapped file when it is needed, and drops it when memory is short.
-Packing checks the samples and computes their digest.
+The operating system loads a part of a mapped file when it is needed, and drops it when memory is
+short. Packing checks the samples and computes their digest.
 """
 
 from __future__ import annotations
@@ -204,7 +204,8 @@ def _client_names(
 
 
 def _mapped(path: Path, size: int) -> np.ndarray:
-    """An array that is mapped from a file of this size, in bytes."""
+    """Map the array in a file. Raises DataError unless the file has ``size`` bytes, as at
+    packing."""
     state = file_state(path)
     if state is None:
         raise DataError(f"{path} is missing; pack the data again")
@@ -224,7 +225,7 @@ def _mapped(path: Path, size: int) -> np.ndarray:
 
 
 def _arrays(data: FederatedData) -> dict[str, np.ndarray]:
-    """All arrays of data, by the names of their files."""
+    """All arrays of a federation, by the names of the files in which they are stored."""
     arrays = {name: getattr(data, name) for name in _ARRAYS if getattr(data, name) is not None}
     if data.client_names is not None:
         names = ClientNames.of(data.client_names)

@@ -1,4 +1,5 @@
-"""The files from which data are mapped, and checks that they have not changed."""
+"""The files from which arrays of packed data are mapped into memory, and checks that they have not
+changed."""
 
 from __future__ import annotations
 

@@ -47,13 +47,14 @@ def _as_pandas(table: Any) -> Any:
 
 
 def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
-    """The samples of a Parquet file. Only labels, clients and split are read at once.
+    """The samples of a Parquet file. Labels, clients and split are read at once; features are read
+    later, one row group at a time.
 
     Args:
         path: the file.
         names: a DataFrame with the file's columns.
         columns: the roles of the columns.
-        more: other fields of ``OwnSamples``.
+        more: further fields of ``OwnSamples``, by name.
 
     Raises:
         DataError: a column does not exist, or cannot be used.

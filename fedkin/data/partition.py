@@ -27,8 +27,9 @@ def dirichlet(
     """Class shares by Dirichlet(alpha), as in NIID-Bench (Li et al. 2022). Every sample has one
     owner.
 
-    A client that has M/N samples gets none of the remaining classes. The partition is drawn again
-    until every client has ``minimum`` samples.
+    Classes are divided one after another. A client that already has its even share of M/N samples
+    gets none of the following classes. The partition is drawn again until every client has
+    ``minimum`` samples.
 
     Args:
         labels, clients: class of each sample, and number of clients N.
@@ -61,10 +62,11 @@ def dirichlet(
 def _dirichlet_once(
     labels: np.ndarray, clients: int, alpha: float, random: np.random.RandomState
 ) -> list[np.ndarray]:
-    """The rows of each client in one draw."""
+    """Draw the rows of each client once; some clients may get too few."""
     drawn = [np.zeros(0, np.int64) for _ in range(clients)]
     for c in range(int(labels.max()) + 1):
         rows = random.permutation(np.flatnonzero(labels == c))
+        # Clients that have their even share of samples get none of this class.
         room = np.array([len(rows_of_client) < len(labels) / clients for rows_of_client in drawn])
         share = random.dirichlet(np.repeat(alpha, clients)) * room
         if not share.sum() > 0:
@@ -246,11 +248,11 @@ def shuffle_rows(owned: Ragged, stream: Stream) -> Ragged:
 
 
 def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
-    """The index of clients whose rows are given in parts.
+    """Join the parts of each client, which are arrays of rows, into one index.
 
     Args:
         parts: arrays of rows for each client.
-        partition: name of the partition, for errors.
+        partition: name of the partition, for error messages.
 
     Raises:
         DataError: a client has no samples.
@@ -285,5 +287,6 @@ def check_counts(samples: int, clients: int, classes_per_client: int = 1, classe
 
 
 def _check_alpha(alpha: float) -> None:
+    """Raise ConfigError for an alpha that is not a positive number."""
     if not (np.isfinite(alpha) and alpha > 0):
         raise ConfigError(f"alpha must be a positive number, got {alpha}")

@@ -1,4 +1,4 @@
-"""The options that named data sets share, and the partition that they describe."""
+"""The options that named data sets share, their checks, and the partition that they describe."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(make)
     def call(*args: P.args, **options: P.kwargs) -> R:
+        """Check the arguments, then call the function."""
         bound = signature.bind(*args, **options)
         for name, value in bound.arguments.items():
             if types.get(name, typing.Any) is not typing.Any:
@@ -88,6 +89,7 @@ def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
 
 
 def _check_entries(name: str, value: object, kind: type) -> None:
+    """Raise ConfigError unless a value is a tuple with entries of this type."""
     if not (isinstance(value, tuple) and all(isinstance(entry, kind) for entry in value)):
         raise ConfigError(
             f"{name} must be a tuple of {TYPE_NAMES[kind]} (with one entry: (entry,)), got "
@@ -96,6 +98,7 @@ def _check_entries(name: str, value: object, kind: type) -> None:
 
 
 def _check_names(name: str, value: object) -> None:
+    """Raise ConfigError unless a value is None or a list of text."""
     if value is None:
         return
     if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
@@ -141,7 +144,7 @@ class PartitionOptions:
     min_samples: int | None = None
 
     def check(self, known: tuple[str, ...]) -> None:
-        """Raise ConfigError for an unknown partition, or for options that it would ignore silently.
+        """Raise ConfigError for an unknown partition, or for options that have no effect on it.
 
         Args:
             known: the partitions of the data set.
@@ -164,7 +167,8 @@ class PartitionOptions:
             raise ConfigError(unknown("value of tested", self.tested, TEST_CHOICES))
 
     def partition_labels(self, labels: Int[np.ndarray, "M"], clients: int, seed: int) -> Owned:
-        """The samples of each client, by a partition in ``POOLED``.
+        """Divide samples over clients by one of the partitions in ``POOLED``, which use only the
+        labels.
 
         Args:
             labels: class of each sample.

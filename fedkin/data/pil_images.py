@@ -43,7 +43,7 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
 
     Args:
         image: a PIL image.
-        place: beginning of errors.
+        place: beginning of error messages.
 
     Raises:
         DataError: the image has a mode without a known scale.
@@ -88,7 +88,7 @@ def pixels_of_all(
 
     Args:
         images: PIL images.
-        place: beginning of errors.
+        place: beginning of error messages.
         start: row of the first image.
 
     Raises:
@@ -109,7 +109,7 @@ def check_alike(
     Args:
         arrays: pixels of each image.
         modes: mode of each image.
-        place: beginning of errors.
+        place: beginning of error messages.
         start: row of the first image.
     """
     for row, array in enumerate(arrays):

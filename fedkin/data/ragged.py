@@ -1,4 +1,4 @@
-"""The index of each client's samples."""
+"""The class ``Ragged``: the rows of each client's samples in common arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from jaxtyping import Int
 
 @dataclass(frozen=True)
 class Ragged:
-    """The rows of each of N clients, as a ragged array.
+    """An index: for each of N clients, the rows of its samples in a federation's arrays.
+
+    Clients may have different numbers of rows (a ragged array).
 
     Attributes:
         rows: the rows of all clients, one client after another.

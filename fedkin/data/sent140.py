@@ -57,10 +57,10 @@ def sent140(
 ) -> FederatedData:
     """Sentiment140, one client per user: x [M, length] word indices, y 1 for a positive tweet.
 
-    Users are filtered in the order of LEAF's ``-s niid --sf 0.3 -k 30 -tf 0.8 -t sample``. Whole
-    users are drawn at random until ``fraction`` of all samples is reached. Users with fewer than
-    ``least`` samples are dropped. The samples of each user are split at random, since all negative
-    tweets come first in the file.
+    Users are selected by the same steps as in LEAF with the options ``-s niid --sf 0.3 -k 30 -tf
+    0.8 -t sample``. Whole users are drawn at random until ``fraction`` of all samples is reached.
+    Users with fewer than ``least`` samples are dropped. The samples of each user are split at
+    random, since all negative tweets come first in the file.
 
     Differences from LEAF: random numbers differ, so the published file (772 users, 40,783 samples)
     is matched in distribution but not bit for bit. The last user is kept whole, while LEAF
@@ -121,6 +121,7 @@ def sent140(
 
 
 def _check_options(fraction: float | int, least: int, clients: int | None) -> None:
+    """Raise ConfigError for invalid options of ``sent140``."""
     if not 0 < fraction <= 1:
         raise ConfigError(f"fraction must be in (0, 1], got {fraction}")
     positive("least", least)
@@ -176,6 +177,7 @@ def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
 
 
 def _check_labels(table: Table, path: Path) -> None:
+    """Raise DataError for labels other than 0 and 4."""
     wrong = ~table["polarity"].isin(["0", "4"]).to_numpy(bool)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -190,13 +192,16 @@ def _check_labels(table: Table, path: Path) -> None:
 def _sample_users(
     codes: Int[np.ndarray, "M"], fraction: float | int, least: int, stream: Stream
 ) -> tuple[Int[np.ndarray, "N"], Ragged]:
-    """Random users until ``fraction`` of all rows is reached, without small ones; rows of each."""
+    """Draw random users until they have the share ``fraction`` of all rows, then drop those with
+    few rows. Returns the users and the rows of each."""
     sizes = np.bincount(codes)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))
     enough = int(np.searchsorted(np.cumsum(sizes[order]), int(fraction * len(codes))))
+    # With the user at which the share is reached.
     users = order[: enough + 1]
     users = users[sizes[users] >= least]
+    # The rows of all users, user after user.
     rows = np.argsort(codes, kind="stable").astype(np.int64)
     return users, Ragged(rows, offsets).select(users)
 

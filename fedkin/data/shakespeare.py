@@ -145,6 +145,7 @@ def _roles(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file, which may be gzipped."""
     with reading(path, "a JSON file"):
         raw = path.read_bytes()
         content = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
@@ -172,6 +173,7 @@ def _windows(
     """
     begin = np.arange(0, max(size - length, 0), stride)
     train = begin[: max(1, int(train_fraction * len(begin)))]
+    # The label of a window is the character after it.
     last_label_position = train[-1] + length if len(train) else 0
     return train, begin[begin > last_label_position]
 
@@ -197,7 +199,8 @@ def _draw_roles(
 
 
 def _alternating(sizes: list[int]) -> tuple[Ragged, Ragged]:
-    """Training and test rows of each client, from the sizes of consecutive parts.
+    """Training and test rows of each client, if samples are stored in consecutive parts of these
+    sizes.
 
     The parts are: training of client 0, test of client 0, training of client 1, ...
     """

@@ -1,10 +1,9 @@
-"""Survival data as risk sets: samples on which a Cox model predicts who dies first.
+"""Survival data as risk sets: samples on which a Cox model learns to predict who dies first.
 
 Cox's partial likelihood (1972) is a product over deaths. Its factor is the softmax of the risks of
-all
-patients who were at risk: patients whose time is the time of the death or later. So a death with
-other patients at risk is a sample, whose label is the position of the patient who died. The cross
-entropy of a sample is its term of the Cox loss.
+all patients who were at risk: patients whose time is the time of the death or later. So here a
+sample is a death together with the patients at risk (the risk set), and its label is the position
+of the patient who died. The cross entropy of a sample is its term of the Cox loss.
 
 The training loss is the mean over samples, not over deaths: a death without another patient at risk
 has no sample, because its term is 0 for every model. So the loss of whole risk sets is the Cox loss
@@ -147,10 +146,12 @@ def _efron_weights(
 ) -> Float[np.ndarray, "_"]:
     """The weight of each patient in a risk set whose first patient died.
 
-    Each of the d tied deaths takes the next k, so their k differ in every draw.
+    Efron's weight of a tied death is 1 - k / d. In each draw, the d tied deaths have different k (0
+    .. d - 1). In the next draw, each death takes the next k.
     """
     death = patients[0]
     tied = np.flatnonzero(died & (times == times[death]))
+    # The position of this death among the tied ones, moved on by one in each draw.
     k = (int(np.flatnonzero(tied == death)[0]) + draw) % len(tied)
     return np.where(np.isin(patients, tied), 1 - k / len(tied), 1.0)
 
@@ -162,7 +163,8 @@ def _samples(
     size: int,
     rng: np.random.Generator,
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
-    """Samples, and the position of the first patient of each set.
+    """Make a sample of each set of patients (rows of x). The label is the position of the set's
+    first patient, who died.
 
     The patients of a sample are in a random order. The last feature is a patient's weight, which is
     0 for an empty place.

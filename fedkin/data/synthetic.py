@@ -36,7 +36,8 @@ def generate(
     iid: bool = False,
     samples: int | None = None,
 ) -> SyntheticSamples:
-    """Draw all samples in the order of the authors' generator, so that a seed gives their numbers.
+    """Draw all random numbers in the order of the authors' generator, so that a seed gives their
+    data.
 
     Args:
         alpha: standard deviation between clients' models (the literature calls it a variance).
@@ -47,7 +48,7 @@ def generate(
         samples: number of samples per client; None for lognormal(4, 2) + 50.
 
     Returns:
-        Samples and their numbers.
+        The samples, and the number of samples of each client.
 
     Raises:
         ConfigError: the machine has too little memory for the samples.
@@ -108,9 +109,9 @@ def synthetic(
 
     It needs no files.
 
-    FedProx and FedSim use 30 clients, FedGroup 100. The published generator shifts all weights of a
-    client by the same number, which shifts the scores of all classes equally. So no label changes,
-    and a seed gives the same data for every alpha.
+    FedProx and FedSim use 30 clients, FedGroup 100. In the published generator, alpha only shifts
+    all weights of a client by the same number, which shifts the scores of all classes equally. So
+    no label changes, and a seed gives the same data for every alpha.
 
     Args:
         alpha: intended standard deviation between clients' models; None for 1.

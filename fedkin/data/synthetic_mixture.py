@@ -49,6 +49,9 @@ def generate(
     """Draw sizes, shares and models, then the samples of each client, as the authors' generator
     does.
 
+    Client i has n_i training samples, and the share pi_ik of its samples comes from the logistic
+    model with weights theta_k:
+
         n_i = min(lognormal(4, 2) + 50, 1000)
         pi_i ~ Dir(concentration)
         theta_k ~ U(-1, 1)^d
@@ -84,6 +87,7 @@ def generate(
     y = np.empty(total, np.int64)
     component = np.empty(total, np.int64)
     for part, (end, size) in enumerate(zip(ends, parts, strict=True)):
+        # Two parts belong to each client.
         counts = random.multinomial(size, shares[part // 2])
         k = random.permutation(np.repeat(np.arange(components), counts))
         drawn = random.uniform(-1, 1, (size, features))

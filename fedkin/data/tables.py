@@ -1,4 +1,4 @@
-"""A table as samples: its columns are features, the label, the client and the split."""
+"""Converts a table to samples. Its columns are features, the label, the client and the split."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def table_samples(
     Args:
         table: a table with one row per sample.
         columns: roles of the columns.
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
         title: name of the data set.
-        more: other fields of ``OwnSamples``.
+        more: further fields of ``OwnSamples``, by name.
 
     Raises:
         DataError: a column does not exist or cannot be used, or a value is missing; the message
@@ -82,7 +82,7 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     Args:
         table: a DataFrame with all columns; it needs no rows.
         columns: roles of the columns.
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
 
     Raises:
         DataError: a column does not exist.
@@ -115,7 +115,7 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
 
     Args:
         names: names of columns that may be features.
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
 
     Raises:
         DataError: a column has no name.
@@ -136,11 +136,12 @@ def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
 
 
 def resolved_columns(table: Table, columns: Columns) -> Columns:
-    """The columns by their actual names in the table: 1 may mean a column "1", and "1" a column
-    1."""
+    """The columns with the names that the table has. The user may write 1 for a column named "1",
+    and "1" for a column named 1."""
     by_text = {str(name): name for name in table.columns}
 
     def resolved(name: Any) -> Any:
+        """The name as the table has it; unchanged if the table has no such column."""
         return name if name is None or name in table.columns else by_text.get(str(name), name)
 
     features = columns.features
@@ -233,7 +234,7 @@ def check_columns(
     Args:
         table: a DataFrame.
         names: columns that it must have.
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
         cures: advice for a column that does not exist, by the column's name.
     """
     for name in names:
@@ -246,6 +247,7 @@ def check_columns(
 
 
 def _text(column: np.ndarray) -> np.ndarray:
+    """A column in which objects are converted to text."""
     return column.astype(str) if column.dtype == object else column
 
 
@@ -257,7 +259,7 @@ def numbers(
     Args:
         table: a DataFrame.
         features: names of the feature columns.
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
         start: number of the first row, if the table is a part of a larger one.
 
     Raises:

@@ -165,6 +165,7 @@ def _patients() -> Table:
 
 
 def _read(path: Path) -> Table:
+    """A CSV file as a table."""
     import pandas as pd
 
     with reading(path, "a CSV file"):

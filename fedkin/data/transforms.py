@@ -29,10 +29,12 @@ Augmentation = Callable[[Pixels, np.random.Generator, float, float], Pixels]
 
 
 def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
+    """The images, mirrored top to bottom."""
     return x[:, ::-1]
 
 
 def _rotation(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
+    """The images, rotated counter-clockwise; empty corners are black."""
     # This import is slow, so it happens only when it is needed.
     from scipy import ndimage
 
@@ -42,6 +44,7 @@ def _rotation(x: Pixels, rng: np.random.Generator, low: float, high: float) -> P
 
 
 def _noise(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
+    """The images with Gaussian noise, clipped to the range of pixels."""
     noise = rng.standard_normal(x.shape, dtype=np.float32)
     noise *= np.float32(NOISE * (high - low))
     return np.clip(x + noise, low, high)
@@ -202,7 +205,8 @@ def augmented(
 def _copy(
     data: FederatedData, augment: Augmentation, to: Pixels, stream: Stream, low: float, high: float
 ) -> None:
-    """Write the augmented training images of all clients to ``to``, in the order of their rows."""
+    """Augment the training images of all clients and write them to the array ``to``, in the order
+    of the clients' rows."""
     for client in range(data.clients):
         rng = stream.client(client)
         offset = data.train.offsets[client]
@@ -214,7 +218,8 @@ def _copy(
 
 
 def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
-    """Each client's rows, followed by the rows of its copies. All copies start at row ``first``."""
+    """Each client's rows, followed by the rows of its copies. The copies of all clients begin at
+    row ``first`` of the images."""
     S = len(train.rows)
     lists: list[Int[np.ndarray, "s"]] = []
     for start, end in zip(train.offsets, train.offsets[1:], strict=False):
@@ -224,6 +229,7 @@ def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
 
 
 def _check_names(names: Sequence[str]) -> None:
+    """Raise ConfigError for unknown or repeated augmentations."""
     if isinstance(names, str):
         raise ConfigError(f"augment must be a list of {', '.join(AUGMENTATIONS)}, got {names!r}")
     for name in names:
@@ -234,6 +240,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> None:
+    """Raise an error unless the features are images of floats in the range low .. high."""
     if data.x.ndim not in (3, 4):
         raise ConfigError(
             f"{data.name}: augment needs images [M, H, W] or [M, H, W, c], got features of shape "

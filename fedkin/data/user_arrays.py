@@ -20,8 +20,8 @@ def user_array(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, 
 
     Args:
         values: an array, a tensor, a table, images, or lists of numbers.
-        place: beginning of errors.
-        name: name of the values in errors.
+        place: beginning of error messages.
+        name: name of the values in error messages.
 
     Raises:
         DataError: entries are masked, a matrix is sparse, or entries have different shapes.
@@ -44,8 +44,8 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
 
     Args:
         values: a masked array or any other value.
-        place: beginning of errors.
-        name: name of the values in errors.
+        place: beginning of error messages.
+        name: name of the values in error messages.
 
     Raises:
         DataError: an entry is masked; the message names the first one.
@@ -146,6 +146,7 @@ def missing_rows(values: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
 
 
 def _is_blank(value: Any) -> bool:
+    """Whether a value is masked, or text without any character but spaces."""
     is_text = isinstance(value, (str, bytes))
     return value is np.ma.masked or (is_text and not value.strip())
 
@@ -157,8 +158,8 @@ def decoded(
 
     Args:
         values: an array of bytes, or of objects that are bytes.
-        place: file or name at the beginning of errors.
-        name: name of the values in errors.
+        place: file or name with which error messages begin.
+        name: name of the values in error messages.
 
     Raises:
         DataError: bytes are not UTF-8; the message names the row.

@@ -1,4 +1,5 @@
-"""The user's samples from any source, partitioned over clients."""
+"""The user's samples from any source (arrays, tables, PyTorch, Hugging Face), divided over
+clients."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class OwnSamples:
     """The user's samples before they are partitioned over clients.
 
     Attributes:
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
         title: name of the data set.
         x: features [M ...].
         labels: labels [M] of any type.
@@ -148,6 +149,7 @@ class OwnSamples:
         return train, test, validation
 
     def _check_lengths(self) -> None:
+        """Raise DataError unless labels, clients and split have one entry per sample."""
         for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
             if entries is None:
                 continue
@@ -188,7 +190,8 @@ def own_partition(
         classes_per_client: number of classes per client for the partitions by class.
         alpha: concentration of the Dirichlet partition.
         min_samples: smallest number of samples per client for the Dirichlet partition; None for 10.
-        count: the option from which ``clients`` comes, for messages.
+        count: the name of the option from which ``clients`` comes, for messages (the readers of
+            data name it differently).
 
     Raises:
         ConfigError: the partition is unknown, or options are given without it or for another one.
@@ -239,7 +242,7 @@ def clean_features(
 
     Args:
         x: numbers [M, ...].
-        place: file or name at the beginning of errors.
+        place: file or name with which error messages begin.
         integers: whether x must be integers, and keep their type.
 
     Raises:
@@ -267,6 +270,7 @@ def clean_features(
         elif block.dtype == np.uint8:
             clean[rows] = block.astype(np.float32) / np.float32(255)
         else:
+            # Numbers that overflow float32 become infinite, and are reported below.
             with np.errstate(over="ignore"):
                 clean[rows] = block
             not_finite += _not_finite(block, rows.start)

@@ -1,5 +1,5 @@
-"""Description of networks of ``fedkin.models``, from which ``plain_torch`` rebuilds them in
-PyTorch."""
+"""Describes a network of ``fedkin.models`` as plain values, from which ``plain_torch`` rebuilds it
+in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Architecture = dict[str, Any]
 
 
 def architecture_of(model: AnyModel) -> Architecture | None:
-    """The architecture of a model, as the argument of ``plain_torch.build``. None if that cannot
-    build the model."""
+    """The architecture of a model, as the argument of ``plain_torch.build``. None for a model that
+    ``build`` cannot rebuild, such as a user's own."""
     if isinstance(model, ModelWithWorkers):
         return None
     from fedkin.models.cnn import AthenaCNN, DenseCNN, FemnistCNN, MnistCNN

@@ -24,7 +24,7 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
     Args:
         table: a DataFrame; its other columns are ignored.
         names: names of the features with which the model was trained.
-        place: file or name at the start of error messages.
+        place: file or name with which error messages begin.
         dtype: type of the array.
 
     Raises:

@@ -34,7 +34,7 @@ class ModelEntry:
     Attributes:
         predictor: the model.
         clients: names of the clients that use the model.
-        facts: further facts for the model's entry in the card, such as the test accuracy.
+        facts: further facts that ``card.json`` tells about the model, such as the test accuracy.
     """
 
     predictor: Predictor
@@ -49,8 +49,8 @@ def write(
 
     Args:
         entries: one or more models of the same architecture.
-        facts: facts about the run for the card, such as ``method``, ``data`` and ``model`` (the
-            section of a configuration, or None).
+        facts: facts about the run for ``card.json``, such as ``method``, ``data`` and ``model``
+            (the section [model] of a configuration, or None).
         folder: the folder of the export.
         format: ``safetensors``, ``torch`` or ``onnx``.
 
@@ -114,7 +114,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
 
 
 def _described(predictor: Predictor) -> dict[str, Any]:
-    """The card's facts about samples, labels and layers."""
+    """What ``card.json`` tells about the samples, the labels and the layers."""
     x = predictor.samples.x
     labels = predictor.label_names
     features = getattr(predictor.samples, "feature_names", None)
@@ -139,7 +139,7 @@ def _described(predictor: Predictor) -> dict[str, Any]:
 
 
 def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
-    """The card's entry of a model."""
+    """The entry of ``card.json`` about one model."""
     predictor = entry.predictor
     facts: dict[str, Any] = {
         "name": predictor.name,
@@ -161,7 +161,7 @@ def _file_name(name: str) -> str:
 
 
 def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
-    """The card's entries about test accuracy, over clients.
+    """The entries of ``card.json`` about the test accuracy of the clients that use a model.
 
     Args:
         correct: number of correct predictions of each client.

@@ -101,6 +101,7 @@ def _network(
 
 
 def _torch_bytes(network: nn.Module) -> bytes:
+    """The weights of a module as the bytes that ``torch.save`` writes."""
     import torch
 
     file = io.BytesIO()
@@ -109,12 +110,16 @@ def _torch_bytes(network: nn.Module) -> bytes:
 
 
 def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
+    """A module as the bytes of an ONNX file, for batches of any size. Raises ModelError if
+    PyTorch's exporter fails."""
     for name in ("onnx", "onnxscript"):
         library(name, "format 'onnx'", "onnx")
     import torch
 
     x = predictor.samples.x
     dtype = torch.float32 if x.dtype.kind == "f" else torch.int64
+    # The exporter runs the module on an example. Two samples, because it would take a batch of one
+    # for a constant size.
     example = torch.zeros((2, *x.shape[1:]), dtype=dtype)
     log = logging.getLogger("torch.onnx")
     level = log.level

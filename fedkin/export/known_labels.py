@@ -1,4 +1,4 @@
-"""Conversion of new samples' labels to the classes of a run."""
+"""Converts the labels of new samples to the class numbers with which a run was trained."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
 
 
 def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
-    """Whether the labels of the run's data were numbers. A number may then be the index of a named
-    class.
+    """Whether the labels of the run's data were numbers, so that a number in new data may be the
+    index of a class that has a name.
 
     Args:
         columns: ``FederatedData.columns`` of the run's data.
@@ -33,12 +33,13 @@ def encoded_labels(
 
     Args:
         y: the labels: names if the classes have names, otherwise numbers (2.0 is allowed). Booleans
-            have the names False and True. If all names are numbers, such as 3 and 5, a number is a
-            name.
+            have the names False and True. If all names are numbers, such as 3 and 5, a number
+            counts as a name, not as an index.
         label_names: names of the classes 0, 1, ..; None if labels are numbers.
         classes: C, the number of classes.
         by_number: whether a number may be the index of a named class.
-        rows: row of each label, for messages; None if all rows have a label.
+        rows: row of each label in its file, for messages; None if every row has a label, so that
+            label i is in row i.
 
     Raises:
         DataError: the run does not know a label (the message names the row), or labels are booleans
@@ -65,7 +66,8 @@ def _whole(labels: Shaped[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
 
 
 def _are_names(names: Sequence[str]) -> bool:
-    """Whether all class names are numbers, and they are not just the class indices."""
+    """Whether numbers in new data are class names: all names are numbers, but not simply 0, 1, 2,
+    ..."""
     numerals = all(name.removeprefix("-").isdecimal() for name in names)
     return numerals and list(names) != [str(number) for number in range(len(names))]
 
@@ -75,8 +77,7 @@ def _number_names(
 ) -> Shaped[np.ndarray, "s"]:
     """Convert number labels to class names. 0 and 1 mean False and True if these are the names.
 
-    Raises:
-        DataError: a number is not a class name, so its class is unknown.
+    Raises: DataError: a number is not a class name, so its class is unknown.
     """
     texts = np.array([str(label) for label in labels.tolist()], str)
     if set(names) == {"False", "True"} and set(texts.tolist()) <= {"0", "1"}:

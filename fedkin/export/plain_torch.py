@@ -8,8 +8,9 @@
     network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True)) # x: float32
     [B, ...], as described in card["input"]; scores [B, C], before the softmax scores = network(x)
 
-Entries of the state have the names and shapes of fedkin's layers. Images are [B, H, W, channels],
-flat images [B, H W channels]. Images are flattened in this order before the first dense layer.
+The entries of the ``state_dict`` have the names and shapes of fedkin's layers. Images are [B, H, W,
+channels], flat images [B, H W channels]. Images are flattened in this order before the first dense
+layer.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class ConvNet(nn.Module):
 
 
 class Detectors(nn.Module):
-    """A classifier that consists of detectors. The score of a detector is the score of its class.
+    """A classifier that consists of detectors, each of which separates one class from all others.
+    The score of a detector is the score of its class.
 
     Args:
         detectors: detectors by class, each with one score. The score of a class without a detector
@@ -122,7 +124,8 @@ class Detectors(nn.Module):
 def build(architecture: dict[str, Any]) -> nn.Module:
     """Build the network of a card's ``architecture``, with new weights.
 
-    For a cluster of detectors, this is a single detector; see ``build_detectors``.
+    If a cluster has detectors, ``architecture`` describes a single one of them; use
+    ``build_detectors`` for the whole classifier.
     """
     kinds = {"perceptron": PlainPerceptron, "convnet": ConvNet}
     options = {key: value for key, value in architecture.items() if key != "kind"}
@@ -141,6 +144,6 @@ def build_detectors(architecture: dict[str, Any], detected: list[int], classes: 
 
 
 def _padding(length: int, window: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's SAME padding: the numbers of pixels before and after an axis."""
+    """TensorFlow's SAME padding: the number of pixels to add before and after an axis."""
     total = max((-(-length // stride) - 1) * stride + window - length, 0)
     return total // 2, total - total // 2

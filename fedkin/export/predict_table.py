@@ -1,5 +1,5 @@
-"""Predictions for a file of samples: a table with a row for each sample, or an npz file with
-``x``."""
+"""Predictions for a file of samples, which is a table with a row for each sample or an npz file
+with the array ``x``."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) ->
 def _scored(
     export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path
 ) -> Predictions:
-    """The predictions with their accuracy over the rows with a label."""
+    """The predictions, with their accuracy over the rows that have a label."""
     rows = np.setdiff1d(np.arange(len(y)), missing_rows(y))
     if not len(rows):
         return Predictions(table, None)
@@ -135,7 +135,8 @@ def _scored(
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """Convert all samples to model input at once, so that errors name the row of the file."""
+    """Convert all samples to model input at once. Converted per client, an error would count the
+    rows of that client instead of the rows of the file."""
     try:
         return as_samples(x, export.samples)
     except DataError as error:
@@ -151,7 +152,8 @@ def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
 
 
 def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -> Decisions:
-    """The predictions for each client's rows by the client's model."""
+    """Predict each client's rows with the client's model, and return all predictions in the order
+    of the file."""
     _, column = _columns(export)
     missing = missing_rows(clients)
     if len(missing):
@@ -180,7 +182,7 @@ def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -
 
 
 def _columns(export: Export) -> tuple[str, str]:
-    """The names of the columns of labels and clients."""
+    """The names of the label column and of the client column, as in the run's data."""
     columns = export.card.get("columns", {})
     return columns.get("label", "y"), columns.get("client", "client_id")
 

@@ -23,7 +23,7 @@ _PIXELS = np.float32(255)
 
 
 class Decisions(NamedTuple):
-    """The predictions of a model for samples.
+    """The predictions of a model for a batch of samples.
 
     Attributes:
         classes: the class with the highest score (the first of ties). Scores are compared, not
@@ -39,7 +39,8 @@ class Decisions(NamedTuple):
 class Classifier:
     """Base class of models that predict classes from scores.
 
-    A subclass has ``samples``, ``label_names``, ``detects`` and ``_scores``.
+    A subclass provides the attributes ``samples``, ``label_names`` and ``detects``, and the method
+    ``_scores``.
     """
 
     name: str
@@ -48,11 +49,12 @@ class Classifier:
     detects: bool
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        """The scores of samples that are already in the format of the training data."""
         raise NotImplementedError
 
     def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
-        """Compute the scores of samples: logits before the softmax, or log probabilities of a
-        mixture.
+        """Compute the scores of samples: logits (before the softmax), or for a mixture of models
+        the log probabilities.
 
         Args:
             x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
@@ -71,8 +73,8 @@ class Classifier:
 
         Args:
             x: samples, as for calling the model.
-            proba: whether to return probabilities [B, C] instead: the softmax of the scores, or for
-                detectors the sigmoid of each score divided by the sum of sigmoids.
+            proba: whether to return probabilities [B, C] instead. They are the softmax of the
+                scores; for detectors, the sigmoid of each score, divided by the sum over classes.
         """
         classes, probability = self.decide(x)
         if proba:
@@ -109,13 +111,13 @@ class Predictor(Classifier):
     Attributes:
         name: ``cluster-2`` for the model of a cluster, ``client-7`` for the model of a client.
         model: the network, without weights.
-        vectors: the weights, with a row for each detector or mixture component; one row for other
-            models.
+        vectors: the weights. Row i is a detector or a component of a mixture; other models have one
+            row.
         samples: a sample, which defines the shape and type of all samples.
         label_names: name of each class, if labels have names.
         positive: the class of each detector; None for other models.
         cluster: number of the cluster; None if the model belongs to no cluster.
-        shares: weights of the mixture components' probabilities; None for other models.
+        shares: for a mixture, the weight of each component's probabilities; None for other models.
     """
 
     name: str
@@ -197,7 +199,10 @@ class Predictor(Classifier):
         return model.whole(model.unflatten(jnp.asarray(self.vector)))
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        """Scores of one network; for a mixture, log probabilities; for detectors, one column
+        each."""
         if self.shares is not None:
+            # A mixture averages probabilities, so its scores are the logarithm of the average.
             mixed: Any = sum(
                 share * probabilities(class_scores(self.model, vector, x))
                 for share, vector in zip(self.shares, self.vectors, strict=True)
@@ -206,6 +211,7 @@ class Predictor(Classifier):
                 return np.log(mixed).astype(np.float32)
         if self.positive is None:
             return class_scores(self.model, self.vectors[0], x)
+        # A class without a detector has no score, and must never be predicted.
         scores = np.full((len(x), int(self.samples.classes)), -np.inf, np.float32)
         for positive, vector in zip(self.positive, self.vectors, strict=True):
             scores[:, positive] = class_scores(self.model, vector, x)[:, 0]
@@ -244,8 +250,8 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         x: any value that NumPy converts to an array [B ...]. ``uint8`` values are divided by 255 if
             the training samples were. Columns of a DataFrame are selected by name if the features
             have names.
-        samples: training samples, which define shape and type, and may have ``from_uint8`` and
-            ``feature_names``.
+        samples: the training samples, which define the shape and type. They may also say that
+            pixels were divided by 255 (``from_uint8``), and name the features (``feature_names``).
 
     Returns:
         An array of the training samples' type.
@@ -306,10 +312,12 @@ def class_scores(
 def _jax_scores(
     model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
 ) -> np.ndarray:
+    """Scores of a JAX model, in batches of one size, so that a single program is compiled."""
     score = _compiled(model)
     parts = []
     for start in range(0, len(x), _WIDTH):
         block = x[start : start + _WIDTH]
+        # The last batch is filled up with zeros, whose scores are cut off.
         padding = [(0, _WIDTH - len(block))] + [(0, 0)] * (x.ndim - 1)
         parts.append(np.asarray(score(vector, np.pad(block, padding)))[: len(block)])
     return np.concatenate(parts)
@@ -317,6 +325,7 @@ def _jax_scores(
 
 @lru_cache(maxsize=16)
 def _compiled(model: Any) -> Callable[..., Any]:
+    """The compiled scoring function of a model."""
     import jax
 
     return jax.jit(lambda vector, x: model.apply(model.unflatten(vector), x, None))
@@ -325,6 +334,7 @@ def _compiled(model: Any) -> Callable[..., Any]:
 def _torch_scores(
     model: Any, vector: Float[np.ndarray, "P"], x: Shaped[np.ndarray, "B ..."]
 ) -> np.ndarray:
+    """Scores of a PyTorch model, batch by batch."""
     import torch
 
     from fedkin.simulation.torch.flat_module import to_tensor

@@ -1,4 +1,4 @@
-"""Reading of an export, and predictions with its models.
+"""Reads an export, and predicts with its models.
 
 Shapes: B samples, C classes, P parameters.
 """
@@ -25,7 +25,7 @@ from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
 
-# Advice about unknown clients, for messages.
+# The end of messages about a client that the run did not have.
 NEWCOMER = (
     "for a new client, find its cluster with fk.Run.load(RUN).place(x, y), and predict with "
     "--cluster"
@@ -51,6 +51,7 @@ class OnnxModel(Classifier):
     detects: bool = False
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        """Scores that ONNX Runtime computes. An ONNX file takes only float32 or int64."""
         dtype = np.float32 if x.dtype.kind == "f" else np.int64
         input_name = self.session.get_inputs()[0].name
         outputs = self.session.run(None, {input_name: x.astype(dtype)})
@@ -64,7 +65,7 @@ class Export:
     Attributes:
         folder: folder of the export.
         card: contents of ``card.json``.
-        given: the user's model, if neither fedkin nor the file has its code.
+        given: the user's model, needed if neither fedkin nor the exported file contains its code.
     """
 
     folder: Path
@@ -90,7 +91,7 @@ class Export:
 
     @property
     def clients(self) -> dict[str, dict[str, Any]]:
-        """The card's entry of each client's model, by client name."""
+        """For each client, by name, the entry of ``card.json`` about the client's model."""
         return {client: entry for entry in self.card["models"] for client in entry["clients"]}
 
     def model(
@@ -155,6 +156,7 @@ class Export:
     def _entry(
         self, name: str | None, client: str | int | None, cluster: int | None
     ) -> dict[str, Any]:
+        """The entry of ``card.json`` about the model that the arguments of ``model`` select."""
         entries = self.card["models"]
         by_name = {entry["name"]: entry for entry in entries}
         if sum(choice is not None for choice in (name, client, cluster)) > 1:
@@ -178,6 +180,8 @@ class Export:
         return entries[0]
 
     def _of_cluster(self, cluster: int) -> dict[str, Any]:
+        """The entry of a cluster's model. Raises ConfigError, with the exported clusters, if there
+        is none."""
         shared = {
             entry["cluster"]: entry
             for entry in self.card["models"]
@@ -197,7 +201,8 @@ class Export:
 
     @cached_property
     def _network(self) -> AnyModel:
-        """The network, without weights: the given model, or the one that the card names."""
+        """The network, without weights: the user's model if given, otherwise the one that
+        ``card.json`` names."""
         model = self.given
         entry = self.card["model"]
         if model is None and entry is None:

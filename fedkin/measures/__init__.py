@@ -1,1 +1,2 @@
-"""Similarities, distances and indices of updates, labels and scores, as pure functions."""
+"""Measures as pure functions: similarities and distances of client updates, indices of label
+distributions, and quality of scores."""

@@ -1,8 +1,12 @@
-"""Platt scaling of detectors from histograms of scores, so that the server needs no samples.
+"""Platt scaling: turns the scores of detectors into probabilities, from histograms instead of
+samples.
 
-ATHENA-FL trains detectors separately and compares their scores, although the scores are not
-calibrated. Here clients send histograms of scores. The server sums the histograms and fits a and b
-for each detector, so that sigma(a s + b) is a probability. This is not part of any ATHENA-FL paper.
+A detector is a model that separates one class from all others.
+
+ATHENA-FL trains the detector of each class separately, and then predicts the class whose detector
+has the highest score, although their scores are not on one scale. Here clients send histograms of
+scores s, never samples. The server sums the histograms and fits two numbers a and b for each
+detector, so that sigmoid(a s + b) is a probability. This is not part of any ATHENA-FL paper.
 
 Shapes: n samples, D detectors, P parameters.
 """
@@ -52,18 +56,19 @@ def score_histogram(
 
 
 def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:
-    """Fit (a, b) of each detector, so that sigma(a s + b) is the probability that a sample with
-    score s is positive.
+    """Fit (a, b) of each detector: sigmoid(a s + b) is the probability that a sample with score s
+    is positive.
 
-    The fit is maximum likelihood at the bin centres, with Platt's targets (N+ + 1) / (N+ + 2) and 1
-    / (N- + 2) instead of 1 and 0, so that perfect detectors have a finite scale too (Platt 1999).
-    It uses Newton's method with backtracking (Lin, Lin & Weng, Machine Learning 68, 2007). Binning
-    makes a too small: by 1 % for widely spread scores, and by 10 % if their standard deviation is
-    0.5, the width of a bin.
+    The fit is maximum likelihood at the bin centres, with Platt's targets (N+ + 1) / (N+ + 2) for
+    the N+ positive samples and 1 / (N- + 2) for the N- negative ones, instead of 1 and 0. So a has
+    a finite optimum even for a detector without errors (Platt 1999). It uses Newton's method with
+    backtracking (Lin, Lin & Weng, Machine Learning 68, 2007). Replacing scores by bin centres makes
+    a too small: by 1 % for widely spread scores, and by 10 % if their standard deviation is 0.5,
+    the width of a bin.
 
     ``a`` is negative if a detector is worse than chance; this reverses its scores. A detector
     without positive or without negative samples cannot be calibrated, and keeps its scores: (1, 0).
-    If all scores are in one bin, a is not determined, and the result is one of the optimal scales.
+    If all scores are in one bin, many pairs (a, b) are equally good, and one of them is returned.
 
     Raises:
         MethodError: a count is below 0.
@@ -75,12 +80,14 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
     positives = totals[:, POSITIVE]
     negatives = totals[:, NEGATIVE]
     targets = np.stack([(positives + 1) / (positives + 2), 1 / (negatives + 2)], axis=1)
+    # Expected number of positive samples in each bin, with the targets in place of labels.
     hits = np.einsum("dk,dkb->db", targets, histograms)
 
     # A detector without positives or without negatives keeps (1, 0).
     scale = np.tile([1.0, 0.0], (len(histograms), 1))
     scalable = (totals > 0).all(axis=1)
     if scalable.any():
+        # Platt's start: a = 0, and b from the share of positive samples.
         b = np.log((positives[scalable] + 1) / (negatives[scalable] + 1))
         start = np.stack([np.zeros_like(b), b], axis=1)
         scale[scalable] = _newton(histograms[scalable].sum(axis=1), hits[scalable], start)
@@ -90,7 +97,7 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
 def fold_scale(
     models: Float[np.ndarray, "D P"], head: slice, bias: slice, scale: Float[np.ndarray, "D 2"]
 ) -> Float[np.ndarray, "D P"]:
-    """Apply scales to detectors by changing their last layer, so that the new score is a s + b.
+    """Build each scale into its detector: change the last layer so that the new score is a s + b.
 
     Args:
         models: one detector per row.
@@ -118,8 +125,9 @@ def _newton(
     hits: Float64[np.ndarray, "D 64"],
     scale: Float64[np.ndarray, "D 2"],
 ) -> Float64[np.ndarray, "D 2"]:
-    """Minimise the convex cross entropy over (a, b) by Newton's method. ``samples`` are the counts
-    of the bins, and ``hits`` the positive ones."""
+    """Minimise the convex cross entropy over (a, b) by Newton's method, from the start ``scale``.
+    ``samples`` is the number of samples in each bin, ``hits`` the number of positive ones (weighted
+    by Platt's targets)."""
     # Imported here, because it is slow to import and clients do not need it.
     from scipy.special import expit
 
@@ -132,6 +140,7 @@ def _newton(
         if np.all(np.abs(gradient) <= _TOLERANCE * total[:, None]):
             break
         variance = samples * probability * (1 - probability)
+        # Second derivatives of the cross entropy by a and b, for each detector.
         curvature = np.einsum("ib,db,jb->dij", features, variance, features) + ridge
         step = -np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         length = _step_length(samples, hits, scale, step)

@@ -1,4 +1,6 @@
-"""Classification metrics beyond accuracy. Shapes: n samples, C classes.
+"""Classification metrics: accuracy, balanced accuracy, F1, AUROC and calibration error.
+
+Shapes: n samples, C classes.
 
 Balanced accuracy, F1 and AUROC use scikit-learn. Expected calibration error: C. Guo, G. Pleiss, Y.
 Sun, K. Q. Weinberger: On Calibration of Modern Neural Networks. ICML 2017, eq. 3.

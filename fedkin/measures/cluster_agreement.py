@@ -10,9 +10,10 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
     """Adjusted Rand index (Hubert & Arabie 1985): 1 for equal partitions, about 0 for independent
     ones.
 
-    Among the n(n - 1) ordered pairs, a are together in both partitions, b only in the first, c only
-    in the second, and d in neither. Then ARI = 2 (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)),
-    with exact integers. The names of clusters do not matter.
+    Let a be the number of ordered pairs of clients that share a cluster in both partitions, b only
+    in the first, c only in the second, and d in neither, of n(n - 1) pairs in total. Then ARI = 2
+    (a d - b c) / ((a + b) (b + d) + (a + c) (c + d)), computed with exact integers. Cluster numbers
+    do not matter, only who is together.
     """
     _, row = np.unique(first, return_inverse=True)
     _, column = np.unique(second, return_inverse=True)

@@ -19,10 +19,10 @@ def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.
     """The epoch of convergence: the first epoch with nearly the same accuracy as the epoch before.
 
     Epochs are counted from 1, so the result is at least 2, or None. The criterion is prev (1 -
-    tolerance) < accuracy < prev (1 + tolerance), with prev the accuracy of the previous epoch. It
-    may hold long before the best epoch, and never holds if both accuracies are 0. For several
-    detectors, it is applied to their mean accuracy. The authors average differently:
-    ``mean_convergence_epoch``.
+    tolerance) < accuracy < prev (1 + tolerance), with prev the accuracy of the previous epoch. This
+    may be long before the best epoch. While accuracies are 0, it never holds, because the bounds
+    are then 0 too. For several detectors, it is applied to their mean accuracy. The authors average
+    differently: ``mean_convergence_epoch``.
     """
     if not len(accuracy):
         return None
@@ -65,7 +65,7 @@ def mean_convergence_epoch(
 
 
 def transmitted_mib(epochs: float | int, models: int, bytes_each: int) -> float:
-    """TDT of ATHENA-FL: the data that one client transmits in one direction, in MiB.
+    """TDT (total data transmitted) of ATHENA-FL: what one client sends in one direction, in MiB.
 
     The paper writes MB for 2^20 bytes.
 

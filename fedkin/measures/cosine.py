@@ -54,8 +54,11 @@ def cosine_from(
             if a is not b:
                 squares_a += np.einsum("ij,ij->i", left, left)
                 squares_b += np.einsum("ij,ij->i", right, right)
+        # The product of a with itself has the squared lengths on its diagonal.
         if a is b:
             squares_a = squares_b = product.diagonal()
+        # A row of zeros has length 0 and keeps the similarity 0; overflow gives NaN, which becomes
+        # 0.
         lengths = np.outer(np.sqrt(squares_a), np.sqrt(squares_b))
         cosines = np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
     return np.clip(np.nan_to_num(cosines, nan=0.0), -1, 1)
@@ -64,7 +67,7 @@ def cosine_from(
 def _relative(
     rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None
 ) -> np.ndarray:
-    """A block of columns, relative to the origin."""
+    """The selected columns of the rows, minus the same columns of the origin."""
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
 

@@ -1,11 +1,15 @@
-"""The Cox loss of a client's patients: the negative log partial likelihood per event.
+"""The Cox loss of a client's patients: the negative log partial likelihood, divided by the number
+of events.
+
+An event is an observed death; t is a patient's time and s the risk score that a model gives.
 
     loss = sum over events i of (log sum over j with t_j >= t_i of exp(s_j) - s_i) / events
            (Breslow 1974)
 
 With Efron (1977), the sum for the k-th of d tied events, k = 0 .. d - 1, is reduced by k / d of the
-sum over these d events. Risk sets contain only one client's patients. The sum over clients,
-weighted by their numbers of events, is therefore the partial likelihood stratified by client.
+sum over these d events. A risk set is the patients who were still under observation at a death,
+here only those of the same client. Therefore the clients' losses, averaged with their numbers of
+events as weights, are the partial likelihood stratified by client.
 """
 
 from __future__ import annotations
@@ -80,16 +84,19 @@ def _loss_per_event(
     died: Bool[np.ndarray, "n"],
     ties: str,
 ) -> float | None:
+    """The Cox loss of checked arrays, divided by the number of events; None without events."""
     events = int(died.sum())
     if not events:
         return None
     loss = -float(scores[died].sum())
     for time in np.unique(times[died]):
         at_risk = float(np.logaddexp.reduce(scores[times >= time]))
+        # Patients who died at this same time.
         tied = scores[died & (times == time)]
         loss += len(tied) * at_risk
         if ties == "efron":
             shares = np.arange(len(tied)) / len(tied)
+            # Share of the tied patients in the risk of all patients at risk.
             tied_share = np.exp(float(np.logaddexp.reduce(tied)) - at_risk)
             loss += float(np.log1p(-shares * tied_share).sum())
     return loss / events

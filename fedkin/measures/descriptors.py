@@ -1,7 +1,6 @@
-"""Descriptors of clients' data: moments of a model's outputs on the clients' samples (FLUX,
-FEROMA).
-Shapes: n clients, t samples, C classes (and C numbers per sample), H inputs of a model's last
-layer.
+"""Descriptors of clients' data: means and standard deviations of a model's outputs on a client's
+samples (FLUX, FEROMA). Shapes: n clients, t samples, C classes, C numbers per sample, H inputs of a
+model's last layer, D numbers of a descriptor, which are B blocks of C numbers.
 
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
@@ -18,10 +17,11 @@ _SEED = 1
 
 
 def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
-    """The first principal axes of 200 random points in the unit cube; zero if there are fewer axes.
+    """A fixed projection from H to C numbers: the first principal axes of 200 random points in the
+    unit cube.
 
-    The axes form an orthonormal projection that depends only on the dimensions. The largest entry
-    of each axis is positive.
+    The axes are orthonormal and depend only on H and C, so all clients compute the same ones. The
+    largest entry of each axis is positive. If there are fewer than C axes, the others are zero.
 
     Args:
         numbers: H, the dimension of the points.
@@ -30,6 +30,7 @@ def random_axes(numbers: int, count: int) -> Float64[np.ndarray, "C H"]:
     points = np.random.RandomState(_SEED).uniform(size=(_POINTS, numbers))
     _, _, directions = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
     directions = directions[:count]
+    # The sign of an axis is arbitrary, so the largest entry is made positive.
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
     axes = np.zeros((count, numbers))
     axes[: len(directions)] = np.where(largest < 0, -directions, directions)
@@ -52,7 +53,7 @@ def group_moments(
     divisor = np.maximum(count, 1)
 
     def sums(rows: Float[np.ndarray, "t C"]) -> Float64[np.ndarray, "groups C"]:
-        """The sum of the rows of each group, by column."""
+        """The sum of the rows of each group, column by column."""
         columns = [np.bincount(group, column, groups) for column in rows.T]
         return np.stack(columns, axis=1).astype(np.float64)
 
@@ -62,7 +63,8 @@ def group_moments(
 
 
 def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64[np.ndarray, "2 B"]:
-    """Minimum and maximum of each block of C columns, over all clients and columns of the block.
+    """Minimum (row 0) and maximum (row 1) of each block of C columns, over all clients and all
+    columns of the block.
 
     Args:
         descriptors: finite descriptors.
@@ -75,8 +77,8 @@ def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64
 def scaled(
     descriptors: Float[np.ndarray, "n D"], ranges: Float[np.ndarray, "2 B"], classes: int
 ) -> Float64[np.ndarray, "n D"]:
-    """Scale descriptors to [0, 1] by block. Clients that were not used for the ranges may have
-    values outside.
+    """Scale each block of the descriptors to [0, 1] by its range. Clients that did not contribute
+    to the ranges may get values outside of [0, 1].
 
     Args:
         descriptors: the first D / C blocks; D may be smaller than B C.
@@ -86,6 +88,7 @@ def scaled(
     count = descriptors.shape[1] // classes
     blocks = descriptors.astype(np.float64).reshape(len(descriptors), count, classes)
     low, high = ranges[:, :count, None]
+    # A block without variation is not scaled, only shifted to 0.
     widths = np.where(high > low, high - low, 1)
     return ((blocks - low) / widths).reshape(descriptors.shape)
 
@@ -93,8 +96,8 @@ def scaled(
 def inverse_distances(
     first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]
 ) -> Float64[np.ndarray, "n m"]:
-    """Weights of all ``second`` descriptors for each ``first`` descriptor: 1 / (distance + 1e-8),
-    normalised to sum 1 (FEROMA)."""
+    """For each ``first`` descriptor, a weight for each ``second`` one: 1 / (distance + 1e-8),
+    divided by the sum of these, so that close descriptors weigh most (FEROMA)."""
     from scipy.spatial.distance import cdist
 
     distances = cdist(first.astype(np.float64), second.astype(np.float64))

@@ -12,7 +12,8 @@ from fedkin.measures.gram import float64_blocks, gram
 
 METRICS = ("l1", "l2", "cosine")
 
-# Relative to the squared lengths. A smaller squared distance has lost more than 6 of 16 digits.
+# Squared distances below this share of the squared lengths are computed again from differences:
+# subtracting nearly equal products has cost them more than 6 of 16 digits.
 _CLOSE = 1e-6
 
 
@@ -36,6 +37,7 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     if metric == "l2":
         return np.sqrt(_squared(rows, inner, np.ones(len(rows))))
     norms = np.sqrt(inner.diagonal())
+    # Half of the squared distance of unit vectors is 1 - cos.
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
     distances = _squared(rows, inner, inverse) / 2
     distances[(norms[:, None] == 0) | (norms == 0)] = 1
@@ -48,11 +50,12 @@ def _squared(
     inner: Float64[np.ndarray, "n n"],
     scale: Float64[np.ndarray, "n"],
 ) -> Float64[np.ndarray, "n n"]:
-    """Squared distances |s_i x_i - s_j x_j|^2 of scaled rows, from the rows' Gram matrix. For unit
-    rows they are 2 (1 - cos)."""
+    """Squared distances |s_i x_i - s_j x_j|^2 of scaled rows, from the matrix ``inner`` of the
+    inner products <x_i, x_j>. Rows scaled to length 1 have the squared distances 2 (1 - cos)."""
     inner = inner * np.outer(scale, scale)
     lengths = inner.diagonal()[:, None] + inner.diagonal()
     squared = np.clip(lengths - 2 * inner, 0, None)
+    # Where the difference is small, rounding dominates it: compare these rows element by element.
     close = squared < _CLOSE * lengths
     np.fill_diagonal(close, False)
     close_rows = np.flatnonzero(close.any(axis=1))
@@ -67,7 +70,8 @@ def _from_differences(
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Distances of the selected rows from their differences, which is exact but slow."""
+    """Distances between the selected rows, computed from their differences, which is exact but
+    slow."""
     from scipy.spatial.distance import pdist, squareform
 
     count = len(chosen)

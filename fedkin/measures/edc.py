@@ -10,8 +10,8 @@ from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64[np.ndarray, "n m"]:
-    """Embedding E_ij = cos(x_i, v_j), with v_j the first m left singular vectors of the P x n
-    matrix of updates: K(dW, V^T) in eq. 7.
+    """Embedding E_ij = cos(x_i, v_j) of update x_i, with v_j the first m left singular vectors of
+    the P x n matrix of all updates: K(dW, V^T) in eq. 7.
 
     The entries are cosines in [-1, 1], the input of K-means. They are computed from the Gram matrix
     G: with G a_j = lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G
@@ -28,6 +28,7 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
     lengths = np.sqrt(np.outer(inner.diagonal(), values))
     projected = inner @ vectors
     cosines = np.divide(projected, lengths, out=np.zeros_like(projected), where=lengths > 0)
+    # The sign of a direction is arbitrary, so its strongest entry is made positive.
     strongest = np.take_along_axis(cosines, np.abs(cosines).argmax(axis=0)[None], axis=0)
     signs = np.where(strongest < 0, -1, 1)
     return np.clip(cosines * signs, -1, 1)

@@ -14,14 +14,15 @@ def gradient_dissimilarity(
 ) -> float:
     """Gradient dissimilarity B^2 = sum_i p_i |g_i|^2 / |sum_i p_i g_i|^2.
 
-    It is 1 if all gradients are equal, increases the more they cancel, and is infinite if their
-    mean is zero.
+    g_i is the gradient of client i and p_i its weight. B^2 is 1 if all gradients are equal, grows
+    the more they cancel each other, and is infinite if their mean is zero.
 
-    It is the square of FedProx's local dissimilarity (Li et al., MLSys 2020, definition 3), at one
-    model. The gradient diversity of Yin et al. (AISTATS 2018), sum_i |g_i|^2 / |sum_i g_i|^2, is
-    B^2 / n if all weights are equal. ``weights`` p are shares of the samples (any positive
-    numbers); equal by default. Gradient noise of small clients increases the value, so compare with
-    clients of the same sizes and IID data.
+    It is the square of FedProx's local dissimilarity (Li et al., MLSys 2020, definition 3), at the
+    model where the gradients were computed. The gradient diversity of Yin et al. (AISTATS 2018),
+    sum_i |g_i|^2 / |sum_i g_i|^2, is B^2 / n if all weights are equal. ``weights`` p are shares of
+    the samples (any positive numbers); equal by default. The gradients of small clients are noisy,
+    which increases the value. So compare it with the value of clients with the same sizes and IID
+    data.
 
     Raises:
         MethodError: there are no gradients, a gradient is not finite, all are zero, or the weights

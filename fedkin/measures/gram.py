@@ -9,7 +9,7 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-_NOISE = 1e-12  # relative to the first squared singular value; weaker directions are rounding
+_NOISE = 1e-12  # directions below this share of the first squared singular value are rounding noise
 _BLOCK = 2**21  # numbers that are converted to float64 at a time, to fit the processor's cache
 _MIN_COLUMNS = 256  # with fewer columns, adding n x n partial sums costs more than computing them
 
@@ -22,8 +22,8 @@ def float64_blocks(updates: Float[np.ndarray, "n P"]) -> Iterator[Float64[np.nda
 
 
 def gram(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix G_ij = <x_i, x_j> in float64. It is precise enough for directions a thousand
-    times weaker than the first."""
+    """Gram matrix G_ij = <x_i, x_j>: the inner products of all updates, in float64. It resolves
+    directions that are a thousand times weaker than the strongest one."""
     total = np.zeros((len(updates), len(updates)))
     for block in float64_blocks(updates):
         total += block @ block.T
@@ -35,9 +35,9 @@ def leading_eigenpairs(
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "n m"]]:
     """The largest eigenvalues of a Gram matrix, largest first, and their eigenvectors as columns.
 
-    Eigenvalues are squared singular values of the updates. An eigenvector holds the weights of the
-    updates in a direction. Beyond the rank of the updates, both are set to zero instead of rounding
-    noise.
+    The eigenvalues are the squared singular values of the matrix of updates. An eigenvector has a
+    weight for each update: the sum of the updates with these weights is a principal direction.
+    Beyond the rank of the updates, both would be rounding noise and are set to zero.
 
     Raises:
         MethodError: ``directions`` is below 1 or above the number of updates.

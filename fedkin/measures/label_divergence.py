@@ -15,8 +15,8 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
     """Jensen-Shannon divergence (Lin 1991), in bits, between each client's label distribution p_i
     and the distribution q of all samples.
 
-    It is 1/2 KL(p_i | m) + 1/2 KL(q | m), with m the mean of p_i and q. It is 0 for equal
-    distributions and 1 without a common class.
+    It is 1/2 KL(p_i | m) + 1/2 KL(q | m), with m the mean of p_i and q. It is 0 if both are equal,
+    and 1 if they have no class in common.
 
     Raises:
         MethodError: a client has no labels, or a count is negative.

@@ -1,4 +1,4 @@
-"""Lookup of measures by name, and of the user's measures in a run's description."""
+"""Lookup of measures by name, and of the user's measures that a run's stored description lists."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
 
 
 def _from_entry(entry: Any) -> Measure | None:
-    """A user's measure from its entry in a description, without its function; None for a damaged
-    entry."""
+    """A user's measure from its entry in a run's description. It has no function, as the values are
+    already in the records. None for a damaged entry."""
     if not isinstance(entry, Mapping):
         return None
     words = {name: value for name, value in entry.items() if name in WORDS}

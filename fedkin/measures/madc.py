@@ -9,8 +9,8 @@ from jaxtyping import Float, Float64
 
 from fedkin.core.errors import MethodError
 
-# Number of rows in a strip, which a thread compares with all later rows. Small strips balance the
-# load.
+# Number of rows that a thread takes at a time (a strip) and compares with all later rows. Small
+# strips give all threads equal work.
 _STRIP = 16
 
 
@@ -51,6 +51,8 @@ def _cityblock(rows: Float64[np.ndarray, "n z"]) -> Float64[np.ndarray, "n n"]:
     total = np.zeros((len(rows), len(rows)))
 
     def strip(start: int) -> None:
+        """Fill in the distances of a strip of rows to all later rows, on both sides of the
+        diagonal."""
         sums = cdist(rows[start : start + _STRIP], rows[start:], "cityblock")
         total[start : start + _STRIP, start:] = sums
         total[start:, start : start + _STRIP] = sums.T

@@ -1,4 +1,4 @@
-"""The class ``Measure``: a metric of a run with its name, texts, unit and better direction.
+"""The class ``Measure``: a metric of a run with its name, headings, unit and better direction.
 
 Shapes: c scored clients.
 """
@@ -25,8 +25,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True, eq=False)
 class ScoredClients:
-    """The input of a measure: the clients that were scored after a round with their cluster's
-    model.
+    """The input of a measure: the clients that were scored (evaluated) after a round, each with its
+    cluster's model.
 
     Clients without samples, and clients that did not reply, are excluded.
 
@@ -66,12 +66,13 @@ class Measure:
             ``rounds``, ``bytes`` or ``seconds``.
         digits: number of decimal places; default: by unit.
         direction: whether ``higher`` or ``lower`` is better, or ``neither``.
-        by: the word in ``fedkin compare --by``; default: the name.
+        by: the word that selects this measure in ``fedkin compare --by``; default: the name.
         label: heading that is clear outside of a table.
         phrase: name in a sentence; ``{split}`` is replaced by the scored split.
         column: name in records; default: the name.
-        moment: whether a run's value is from its ``last`` or its ``best`` round.
-        over_all: name of the measure that is used instead if some clients had no cluster.
+        moment: whether the value of a whole run comes from its ``last`` or from its ``best`` round.
+        over_all: name of the measure that is used instead, to include all clients, if some clients
+            had no cluster.
         kept: where the measure is stored: in the record of a ``round``, in the summary of a
             ``run``, or in ``both``.
 
@@ -141,7 +142,8 @@ class Measure:
 
     @property
     def sign(self) -> int:
-        """1 if higher values are better, -1 if lower values are better."""
+        """1 if higher values are better, -1 if lower values are better. Multiplying by it makes
+        higher always better."""
         return -1 if self.direction == "lower" else 1
 
     def better(self, value: float | int, other: float | int) -> bool:
@@ -179,7 +181,8 @@ class Measure:
 
     @property
     def points(self) -> str:
-        """The unit after a difference: `` points`` for shares, empty for other units."""
+        """The unit that follows a difference of two values: `` points`` (percentage points) for
+        shares, empty for other units."""
         return " points" if self.unit == "share" else ""
 
     def text_with_half(self, value: float | int | None, high: float | int | None) -> str:

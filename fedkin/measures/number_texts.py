@@ -35,7 +35,8 @@ def number_text(
         unit: the number's unit.
         digits: number of decimal places; None: the unit's default.
         signed: whether to write a plus sign.
-        grouped: whether to group thousands; None: only for counts and numbers without a unit.
+        grouped: whether to write thousands as 1,000; None: only for counts and numbers without a
+            unit.
     """
     places = DIGITS[unit] if digits is None else digits
     apart = unit in ("count", "number") if grouped is None else grouped

@@ -1,4 +1,7 @@
-"""Principal component analysis of a few long rows. Shapes: n rows, P parameters, q components."""
+"""Principal component analysis of a few long rows, such as client updates.
+
+Shapes: n rows, P parameters, q components.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ def principal_scores(
 
     The result is exact, without decomposing an n x P matrix. With Z the centred rows and Z Z^T = U
     diag(s^2) U^T, the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all
-    components. Signs are as in the decomposition. If all rows are equal, there is one component of
-    zeros.
+    components. The sign of a component is arbitrary. If all rows are equal, the result is one
+    component of zeros.
 
     Raises:
         MethodError: there are no rows, or ``variance`` is not in (0, 1].
@@ -40,7 +43,8 @@ def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n
 
 
 def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
-    """Number of distinct rows, with numbers rounded to nine digits of the largest number."""
+    """Number of distinct rows. Numbers count as equal if they differ by less than about 1e-9 of the
+    largest number."""
     scale = np.abs(scores).max(initial=0)
     if not scale > 0:
         return min(1, len(scores))
@@ -54,7 +58,7 @@ def component_count(shares: Float64[np.ndarray, "n"], variance: float | int) -> 
 
 
 def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
-    """Eigenvalues as shares of their sum; zeros if all are zero."""
+    """Each eigenvalue divided by the sum of all; zeros if all are zero."""
     return values / values.sum() if values.any() else np.zeros_like(values)
 
 

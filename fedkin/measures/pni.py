@@ -11,9 +11,10 @@ from fedkin.core.errors import MethodError
 def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
     """Index of each client, PNI_i = sqrt( sum over j != i of (RMSE_i - RMSE_j)^2 ) (eq. 17).
 
-    ``rmse`` is the root mean square error of the class numbers that one random model predicts for
-    each client (eq. 16; ``World.label_errors``). The sum is computed as N (RMSE_i - m)^2 + sum_j
-    (RMSE_j - m)^2, with m the mean. This avoids cancellation, and needs O(N) memory and time.
+    ``rmse`` has an error for each client: one random model predicts the class numbers of the
+    client's samples, and the error is the root mean square difference from the true class numbers
+    (eq. 16; ``World.label_errors``). The sum is computed as N (RMSE_i - m)^2 + sum_j (RMSE_j -
+    m)^2, with m the mean. This avoids cancellation, and needs O(N) memory and time.
 
     Raises:
         MethodError: a client has no finite error.

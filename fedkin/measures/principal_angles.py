@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Float64, Int, Num
 from fedkin.core.validation import check_choice
 from fedkin.measures.gram import gram, leading_eigenpairs
 
-_WEAKEST = 0.5  # shorter columns are not directions but zero or NaN
-# Relative to the largest singular value. Weaker directions of a basis are float32 rounding.
+_WEAKEST = 0.5  # directions have length 1; a shorter column is empty (zero or NaN)
+# Directions of a basis below this share of the largest singular value are float32 rounding noise.
 _DEPENDENT = 1e-5
 _BLOCK = 2**23  # number of cosines in memory at a time
 
@@ -23,14 +23,16 @@ def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.nd
     """The first p left singular vectors of the d x s sample matrix, from the smaller Gram matrix.
 
     Samples are neither centred nor scaled, as in the authors' code, so the first direction is close
-    to the mean sample. The largest component of each direction is positive (the first of ties). If
-    there are fewer than p directions, because samples are few or equal, the last columns are zero.
+    to the mean sample. The sign of a direction is chosen so that its largest component is positive
+    (the first of ties). If there are fewer than p directions, because samples are few or equal, the
+    last columns are zero.
     """
     rows = samples.astype(np.float64)
     is_wide = len(rows) <= rows.shape[1]
     count = min(p, *rows.shape)
     basis = np.zeros((rows.shape[1], p))
     if count:
+        # The Gram matrix of the samples or of the features, whichever is smaller.
         values, vectors = leading_eigenpairs(gram(rows if is_wide else rows.T), count)
         lengths = np.sqrt(np.where(values > 0, values, 1))
         basis[:, :count] = rows.T @ vectors / lengths if is_wide else vectors
@@ -54,8 +56,8 @@ def directions_by_label(
 
 
 def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d q"]:
-    """Arrange the directions of all labels as the q = C p columns of one matrix, in the order of
-    labels.
+    """Arrange each client's directions of all labels as the q = C p columns of one matrix, in the
+    order of labels.
 
     Columns that are not directions become zero and are moved to the end.
     """
@@ -75,7 +77,7 @@ def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r
 
 
 def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
-    """Mask of the columns that are directions, neither zero nor NaN."""
+    """Which columns are directions, that is, neither zero nor NaN."""
     return np.einsum("ndp,ndp->np", bases, bases, dtype=np.float64) > _WEAKEST
 
 
@@ -86,7 +88,8 @@ def angles_between(
     memory.
 
     Args:
-        first, second: columns of each client; they must be orthonormal for principal angles.
+        first, second: the directions of each client, as columns; they must be orthonormal for
+            principal angles.
         form: form of the angle, as in ``subspace_angles``.
 
     Raises:
@@ -105,6 +108,7 @@ def angles_between(
     columns = np.where(exists_second[:, None], second, 0).astype(np.float64).transpose(1, 0, 2)
     columns = columns.reshape(columns.shape[0], -1)
 
+    # A few clients of the first set at a time, so that their cosines fit into memory.
     rows = max(1, _BLOCK // max(1, clients * p * p))
     for start in range(0, len(first), rows):
         block = slice(start, start + rows)
@@ -165,14 +169,17 @@ def _cosines(bases: Float[np.ndarray, "N d p"]) -> Float64[np.ndarray, "N N p p"
 
 
 def _degrees(cosines: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Angles in degrees from their cosines. Rounding may push a cosine beyond 1, hence the clip."""
     return np.degrees(np.arccos(np.clip(cosines, -1, 1)))
 
 
 def _principal(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> tuple[Float[np.ndarray, "m p"], Bool[np.ndarray, "m p"]]:
-    """The principal angles of each pair, ascending, and a mask of the angles that exist."""
+    """The principal angles of each pair of clients, ascending, and a mask of the angles that exist
+    (``both`` marks the entries for which both clients have a direction)."""
     angles = _degrees(np.linalg.svd(cosines, compute_uv=False))
+    # The smaller subspace determines how many principal angles a pair has.
     dimensions_first = both.any(axis=2).sum(axis=1)
     dimensions_second = both.any(axis=1).sum(axis=1)
     dimensions = np.minimum(dimensions_first, dimensions_second)
@@ -183,6 +190,7 @@ def _principal(
 def _smallest(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
+    """The smallest principal angle of each pair of clients (form ``smallest``)."""
     angles, _ = _principal(cosines, both)
     return angles[:, 0]
 
@@ -190,6 +198,7 @@ def _smallest(
 def _sum(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
+    """The sum of all principal angles of each pair of clients (form ``sum``)."""
     angles, exists = _principal(cosines, both)
     return np.where(exists, angles, 0).sum(axis=1)
 
@@ -197,6 +206,8 @@ def _sum(
 def _same_rank(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
+    """The sum of the angles between the first, the second, ... vectors of both clients
+    (``same_rank``)."""
     angles = np.diagonal(_degrees(cosines), axis1=1, axis2=2)
     exists = np.diagonal(both, axis1=1, axis2=2)
     return np.where(exists, angles, 0).sum(axis=1)
@@ -205,6 +216,7 @@ def _same_rank(
 def _as_coded(
     cosines: Float[np.ndarray, "m p p"], both: Bool[np.ndarray, "m p p"]
 ) -> Float[np.ndarray, "m"]:
+    """The smallest angle between any vector of one client and any of the other (``as_coded``)."""
     return np.where(both, _degrees(cosines), np.inf).min(axis=(1, 2))
 
 

@@ -1,4 +1,5 @@
-"""Reserved names in records, summaries and tables, which users' measures cannot have."""
+"""Names that records, summaries and tables already use, so that a user's measure cannot have
+them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Sketches: short vectors that approximate the directions of long vectors, by a data-independent
-projection.
+"""Sketches: short vectors whose cosines are close to the cosines of the long vectors they replace.
+The projection is random and does not depend on the data.
 
 The count sketch (Charikar, Chen and Farach-Colton 2002) adds every coordinate, with a random sign,
-to one of s buckets. Inner products are unbiased, with a standard deviation of about |x| |y| /
-sqrt(s).
+to one of s buckets. The inner product of two sketches equals the inner product of the vectors x and
+y on average, with a standard deviation of about |x| |y| / sqrt(s).
 
 Shapes: r rows, P numbers of a vector, s numbers of a sketch, m = s (s + 1) / 2 products of two
-numbers.
+numbers of a sketch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def unit_sketches(
     Args:
         rows: the vectors.
         size: s, the length of a sketch.
-        seed: seed of buckets and signs, which are public.
+        seed: seed of the random buckets and signs. It is no secret: all clients must use the same
+            ones.
     """
     from scipy.sparse import csr_array
 
@@ -40,8 +41,9 @@ def unit_sketches(
 
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:
-    """Second moments of each row x: the upper triangle of x x^T. Entries off the diagonal are
-    multiplied by sqrt(2), so that the result has length |x|^2."""
+    """Second moments of each row x: the upper triangle of the matrix x x^T, as a row. Entries off
+    the diagonal are multiplied by sqrt(2), so that the result has length |x|^2, like the whole
+    matrix."""
     upper, across = np.triu_indices(rows.shape[1])
     scale = np.where(upper == across, 1, np.sqrt(2))
     return rows[:, upper].astype(np.float64) * rows[:, across] * scale

@@ -1,9 +1,9 @@
-"""The list of all measures. It defines names, headings and units for tables, charts, comparisons
-and docs.
+"""The list of all measures. It defines the names, headings and units that tables, charts,
+comparisons and the documentation use.
 
 ``PLACED`` measures have a fixed column in certain tables. ``EXTRA`` measures are appended to every
-table; to add a measure of scored clients, add one line there. The user's measures follow.
-``lookup`` finds measures by name and in the description of a run.
+table. To add a measure that is computed from the scored clients, add one line to ``EXTRA``. The
+user's measures follow. ``lookup`` finds measures by name and in the description of a run.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ def base_directions(
 
     Since n is far below P, the SVD uses the n x n Gram matrix. If v_j is its j-th eigenvector, the
     j-th direction is the combination of the updates with weights v_j. This is exact, whereas the
-    authors' randomised SVD is approximate. Signs are arbitrary in both. Updates are not centred.
-    Directions beyond the rank of the updates are zero instead of rounding noise, so they are
-    equally dissimilar to all updates.
+    authors' randomised SVD is approximate. The sign of a direction is arbitrary in both. Updates
+    are not centred. Directions beyond the rank of the updates are zero instead of rounding noise,
+    so they are equally dissimilar to all updates.
 
     Raises:
         MethodError: there are fewer updates than components.

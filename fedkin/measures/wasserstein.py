@@ -1,5 +1,5 @@
-"""Distances between clients' current and earlier label counts (FlexCFL, section 3.4; Alg. 2, l. 5).
-Shapes: n clients, C classes."""
+"""Distances between a client's current and earlier label counts, by which it detects that its data
+have shifted (FlexCFL, section 3.4; Alg. 2, l. 5). Shapes: n clients, C classes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def label_aware(
 def shift_threshold(
     sizes: Real[np.ndarray, "n"], classes: int, fraction: float = 0.2
 ) -> Float64[np.ndarray, "n"]:
-    """Threshold tau_i = fraction n_i / C, in samples (eq. 9). Labels have shifted if their distance
-    is *above* it.
+    """Threshold tau_i = fraction n_i / C, in samples (eq. 9). A client's labels have shifted if
+    their distance is *above* the threshold.
 
     Args:
         sizes: each client's number of samples at the start.
         classes: C, the number of classes.
-        fraction: share of the samples. Removing more than this share is a shift.
+        fraction: the share of a client's samples whose removal is still no shift.
     """
     # Rounding makes sure that a distance of exactly the fraction is not a shift.
     return np.round(fraction * sizes, 9) / classes

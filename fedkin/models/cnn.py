@@ -1,6 +1,7 @@
 """Convolutional networks of FlexCFL, FedSim and ATHENA-FL, with the papers' parameter counts.
 
-Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
+Equal shapes and options return the same ``Model`` object, so a second run reuses its compiled
+programs.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def cnn(
 
     fedsim is the network in Table 5 of FedSim's paper. FedSim's code, which produced its curves,
     has larger windows and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's
-    authors train within hierarchical clusters. They declare a sigmoid as the last layer, and a
-    cross entropy over classes. Keras then applies the softmax to the inputs of the sigmoid, and so
-    does this network. (Sigmoids divided by their sum saturate: clients with two classes stay at a
-    loss of ln 2.)
+    authors train within hierarchical clusters. They declare a sigmoid as the last layer, together
+    with a cross entropy over classes. Keras then ignores the sigmoid and applies the softmax to its
+    inputs, and so does this network. (Using the sigmoids, divided by their sum, fails: they
+    saturate, and clients with two classes stay at a loss of ln 2.)
 
     Args:
         data: images; flat square samples are grey images.
@@ -223,6 +224,7 @@ _NETWORKS = {
 
 @lru_cache(maxsize=64)
 def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -> Model:
+    """The model of checked options, cached so that equal options return the same object."""
     make = _NETWORKS[variant]
     return as_model(
         lambda key: make(image, classes, drop, key),
@@ -269,7 +271,7 @@ def at_least(side: int, image: ImageShape, name: str) -> ImageShape:
 
 
 def _larger_images(name: str, side: int) -> str:
-    """The end of a message, which names data with larger images."""
+    """The end of an error message, which suggests data whose images are large enough."""
     if name == "digits":
         larger = ": the data set mnist has 28 x 28"
         return f"{larger}, and 32 x 32 with its option size=32" if side > 28 else larger

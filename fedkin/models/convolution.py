@@ -1,4 +1,4 @@
-"""Convolutions for CPUs, alone or with max pooling and rectified linear units.
+"""Convolutions that are fast on CPUs, alone or followed by max pooling and rectified linear units.
 
 Images are ``[B, H, W, channels]``, kernels ``[height, width, in, out]``.
 """
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
-# Bytes of patches that are processed at a time.
+# Bytes of patches (windows of the images, as rows) that are processed at a time.
 _CACHE = 2**19
 # Images with a side shorter than this are convolved by patches.
 _SMALL = 4
@@ -58,10 +58,12 @@ def _by_xla(
 
 
 def _by_xla_forward(x: Array, kernel: Array, padding: int) -> tuple[Array, tuple[Array, Array]]:
+    """Result, and the arrays that the backward pass needs."""
     return _plain(x, kernel, padding), (x, kernel)
 
 
 def _by_xla_backward(padding: int, saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    """Gradients of images and kernel, from the gradient g of the result."""
     x, kernel = saved
     return _by_image(g, kernel, padding), _by_kernel(x, g, padding)
 
@@ -91,6 +93,7 @@ def _by_kernel(
 def _plain(
     x: Float[Array, "B H W i"], kernel: Float[Array, "p q i o"], padding: int
 ) -> Float[Array, "B h w o"]:
+    """XLA's convolution with this padding on all four sides, without a stride."""
     return _plain_of(padding)(x, kernel)
 
 
@@ -107,6 +110,7 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), around, dimension_numbers=_LAYOUT)
 
     def of_models(_: int, batched: list[bool], x: Array, kernel: Array) -> tuple[Array, bool]:
+        """Models on the same images at once (vmap); models on different images in turn."""
         if all(batched):
             return jax.lax.map(lambda pair: of_one_model(*pair), (x, kernel)), True
         axes = [0 if is_batched else None for is_batched in batched]
@@ -136,24 +140,28 @@ def pooled(
 
 
 def _finish(z: Float[Array, "B H W o"], bias: Float[Array, "o"]) -> Float[Array, "B h w o"]:
-    """Pool before adding the bias and rectifying: the same result with a quarter of the work."""
+    """Max pooling, then bias and rectifying. In this order, only a quarter of the pixels need bias
+    and rectifying, with the same result."""
     return jax.nn.relu(max_pool(z) + bias)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _pooled(x: Array, kernel: Array, bias: Array, padding: int) -> Array:
+    """``pooled`` with its gradients written by hand, see ``_pooled_of``."""
     return _pooled_of(padding)[0](x, kernel, bias)
 
 
 def _pooled_forward(
     x: Array, kernel: Array, bias: Array, padding: int
 ) -> tuple[Array, tuple[Array, Array, Array]]:
+    """Result, and the arrays that the backward pass needs."""
     return _pooled(x, kernel, bias, padding), (x, kernel, bias)
 
 
 def _pooled_backward(
     padding: int, saved: tuple[Array, Array, Array], g: Array
 ) -> tuple[Array, Array, Array]:
+    """Gradients of images, kernel and bias, from the gradient g of the result."""
     return _pooled_of(padding)[1](*saved, g)
 
 
@@ -174,6 +182,8 @@ def _pooled_of(
         return _finish(_plain(x, kernel, padding), bias)
 
     def output_gradients(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array]:
+        """Gradients of the convolution's output and of the bias. The convolution is computed
+        again."""
         return jax.vjp(_finish, _plain(x, kernel, padding), bias)[1](g)
 
     def backward(x: Array, kernel: Array, bias: Array, g: Array) -> tuple[Array, Array, Array]:
@@ -181,14 +191,17 @@ def _pooled_of(
         return _by_image(gradient, kernel, padding), _by_kernel(x, gradient, padding), by_bias
 
     def forward_on_the_same(x: Array, kernels: Array, biases: Array) -> Array:
+        """``forward`` of several models on the same images, as one model with more channels."""
         return _apart(forward(x, _joined(kernels), biases.ravel()), len(kernels))
 
     def backward_on_the_same(
         x: Array, kernels: Array, biases: Array, g: Array
     ) -> tuple[Array, Array, Array]:
+        """``backward`` of several models on the same images."""
         count = len(kernels)
         gradient, by_bias = output_gradients(x, _joined(kernels), biases.ravel(), _joined(g))
         pairs = (_apart(gradient, count), kernels)
+        # Each model has its own gradient of the images, so these are computed one model at a time.
         by_image = jax.lax.map(lambda pair: _by_image(pair[0], pair[1], padding), pairs)
         by_kernel = _apart(_by_kernel(x, gradient, padding), count)
         return by_image, by_kernel, by_bias.reshape(count, -1)
@@ -205,6 +218,8 @@ def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
     """
 
     def of_models(count: int, batched: list[bool], *arguments: Array) -> tuple:
+        """The rule that JAX applies under vmap; ``batched`` marks the arguments with a row per
+        model."""
         if not batched[0] and all(batched[1:]):
             out = on_the_same(*arguments)
         else:
@@ -254,15 +269,19 @@ def _by_patches(
 def _by_patches_forward(
     x: Array, kernel: Array, size: int, stride: int, same: bool
 ) -> tuple[Array, tuple[Array, Array]]:
+    """Result, and the arrays that the backward pass needs."""
     return _by_patches(x=x, kernel=kernel, size=size, stride=stride, same=same), (x, kernel)
 
 
 def _by_patches_backward(
     size: int, stride: int, same: bool, saved: tuple[Array, Array], g: Array
 ) -> tuple[Array, Array]:
+    """Gradients of images and kernel, a few images at a time."""
     x, kernel = saved
 
     def of_images(total: Array, part: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Add the kernel's gradient of these images to ``total``, and return the images'
+        gradient."""
         images, output_gradients = part
         patches, back = jax.vjp(lambda images: _patches(images, size, stride, same), images)
         rows = patches.reshape(-1, len(kernel))
@@ -283,7 +302,8 @@ _by_patches.defvjp(_by_patches_forward, _by_patches_backward)
 
 
 def _few_images(x: Float[Array, "B H W i"], depth: int) -> Float[Array, "parts b H W i"]:
-    """The batch in equal parts whose patches (``depth`` numbers per pixel) fit into ``_CACHE``.
+    """Cut the batch into equal parts, so small that the patches of a part (``depth`` numbers per
+    pixel) fit into ``_CACHE`` bytes.
 
     On an accelerator, the batch is one part.
     """
@@ -341,7 +361,7 @@ def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
 def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
     """The maximum of each 2 x 2 window. An odd last row or column is dropped.
 
-    Equal entries share the gradient, pair by pair.
+    If several entries of a window are the maximum, they share the gradient.
     """
     height = x.shape[1] // 2 * 2
     width = x.shape[2] // 2 * 2
@@ -353,7 +373,7 @@ def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
 def _max_pool_backward(x: Array, g: Array) -> tuple[Array]:
     """The gradient, by comparing every pixel with its neighbours in the window.
 
-    There is no search for the maximum, so one loop writes the result.
+    This needs no search for the position of the maximum, so one loop writes the result.
     """
     batch, height, width, channels = g.shape
     windows = x[:, : 2 * height, : 2 * width].reshape(batch, height, 2, width, 2, channels)

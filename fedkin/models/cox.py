@@ -13,20 +13,22 @@ from fedkin.core.plain import plain_arguments
 from fedkin.models.model import Model, Samples, as_model
 from fedkin.models.perceptron import Perceptron, features, hidden_widths
 
-# Score of an empty place: never the highest, and zero after a softmax.
+# Score of a place without a patient: never the highest, and probability 0 after a softmax.
 ABSENT = -1e9
 
 
 @plain_arguments
 def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
-    """Cox model: the risk of each patient in a risk set.
+    """Cox model: a risk score for each patient of a risk set, the patients at risk when one of them
+    died.
 
     The risk is linear, or a perceptron as in DeepSurv (Katzman et al. 2018).
 
-    The softmax over a sample's patients is a factor of the partial likelihood. So the cross entropy
-    is the Cox loss, and accuracy on pairs is the C-index. With Efron's weights for deaths at the
-    same time, the loss differs from Efron's by a constant of the data, log(1 - k / d) for the k-th
-    of d deaths; gradients are the same.
+    A sample is a risk set, and its label is the patient who died. The softmax over the patients is
+    a factor of the partial likelihood. So the cross entropy is the Cox loss, and the accuracy on
+    pairs of patients is the C-index. With Efron's weights for deaths at the same time, the loss
+    differs from Efron's only by a number that does not depend on the model (log(1 - k / d) for the
+    k-th of d deaths), so gradients are the same.
 
     Args:
         data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1]. The last feature is a
@@ -48,7 +50,8 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
 
 
 class RiskSet(eqx.Module):
-    """The risk of each patient in a sample, plus the logarithm of the patient's weight."""
+    """The network: the risk of each patient in a sample, plus the logarithm of the patient's
+    weight, which multiplies exp(risk) by the weight."""
 
     risk: Perceptron
 
@@ -63,6 +66,7 @@ class RiskSet(eqx.Module):
 
 @lru_cache(maxsize=16)
 def _cox(widths: tuple[int, ...]) -> Model:
+    """The model with these layer widths, cached so that equal widths return the same object."""
     return as_model(
         lambda key: RiskSet(Perceptron(widths, key)),
         name=f"cox-{'-'.join(map(str, widths))}",

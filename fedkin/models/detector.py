@@ -63,4 +63,5 @@ class Detector(eqx.Module):
 
 @lru_cache(maxsize=64)
 def _detector(image: ImageShape) -> Model:
+    """The model for this image shape, cached so that equal shapes return the same object."""
     return as_model(partial(Detector, image), name="detector", batched=True, detects=True)

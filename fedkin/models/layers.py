@@ -16,11 +16,11 @@ from jaxtyping import Array, Float
 from fedkin.models.convolution import convolve, pooled, same_padding, windows
 from fedkin.models.convolution import max_pool as max_pool
 
-# The weight gradient is written out sample by sample up to this batch size, for layers with at
-# least this number of outputs.
+# Up to this batch size, and from this number of outputs on, ``product`` computes the weight
+# gradient as a sum over samples instead of a matrix product.
 _UNROLLED_BATCH = 32
 _UNROLLED_WIDTH = 64
-# A layer with at least this number of weights copies its input.
+# From this number of weights on, ``product`` copies its input first.
 _LARGE = 2**18
 
 
@@ -29,18 +29,21 @@ def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o
     """x w^T, with a weight gradient that a CPU compiler can fuse into the optimiser's step.
 
     For a small batch and a wide layer, the gradient g^T x is a sum of a few outer products. If the
-    sum is written out, the gradient is never stored: the step reads w once and writes it once. The
-    compiler also fuses the operations before x, such as pooling, and repeats them for every output.
-    A large layer therefore copies x first.
+    code is written as this sum, the compiler computes it inside the optimiser's step and never
+    stores the gradient: the step reads w once and writes it once. But the compiler then also fuses
+    the operations that make x, such as pooling, and repeats them for every output. A large layer
+    therefore copies x first.
     """
     return x @ w.T
 
 
 def _product_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
+    """Result, and the arrays that the backward pass needs."""
     return x @ w.T, (x, w)
 
 
 def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    """Gradients of x and w, from the gradient g of the result."""
     x, w = saved
     few_samples = len(x) <= _UNROLLED_BATCH
     wide = len(w) >= _UNROLLED_WIDTH

@@ -1,7 +1,8 @@
 """MobileNet and MobileNetV2 of keras.applications (alpha 1, no pretrained weights), ATHENA-FL's
 baselines.
 
-Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
+Equal shapes and options return the same ``Model`` object, so a second run reuses its compiled
+programs.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def mobilenet_v2(data: Samples, norm: NormName = "batch", dropout: float = 0.0) 
     """MobileNetV2 (Sandler et al. 2018, arXiv 1801.04381): 2,270,794 parameters, 2,236,682 of them
     trained.
 
-    Keras has no dropout here. A step updates running statistics with weight 0.001 (MobileNet:
-    0.01).
+    Keras has no dropout in this network. In each training step, the statistics of the batch enter
+    the running statistics with weight 0.001 (MobileNet: 0.01).
 
     Args:
         data, norm, dropout: as for ``mobilenet``.
@@ -103,7 +104,7 @@ class Unit(eqx.Module):
 
 
 class Chain(eqx.Module):
-    """Units, one after another. With ``residual``, the input is added to the output."""
+    """Units, one after another. If ``residual`` is set, the input is added to the output."""
 
     units: list[Unit]
     residual: bool = eqx.field(static=True)
@@ -204,7 +205,8 @@ def _inverted(
     make_norm: Callable[[int], Norm],
     keys: Iterator[Array],
 ) -> Chain:
-    """An inverted residual: expand, filter each channel, project without rectifying."""
+    """An inverted residual block: expand the channels, filter each one, then project to fewer
+    channels without rectifying."""
     wide = inputs * expansion
     units = []
     if expansion > 1:
@@ -217,6 +219,7 @@ def _inverted(
 
 
 def _unit(conv: Conv | Depthwise, norm: Norm, linear: bool = False) -> Unit:
+    """A unit of these layers; ``linear`` leaves out the rectified units."""
     return Unit(conv, norm, linear)
 
 
@@ -228,6 +231,7 @@ _NETWORKS = {
 
 
 def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
+    """Check the options of ``mobilenet`` and ``mobilenet_v2``, and make the model."""
     if norm not in ("batch", "group"):
         raise ModelError(f"{name}: norm must be batch or group, got {norm!r}")
     if not 0 <= rate < 1:
@@ -243,6 +247,7 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
 
 @lru_cache(maxsize=64)
 def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: float | int) -> Model:
+    """The model of checked options, cached so that equal options return the same object."""
     network, momentum = _NETWORKS[name]
     make_norm = partial(BatchNorm, momentum=momentum) if norm == "batch" else GroupNorm
 
@@ -254,7 +259,7 @@ def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: floa
 
 
 def _with_statistics(model: Model) -> Model:
-    """The model with a training pass that updates the running means and variances."""
+    """The same model, but training also updates the running means and variances (``Model.fit``)."""
 
     def fit(network: Tree, x: Array, mask: Array, key: Array | None) -> tuple[Array, Tree]:
         return network.run(x, mask, key)

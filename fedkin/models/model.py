@@ -1,5 +1,5 @@
-"""A model as a pytree of parameters (on clients) and as a flat vector (on servers and in
-methods)."""
+"""The class ``Model``: clients use its parameters as a pytree, servers and methods as one flat
+vector."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Tree = Any
 
 @runtime_checkable
 class Text(Samples, Protocol):
-    """Text for a model: x are word indices [M L]."""
+    """Data that a model for text accepts: x are word indices [M L]."""
 
     @property
     def vocabulary(self) -> tuple[str, ...] | None:
@@ -63,6 +63,7 @@ def check_samples(data: object) -> None:
 
 
 def _itself(tree: Tree) -> Tree:
+    """The default of ``Model.whole``: the parameters are all there is."""
     return tree
 
 
@@ -83,8 +84,9 @@ class Model:
         fit: the training pass of a model with running statistics (batch normalisation): from
             parameters, x [B ...], mask [B] and key to scores [B C] and parameters with updated
             statistics.
-        statistics: whether each leaf of the parameters is a running statistic. Statistics are part
-            of the flat vector and averaged with it; gradient steps do not change them.
+        statistics: for each leaf (array) of the parameters, whether it is a running statistic.
+            Statistics are part of the flat vector and are averaged with it, but gradient steps do
+            not change them.
         whole: from parameters to the user's module, for inference.
     """
 
@@ -118,7 +120,8 @@ class Model:
         return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
 
     def with_statistics(self, tree: Tree, statistics: Tree) -> Tree:
-        """``tree`` with the running statistics of another tree."""
+        """The parameters ``tree``, with their running statistics replaced by those of
+        ``statistics``."""
         leaves, structure = jax.tree.flatten(tree)
         triples = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
         updated = [new if is_statistic else old for is_statistic, new, old in triples]
@@ -187,10 +190,12 @@ def as_model(
 
 
 def _is_floating(leaf: Any) -> bool:
+    """Whether a leaf is an array of floating-point numbers, which can be trained."""
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
 def _refuse_pytorch(source: Any) -> None:
+    """Raise ModelError, with advice, for a PyTorch module."""
     # A PyTorch module can exist only if PyTorch is imported.
     torch = sys.modules.get("torch")
     kind = source if isinstance(source, type) else type(source)
@@ -210,7 +215,8 @@ def _unflattener(example: Tree) -> Callable[[Array], Tree]:
 def _of_module(
     example: Any, make: Callable[[Array], eqx.Module], batched: bool
 ) -> tuple[Callable, Callable, bool, Callable]:
-    """``init``, ``apply``, whether training takes keys, and ``whole``, for a module."""
+    """The parts of a ``Model`` for a module: ``init``, ``apply``, whether training draws random
+    numbers, and ``whole``."""
     if not isinstance(example, eqx.Module):
         raise ModelError(
             f"a model function must return an Equinox module, got {type(example).__name__}"
@@ -224,6 +230,7 @@ def _of_module(
         return eqx.filter(make(key), eqx.is_inexact_array)
 
     def apply(tree: Tree, x: Array, key: Array | None) -> Array:
+        """Scores of a batch. A module that takes single samples gets a separate key for each."""
         module = eqx.combine(tree, inference if key is None else training)
         if not random:
             return module(x) if batched else jax.vmap(module)(x)
@@ -240,6 +247,7 @@ def _of_module(
 
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
+    """The shapes of the parameters, by name (the path of each array in the module)."""
     shapes = {}
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
@@ -248,11 +256,12 @@ def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
 
 
 def prepare_jax() -> None:
-    """Configure JAX before its first computation. The user's settings are kept, except NPROC.
+    """Configure JAX before its first computation. Settings that the user has made are kept, except
+    NPROC.
 
     Compiled programs are cached on disk, so that a second run starts at once (FEDKIN_CACHE sets the
-    folder). Every core of the CPU is a device: clients are independent, so one core each is faster
-    than parallel matrix products.
+    folder). JAX treats every core of the CPU as a device: clients are independent, so training one
+    client on each core is faster than using all cores for one matrix product.
 
     XLA gets at least one thread more than there are devices (NPROC). With the same number, padded
     convolutions of jaxlib 0.10.2 become silently wrong when the programs of all devices have run

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Number added to variances, as in Keras.
+# Added to variances before dividing, as in Keras.
 EPSILON = 1e-3
 # Number of channels in a group.
 CHANNELS = 8
@@ -50,6 +50,7 @@ class BatchNorm(eqx.Module):
             factor = self.scale * jax.lax.rsqrt(self.variance + EPSILON)
             return (x - self.mean) * factor + self.bias, self
         count = jnp.maximum(jnp.sum(mask), 1) * x.shape[1] * x.shape[2]
+        # Padding has weight 0, so it does not count in the moments.
         weight = mask[:, None, None, None] / count
         mean = jnp.sum(x * weight, axis=(0, 1, 2))
         variance = jnp.sum((x - mean) ** 2 * weight, axis=(0, 1, 2))
@@ -58,6 +59,7 @@ class BatchNorm(eqx.Module):
         return (x - mean) * factor + self.bias, self._updated(mean, unbiased)
 
     def _updated(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
+        """This layer with running statistics that include those of a batch."""
         weight = 1 - self.momentum
         updated = (
             self.momentum * self.mean + weight * mean,

@@ -1,6 +1,7 @@
 """Logistic regression and the multi-layer perceptron, with the parameter counts of the papers.
 
-Equal shapes and options give the same ``Model`` object, so a second run compiles nothing.
+Equal shapes and options return the same ``Model`` object, so a second run reuses its compiled
+programs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def mclr(data: Samples, l2: float = 0.0) -> Model:
     Args:
         data: numeric features.
         l2: weight of the sum of squared kernel entries in the training loss. FlexCFL uses 0.001;
-            FedGroup's and FedSim's code declares it without effect.
+            The code of FedGroup and FedSim sets it too, but in a way that has no effect.
     """
     return _perceptron((features(data), data.classes), l2)
 
@@ -109,6 +110,7 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
         raise ModelError(f"l2 must be zero or a positive number, got {l2}")
 
     def penalty(tree: Tree) -> Array:
+        """The penalty. Kernels are the arrays with two axes; biases have one."""
         kernels = [leaf for leaf in jax.tree.leaves(tree) if leaf.ndim == 2]
         return jnp.float32(l2) * sum(jnp.sum(kernel**2) for kernel in kernels)
 
@@ -117,6 +119,7 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
 
 @lru_cache(maxsize=64)
 def _perceptron(widths: tuple[int, ...], l2: float) -> Model:
+    """The model of checked options, cached so that equal options return the same object."""
     kind = "mlp" if len(widths) > 2 else "mclr"
     return as_model(
         lambda key: Perceptron(widths, key),

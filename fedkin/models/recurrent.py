@@ -1,11 +1,12 @@
-"""Recurrent networks on text: samples are word indices [B L], and padding is treated as words.
+"""Recurrent networks on text. Samples are word indices [B L]; padding is read like any other word.
 
-Words are mapped to vectors. If the data have no vectors, an embedding is trained. Vectors in the
-data are a constant of the compiled program, and not among the P parameters. Each program holds a
-copy, so a vocabulary should have only the words that occur.
+Words are mapped to vectors. If the data have no vectors, an embedding is trained. Vectors that come
+with the data are not trained: they are constants of the compiled program, and not among the P
+parameters. Each compiled program holds a copy, so a vocabulary should have only the words that
+occur.
 
-Equal shapes and options, and the same array object of vectors, give the same ``Model`` object, so a
-second run compiles nothing. The array is kept in memory for this.
+Equal shapes and options, with the same array object of vectors, return the same ``Model`` object,
+so a second run reuses its compiled programs. The array is kept in memory for this.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class RNNLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(h: Array, gate: Array) -> tuple[Array, Array]:
+            """The next state h; ``gate`` is W x + b at this time."""
             h = jnp.tanh(gate + h @ recurrent)
             return h, h
 
@@ -133,6 +135,7 @@ class LSTMLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
+            """The next cell and state; ``gate`` is W x + b at this time."""
             c, h = state
             enter, candidate, forget, leave = jnp.split(gate + h @ recurrent, 4, axis=-1)
             c = c * jax.nn.sigmoid(forget + 1) + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
@@ -199,6 +202,7 @@ _LAYERS = {"rnn": RNNLayer, "lstm": LSTMLayer}
 
 
 def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: int | None) -> Model:
+    """Check the widths, and make the model ``name`` for these data."""
     if min(widths) < 1 or (embedding is not None and embedding < 1):
         raise ModelError(
             f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}"
@@ -213,7 +217,8 @@ def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: i
 
 
 def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Vectors:
-    """The vectors of the data, or the shape of the embedding to train."""
+    """The word vectors of the data; without them, the shape of the embedding to train (words,
+    width)."""
     check_samples(data)
     x = data.x
     vocabulary = data.vocabulary
@@ -238,6 +243,8 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
 def _recurrent(
     name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int
 ) -> Model:
+    """The model of checked options, cached so that equal options return the same object."""
+
     def make(key: Array) -> RecurrentNetwork:
         return RecurrentNetwork(
             kind=_LAYERS[name],

@@ -81,6 +81,7 @@ def _curve(
     values: Float[np.ndarray, "most"],
     estimate: int,
 ) -> None:
+    """Draw a criterion over the number of clusters, with a dashed line at its estimate."""
     prepare(axes, heading, note)
     axes.plot(numbers, values, color=COLOURS[0], marker="o", ms=4, lw=1.8)
     axes.axvline(estimate, color=FADED, ls=(0, (4, 3)))
@@ -89,7 +90,8 @@ def _curve(
 
 
 def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
-    """Draw the split-half stability, its threshold, and its value by chance."""
+    """Draw the split-half stability over the number of clusters, its threshold, and the value that
+    chance gives (the largest one in IID splits)."""
     noun = "cluster" if count.clusters == 1 else "clusters"
     _curve(
         axes=axes,
@@ -118,6 +120,7 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
 
 
 def _dendrogram(axes: Axes, count: ClusterCount) -> None:
+    """Draw Ward's dendrogram of the clients, with a dashed line at the estimated cut."""
     prepare(
         axes,
         "Dendrogram",
@@ -132,6 +135,7 @@ def _dendrogram(axes: Axes, count: ClusterCount) -> None:
 
 
 def _spectrum(axes: Axes, count: ClusterCount) -> None:
+    """Draw the eigenvalues, with a dashed line in the largest gap."""
     estimate = count.estimates["eigengap"]
     prepare(
         axes,
@@ -154,9 +158,11 @@ def _spectrum(axes: Axes, count: ClusterCount) -> None:
 
 
 def _map(axes: Axes, count: ClusterCount) -> None:
+    """Draw the clients along the first two principal components of their updates."""
     prepare(axes, "Clients", "first two principal components of their updates")
     points = count.points
     if points.shape[1] < 2:
+        # With a single component, all clients are on a line.
         points = np.column_stack([points, 0 * points])
     axes.scatter(points[:, 0], points[:, 1], s=18, color=COLOURS[0], alpha=0.7, lw=0)
     axes.margins(0.08)

@@ -64,7 +64,7 @@ class ComparisonDisplay:
             self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
-        """Show the next run. ``finished``: the run was already finished earlier."""
+        """Show the next run. ``finished`` says that it was already finished earlier."""
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -96,11 +96,13 @@ class ComparisonDisplay:
             print(f"{self._position()}  {shown}  {time_left}", file=sys.stderr, flush=True)
 
     def _position(self) -> str:
+        """Which run this is of how many, and its name."""
         assert self._current is not None
         return f"{self._started} of {self._started + len(self._cells)}  {_name(self._current)}"
 
     def _time_left(self, rounds: int) -> str:
-        """Text with the time left, from the remaining rounds and the pace of each method."""
+        """The time left as text, estimated from the remaining rounds and the seconds per round of
+        each method."""
         remaining: dict[str, int] = defaultdict(int)
         if self._current is not None:
             remaining[self._current.method.label] += rounds
@@ -154,6 +156,7 @@ def tables(
     """
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
+        """The tables of all settings with these columns."""
         return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
 
     every = columns(comparison)
@@ -210,5 +213,6 @@ def _folded(head: str) -> str:
 
 
 def _name(cell: Cell) -> str:
+    """The name of a run: setting (if there are several), method and seed."""
     name = f"{cell.method.label}, seed {cell.seed}"
     return f"{cell.setting.label}, {name}" if cell.setting.label else name

@@ -81,8 +81,8 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 def columns(comparison: Comparison) -> list[Column]:
     """The columns of a comparison's table after setting, method and seeds.
 
-    Some columns are in every table, others depend on the runs, such as the columns for attacks. The
-    user's measures come last.
+    Some columns are in every table, others depend on the runs, such as those for simulated attacks.
+    The user's measures come last.
     """
     names = comparison.table().columns
     shown = [
@@ -121,16 +121,16 @@ def cells(row: Row, shown: Sequence[Column]) -> list[str]:
 
 
 def _rounds_to_target(row: Mapping[str, Any]) -> str:
-    """The mean rounds over the seeds that reached the target. If not all seeds reached it, their
-    number follows."""
+    """The mean number of rounds until the target accuracy, over the seeds that reached it. If not
+    all did, the number of seeds that did follows."""
     rounds = MEASURES["rounds_to_target"].text(row["rounds_to_target"])
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     return rounds + partly
 
 
 def _honest_column(measure: Measure) -> Column:
-    """The column of a measure over honest clients. Shares have intervals, the agreement does
-    not."""
+    """The column of a measure over honest clients (those that do not attack). Shares are shown with
+    intervals, the agreement with true clusters without."""
     return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 
@@ -173,7 +173,8 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
 
 
 def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
-    """Lines about the significant differences in one setting, and the number of other pairs."""
+    """Lines about one setting: each significant difference of two methods, then the number of the
+    other pairs."""
     significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
     few = sum(row["verdict"] == TOO_FEW for row in pairs)
     without_score = [row for row in pairs if row["verdict"] == NO_SCORE]
@@ -191,8 +192,8 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
 
 
 def _over_attacks(comparison: Comparison) -> list[str]:
-    """Lines with the worst case and the mean over several settings with attacks, for methods with a
-    value in all of them."""
+    """If several settings have attacks: lines with each method's worst and mean result over these
+    settings. Methods without a value in one of them are left out."""
     rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
     attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
     lines = []
@@ -219,6 +220,7 @@ def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
 
 
 def _difference(row: Row, measure: Measure) -> str:
+    """A difference of two methods as text, with its interval and p."""
     gain = f"{measure.gain_text(row['difference'])}{measure.points}"
     interval = f"{measure.text(row['low'])} to {measure.text(row['high'])}"
     return f"{row['method']} over {row['against']}: {gain} ({interval}), p = {row['p']:.2g}"
@@ -360,10 +362,12 @@ def _mean(values: Float[np.ndarray, "S"]) -> float | None:
 
 
 def _label_heads(comparison: Comparison) -> list[str]:
+    """The headings of the first columns; without a column for the setting if there is only one."""
     return [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds"]
 
 
 def _labels(comparison: Comparison, row: Row) -> list[str]:
+    """The cells of the first columns of a row, as in ``_label_heads``."""
     return [
         *([row["setting"]] if len(comparison.settings) > 1 else []),
         row["method"],

@@ -24,10 +24,11 @@ def draw(
 ) -> Path:
     """Write the figure of a result as PNG and SVG.
 
-    * Run: accuracy, discrepancy and cluster sizes over the rounds (``figure``). For peers also the
-      trust graph (``topology``), for soft membership the shares (``membership``). Figures of the
-      compared methods are in ``against/``.
-    * Several seeds: mean curves and gains.
+    * Run: accuracy, discrepancy (distance of client models to their aggregate) and cluster sizes
+      over the rounds (``figure``). For methods without a server also the graph of which peers trust
+      each other (``topology``), for methods in which a client belongs to several clusters the
+      shares (``membership``). Figures of the compared methods are in ``against/``.
+    * Several seeds: mean curves, and gains over the methods that are compared.
     * Comparison: a panel for each setting, and the tables as Markdown and LaTeX.
     * Eps study or advice: the criteria on which it is based.
 

@@ -32,11 +32,13 @@ def draw(study: EpsStudy) -> Figure:
 
 
 def _clusters(axes: Axes, study: EpsStudy) -> None:
+    """Draw the numbers of clusters and of noise clients over eps, as steps."""
     prepare(
         axes,
         "Clusters found by DBSCAN",
         f"min_samples = {study.min_samples}; dashed: suggested, {study.suggested:.3g}",
     )
+    # The axis is logarithmic, so it cannot show 0, at which the first range starts.
     lows = np.array([one.low for one in study.ranges])
     known = lows[lows > 0]
     ends = (
@@ -73,6 +75,7 @@ def _clusters(axes: Axes, study: EpsStudy) -> None:
 
 
 def _k_distances(axes: Axes, study: EpsStudy) -> None:
+    """Draw the k-distance curve, with a dashed line at its knee."""
     prepare(
         axes,
         "k-distance curve",

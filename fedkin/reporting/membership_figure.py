@@ -22,7 +22,8 @@ def save(run: Run, folder: Path) -> list[Path]:
 
 
 def draw(run: Run) -> Figure:
-    """Draw a bar of shares for each client with a cluster, ordered by largest share."""
+    """Draw a bar for each client with a cluster: its shares of all clusters. Clients are ordered by
+    largest share."""
     whole = memberships(run.state)
     assert whole is not None
     shares = whole[run.assignment >= 0]

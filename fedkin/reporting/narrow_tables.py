@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-_WIDEST = 1000  # characters; no table is wider
+_WIDEST = 1000  # characters, more than any table has
 
 
 def fits(table: Table, console: Console) -> bool:

@@ -50,7 +50,8 @@ LINES = 20  # lines per run, if the output is not a terminal
 
 @contextmanager
 def suppress_hangup() -> Iterator[None]:
-    """Context manager that ignores errors of a disconnected terminal, so that the run continues."""
+    """Context manager that ignores the error of writing to a terminal that was closed, so that the
+    run continues."""
     try:
         yield
     except OSError as error:
@@ -116,6 +117,7 @@ class ProgressDisplay:
             self._notebook.update(bars)
 
     def _update_bar(self, record: Record) -> None:
+        """Update the bar of the record's method, and add it in the method's first round."""
         name = record["method"]
         shown = _shown(record)
         completed = record["round"] + (self._seed[0] if self._seed else 0) * self.rounds
@@ -156,16 +158,17 @@ def _bar_columns() -> list[ProgressColumn]:
 
 @dataclass(frozen=True)
 class _Pace:
-    """The round and the time at which this process began a run."""
+    """The round and the time at which this process began a run, which it may have resumed."""
 
     round: int
     time: float
 
 
 class _TimeLeft(ProgressColumn):
-    """Column with the time left, from the mean pace of this process."""
+    """Column with the time left, estimated from the mean seconds per round in this process."""
 
     def render(self, task: Task) -> Text:
+        """The time left of one bar; empty before its first round and after its last."""
         pace: _Pace = task.fields["pace"]
         done = task.completed - pace.round
         if task.finished or done <= 0:
@@ -213,9 +216,11 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
     titles = {id(summary): method_title(summary["method"]) for summary in summaries}
 
     def lines_of(key: str, text: Callable[[dict[str, Any]], str]) -> list[str]:
+        """``text`` of every summary that has the entry ``key``."""
         return [text(summary) for summary in summaries if key in summary]
 
     def titled(text: Callable[[dict[str, Any]], str]) -> list[str]:
+        """``text`` of every summary, with the method in front; without empty texts."""
         texts = [(titles[id(summary)], text(summary)) for summary in summaries]
         return [f"{title}: {line}" for title, line in texts if line]
 
@@ -236,6 +241,7 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
 
 
 def _lacks_replies(summary: dict[str, Any]) -> bool:
+    """Whether replies of clients were excluded or lost."""
     return any(summary.get(name) for name in ("nonfinite", "missing", "outliers"))
 
 
@@ -280,6 +286,7 @@ def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> lis
 
 
 def _traffic(summary: dict[str, Any]) -> str:
+    """Download and upload of a run, as text."""
     return both_ways(summary["bytes_down"], summary["bytes_up"])
 
 
@@ -297,16 +304,18 @@ def folded(head: str) -> str:
 
 
 def _rounds_to_target(summary: dict[str, Any]) -> str:
+    """The rounds until the target accuracy; a dash if it was not reached."""
     reached = summary["rounds_to_target"]
     return "-" if reached is None else str(reached)
 
 
 def _clusters_and_sizes(summary: dict[str, Any]) -> str:
+    """The number of clusters and their sizes, as text."""
     return ": ".join(_clusters(summary["cluster_sizes"], summary.get("configured_clusters")))
 
 
 def _incomplete(summaries: Sequence[dict[str, Any]]) -> list[str]:
-    """Notes about the reason why some runs have no best round."""
+    """Notes that say why some runs have no best round."""
     without = [
         s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None
     ]
@@ -330,8 +339,8 @@ def _messages(summary: dict[str, Any]) -> str:
 
 
 def privacy_in_words(statement: dict[str, Any]) -> str:
-    """Text with a run's epsilon and delta, the protected unit, and the released rounds and
-    scores."""
+    """Text about differential privacy: epsilon and delta, the unit that they protect (e.g. a
+    client), and the released rounds and scores."""
     epsilon = statement["epsilon"]
     shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
     warning = f"; {statement['warning']}" if "warning" in statement else ""
@@ -346,7 +355,8 @@ def privacy_in_words(statement: dict[str, Any]) -> str:
 
 
 def secret_in_words(statement: dict[str, Any]) -> str:
-    """Text with the numbers of a run's secret sums, and of lost and clipped updates."""
+    """Text about secure aggregation: the number of secret sums (sums of updates that the server
+    cannot see one by one), and of lost and clipped updates."""
     counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
     words = [f"{statement['sums']:,} sums of {statement['answered']:,} updates"]
     words += [f"{count:,} {name}" for name, count in counts.items() if count]
@@ -399,6 +409,7 @@ def _differs(summary: dict[str, Any]) -> bool:
 
 
 def _shown(record: Record) -> dict[str, str]:
+    """The texts that a round shows in the bar of its method."""
     text = partial_text(record)
     partial = f" ({text})" if text else ""
     clusters, sizes = _clusters(record["cluster_sizes"])

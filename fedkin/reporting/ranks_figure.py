@@ -22,7 +22,7 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
 
     Args:
         ranks: ranks of the methods.
-        blocks: plural noun for the samples over which methods are ranked.
+        blocks: plural noun for the things over which methods are ranked, such as "settings".
 
     Raises:
         MissingExtra: scikit-posthocs is not installed.
@@ -48,6 +48,7 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
 
 
 def _diagram() -> Callable[..., Any]:
+    """The drawing function of scikit-posthocs. Raises MissingExtra if it is not installed."""
     try:
         from scikit_posthocs import critical_difference_diagram
     except ImportError as error:

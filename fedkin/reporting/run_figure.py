@@ -1,7 +1,8 @@
 """Figure of a run and its compared methods.
 
-It shows the accuracy of all clients and of the bottom 10% over the rounds, the discrepancy, and the
-cluster sizes. If cluster sizes never change, it shows the accuracy of each client instead.
+It shows the accuracy of all clients and of the bottom 10% over the rounds, the discrepancy
+(distance of client models to their aggregate), and the cluster sizes. If cluster sizes never
+change, it shows the accuracy of each client instead.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def _split(histories: dict[str, pd.DataFrame]) -> str:
 
 
 def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Accuracy of all clients; partial rounds are pale."""
+    """Draw the accuracy of all clients. Rounds in which some clients had no cluster or were absent
+    (partial rounds) are pale."""
     partial = any(
         history["partial"].fillna(False).astype(bool).any() for history in histories.values()
     )
@@ -151,13 +153,13 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
-    """Why some rounds are partial."""
+    """The words of the note that say why some rounds are pale."""
     away = any("scored_of" in history for history in histories.values())
     return CAUSE if away else "some clients have no cluster yet"
 
 
 def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Mean accuracy of the bottom 10% of clients."""
+    """Draw the mean accuracy of the bottom 10% of clients."""
     prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
     for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
         known = history["bottom_decile"].dropna().astype(float)
@@ -167,7 +169,7 @@ def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _clients(axes: Axes, runs: dict[str, Run]) -> None:
-    """Test accuracy of each client at the end, lowest first."""
+    """Draw the test accuracy of each client at the end, lowest first."""
     prepare(
         axes,
         "Accuracy of each client",
@@ -205,7 +207,7 @@ def _mark_shifts(axes: Axes, run: Run) -> None:
 
 
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Mean distance of client models to their aggregate."""
+    """Draw the mean distance of client models to their aggregate."""
     prepare(axes, "Discrepancy", "mean L2 distance of client models to their aggregate")
     for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         known = history["discrepancy_mean"].dropna().astype(float)
@@ -215,7 +217,7 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -> None:
-    """Draw a measure that has no fixed panel."""
+    """Draw a measure over the rounds, such as a user's measure."""
     prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
     for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
         if measure.column not in history:  # the run does not have it
@@ -253,7 +255,7 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """Draw the mean number of peers that a peer trusts."""
+    """Draw the mean number of peers that a peer (a client of a method without a server) trusts."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
     axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
     axes.set_ylim(bottom=0)

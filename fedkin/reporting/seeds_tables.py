@@ -119,12 +119,14 @@ def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
 
 
 def _counted(seeds: list[int]) -> str:
+    """Seeds as text: the seed, or their number and range."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     return f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
 
 
 def _with_interval(row: dict[str, Any], measure: Measure) -> str:
+    """The mean of a measure as text, with half of its interval if there is one."""
     mean = row[measure.name]
     high = row[f"{measure.name}_high"]
     text = measure.text_with_unit(mean)
@@ -132,6 +134,7 @@ def _with_interval(row: dict[str, Any], measure: Measure) -> str:
 
 
 def _p(value: float | None) -> str:
+    """p as text; a dash if there was no test."""
     if value is None:
         return "-"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -103,7 +103,7 @@ def write(figure: Figure, path: Path) -> None:
 
 
 def line_style(number: int) -> tuple[str, Any]:
-    """Colour and dashes of a line, by its number. The first 49 combinations are distinct."""
+    """Colour and dashes of line ``number`` of a chart. The first 49 lines all look different."""
     return COLOURS[number % len(COLOURS)], DASHES[(number + number // len(COLOURS)) % len(DASHES)]
 
 

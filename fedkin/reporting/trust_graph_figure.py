@@ -1,4 +1,5 @@
-"""Figure of the trust graph of peers."""
+"""Figure of the trust graph: which peers (clients of a method without a server) trust which
+others."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def draw(run: Run) -> Figure:
     """Draw the peers in circles after several rounds, grouped by true cluster if known, otherwise
     by final cluster.
 
-    If true clusters are known, the precision and recall of neighbours are drawn below.
+    If true clusters are known, two curves are drawn below: the share of trusted peers that are of
+    the same cluster (precision), and the share of the cluster that a peer trusts (recall).
     """
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))
@@ -112,6 +114,7 @@ def draw_circle(
         clusters: the cluster of each peer.
         known: whether these are true clusters. Lines between true clusters are orange.
     """
+    # Position of each peer on the circle: peers of a cluster are neighbours.
     place = np.empty(len(clusters), np.int64)
     place[np.argsort(clusters, kind="stable")] = np.arange(len(clusters))
     angle = 2 * np.pi * place / len(clusters)
@@ -119,6 +122,7 @@ def draw_circle(
     source, target = np.nonzero(trust)
     wrong = (clusters[source] != clusters[target]) & known
     for part, colour in ((~wrong, COLOURS[0]), (wrong, COLOURS[1])):
+        # The more lines there are, the paler they must be.
         faint = min(0.7, 12 / max(1, np.sqrt(part.sum())) / 2)
         lines = np.stack([positions[source[part]], positions[target[part]]], axis=1)
         axes.add_collection(LineCollection(list(lines), colors=colour, linewidths=0.5, alpha=faint))

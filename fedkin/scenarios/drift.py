@@ -5,11 +5,13 @@ variant (equally many clients with each, at random), and may change to another o
 
 * ``sudden``: in round ``at``;
 * ``gradual``: in a round drawn uniformly for each client from ``at`` to ``at + length - 1``;
-* ``recurring``: in round ``at``, and back or forth every ``length`` rounds.
+* ``recurring``: in round ``at``, and then back and forth between the two variants every ``length``
+  rounds.
 
-A client's variant depends only on the seed and the round. The true cluster is the variant. Data
-that have true clusters get true cluster x kinds + variant. (Do not rotate images of clusters that
-were planted by rotation: 90 + 180 degrees and 180 + 90 degrees are the same images.)
+A client's variant depends only on the seed and the round. Its variant becomes its true cluster. If
+the data already have true clusters, the new one is true cluster x kinds + variant, so that clients
+share a cluster only if they agree in both. (Do not rotate images of clusters that were planted by
+rotation: 90 + 180 degrees and 180 + 90 degrees are the same images.)
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ from fedkin.scenarios.variants import label_permutations, rotate_images
 class Drift:
     """Base class of drifts: the variant of each client's data in each round.
 
-    Relabel and Rotate define the variants.
+    The subclasses ``Relabel`` and ``Rotate`` define what a variant does to the samples.
 
-    Samples are copied once for each client that owns them, because a sample with two owners may get
-    two variants. That doubles the memory of the data.
+    At the start, all samples are copied, with a separate copy for each owner, because a sample with
+    two owners may get two variants. That doubles the memory of the data.
 
     All draws are from ``Stream(seed, 0, "scenario").child("drift")``, with the run's seed: the
     first variants, the clients that change, and when they change.
@@ -66,7 +68,8 @@ class Drift:
             validation.at_least(1, name, getattr(self, name))
 
     def variants(self, clients: int, round: int, stream: Stream) -> Int[np.ndarray, "N"]:
-        """The variant of each client in a round. The stream may be the stream of any round."""
+        """The variant of each client in a round. ``stream`` may belong to any round, since all
+        draws come from round 0."""
         rng = stream.at(0).child("drift").rng()
         origin = rng.permutation(np.arange(clients) % self.kinds)
         target = (origin + rng.integers(1, self.kinds, clients)) % self.kinds
@@ -87,6 +90,8 @@ class Drift:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[FederatedData, Bool[np.ndarray, "N"]]:
+        """The data of a round, as in ``Shift.step``: only the samples of clients whose variant
+        changes are computed again."""
         variant = self.variants(original.clients, round, stream)
         if not round:
             # A client's first variant is not a shift.
@@ -112,7 +117,8 @@ class Drift:
         variant: Int[np.ndarray, "N"],
         stream: Stream,
     ) -> FederatedData:
-        """The data after these clients have got new variants. No row of ``data`` has two owners."""
+        """The data in which the samples of these clients are replaced by their variants. Each row
+        of ``data`` must have one owner, so that no other client is affected."""
         parts = _parts(original)
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
@@ -138,7 +144,8 @@ class Drift:
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """The samples of some rows in their variants: "x" or "y", and the new values."""
+        """The selected rows, each changed into its variant: which array changes ("x" or "y"), and
+        the new values of these rows."""
         raise NotImplementedError
 
 
@@ -158,6 +165,7 @@ class Relabel(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
+        """New labels of the rows: "y", and each label permuted by its row's variant."""
         permutations = label_permutations(data.classes, self.kinds, stream)
         return "y", permutations[variant, data.y[rows]]
 
@@ -168,9 +176,9 @@ class Rotate(Drift):
     """Variant v rotates images by v x 360 / kinds degrees (90 v for 3 kinds, as in planted
     clusters).
 
-    Images are square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. The first step raises
-    DataError for other samples. The options are the same as for ``Drift``: ``kinds``, ``pattern``,
-    ``fraction``, ``at`` and ``length``.
+    Images must be square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. Other samples raise
+    DataError when they are first rotated. The options are the same as for ``Drift``: ``kinds``,
+    ``pattern``, ``fraction``, ``at`` and ``length``.
     """
 
     def _samples(
@@ -180,6 +188,7 @@ class Rotate(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
+        """New images of the rows: "x", and each image rotated by its row's variant."""
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
@@ -188,7 +197,8 @@ class Rotate(Drift):
 
 
 def _with_own_rows(data: FederatedData) -> FederatedData:
-    """The data with a copy of every sample for each client that owns it, ordered as ``_parts``."""
+    """The data with a separate copy of every sample for each client that owns it. Rows are ordered
+    by split and then by client, as in ``_parts``."""
     parts = _parts(data)
     source = np.concatenate([part.rows for part in parts.values()])
     copied: dict[str, Ragged] = {}

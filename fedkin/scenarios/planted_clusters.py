@@ -42,14 +42,14 @@ def planted(
     * ``disjoint_labels``: C / K classes that no other cluster has.
 
     Args:
-        base: digits, mnist, fashion_mnist or cifar10.
+        base: the image set: digits, mnist, fashion_mnist or cifar10.
         kind: difference between the clusters.
         clusters: number of clusters K.
         clients: number of clients N.
         samples: number of training images of each client, drawn at random.
         test_samples: number of test images of each client.
         batches: number of cifar10's training batch files to use, of five; None for all.
-        seed: seed of images, clusters and permutations.
+        seed: seed of the draws of images, clusters and permutations.
 
     Raises:
         ConfigError: the options are invalid.
@@ -107,6 +107,7 @@ def planted(
 def _check(
     base: str, kind: str, clusters: int, clients: int, samples: int, test_samples: int
 ) -> None:
+    """Raise ConfigError for invalid options of ``planted``."""
     if base not in IMAGES:
         raise ConfigError(unknown("base", base, IMAGES))
     if kind not in CLUSTER_DIFFERENCES:
@@ -120,6 +121,7 @@ def _check(
 
 
 def _cifar10_batches(base: str, batches: int) -> Images:
+    """CIFAR-10 from so many training batch files. Raises ConfigError for another image set."""
     if base != "cifar10":
         raise ConfigError(f"batches is an option of cifar10: {base} has no batch files")
     return cifar10_images(batches)

@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.swaps import ShiftedRound
 
-# Side of the trigger in pixels.
+# Side of the trigger, a square patch, in pixels.
 PATCH = 3
 # Label that the trigger should cause.
 TARGET = 0
@@ -31,7 +31,8 @@ def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federate
         clients: clients with flipped labels.
 
     Raises:
-        DataError: their samples also belong to other clients, or the data are packed.
+        DataError: the samples also belong to other clients, which would be poisoned too; or the
+            data are packed, so their files would have to change.
     """
     rows = _own_training_rows(data, clients, "labels cannot be flipped")
     flipped = _concatenated(rows)
@@ -63,13 +64,14 @@ def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federat
 
 
 def triggered_test(data: FederatedData) -> FederatedData:
-    """The data with the trigger in the test samples of all classes other than 0, with label 0.
+    """Test data that measure a backdoor: all test samples of classes other than 0, with the trigger
+    and with label 0.
 
     The accuracy on them is the share of samples in which the backdoor works. Test samples of class
     0 are left out.
 
     Args:
-        data: images, before any is poisoned.
+        data: images, as they are before any poisoning.
     """
     kept = []
     for client in range(data.clients):
@@ -127,7 +129,8 @@ class LaterPoisoning:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round, as in ``Shift.step``."""
+        """The data of a round, as in ``Shift.step``: unchanged before ``start``, then with poisoned
+        samples."""
         shifted = np.zeros(original.clients, bool)
         if round != self.start:
             return current, shifted
@@ -139,11 +142,11 @@ class LaterPoisoning:
 def _own_training_rows(
     data: FederatedData, clients: Bool[np.ndarray, "N"], refusal: str
 ) -> list[Int[np.ndarray, "_"]]:
-    """The training rows of each of these clients.
+    """The rows of each of these clients' training samples, after a check that they may be changed.
 
     Raises:
-        DataError: a change of these samples would also change other clients' samples or test
-            samples, or the data are packed.
+        DataError: some of the rows are also test or validation samples or belong to other clients,
+            or the data are packed. The message begins with ``refusal``.
     """
     if data.packed is not None:
         raise DataError(f"{refusal}, since the data are in packed files; load them into memory")

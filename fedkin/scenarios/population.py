@@ -1,6 +1,8 @@
 """Client participation: late arrival, departure, dropout from a round, and straggling.
 
-The functions are pure, with separate draws for each client and round. A world applies them.
+The functions only draw who arrives, leaves or fails; a world (the simulator) applies the result.
+Draws are separate for each client and round, so a client's fate does not depend on who else is
+asked.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ class Population:
     Attributes:
         dropout: probability that a client does not reply in a round.
         mute: probability that a client never replies.
-        stragglers: probability that a client completes only a part of its epochs in a round.
-        arrivals: number of clients that arrive in a round, by round. They have the highest ids, in
-            order; all other clients take part from the start.
-        departures: number of clients that leave for good in a round, by round: the lowest remaining
-            ids.
+        stragglers: probability that a client completes only some of its epochs in a round.
+        arrivals: number of clients that arrive, by round. Arriving clients have the highest ids, in
+            the order of arrival; all other clients take part from the start.
+        departures: number of clients that leave for good, by round. The clients with the lowest
+            remaining ids leave.
     """
 
     dropout: float = 0.0
@@ -52,7 +54,7 @@ class Population:
                     )
 
     def departed(self, round: int) -> Int[np.ndarray, "g"]:
-        """Ids of the clients that have left for good, up to a round."""
+        """Ids of the clients that have left for good by this round."""
         return np.arange(sum(count for when, count in self.departures.items() if when <= round))
 
     def reachable(self, total: int, round: int) -> Int[np.ndarray, "c"]:
@@ -91,8 +93,8 @@ class Population:
     def partial_steps(
         self, clients: Int[np.ndarray, "n"], num_steps: Int[np.ndarray, "n"], stream: Stream
     ) -> Int[np.ndarray, "n"]:
-        """Epochs (or steps) that stragglers complete: uniform in [1, E) out of E, as in FedProx's
-        code."""
+        """Number of epochs (or steps) that each client completes if it straggles: uniform in [1, E)
+        if it should do E, as in FedProx's code."""
         u = self._draw(clients, stream.child("managed"))
         completed = 1 + np.floor(u * (num_steps - 1)).astype(np.int64)
         return np.maximum(1, completed).astype(np.int64)

@@ -25,7 +25,8 @@ from fedkin.scenarios.validation import at_least, fraction, switch
 
 @runtime_checkable
 class Shift(Protocol):
-    """A change of clients' data between rounds. It is pure: equal arguments give equal results."""
+    """A change of clients' data between rounds. ``step`` is a pure function: equal arguments give
+    equal results."""
 
     def step(
         self,
@@ -73,9 +74,10 @@ class ShiftedData:
     def at(self, stream: Stream) -> ShiftedRound:
         """The data of round ``stream.round``, and whether each client's data shifted in it.
 
-        The step of round r draws from ``stream.at(r)``. Steps continue from the latest round. They
-        start again if the round is earlier, or if seed or purpose differ, so a resumed run has the
-        same data.
+        The data of a round are computed from the data of the round before, and the shift's step of
+        round r draws from ``stream.at(r)``. The latest data are kept. If an earlier round is asked
+        for, or another seed or purpose, the steps are repeated from round 0. A resumed run
+        therefore has the same data.
         """
         if self._shift is None:
             return self._current
@@ -100,21 +102,23 @@ class ShiftedData:
 @plain_options
 @dataclass(frozen=True)
 class Incremental:
-    """Training data are released in portions. Test (and validation) data do not change.
+    """Training data are released in portions: clients have more and more of their samples. Test
+    (and validation) data do not change.
 
     Release 0 is in round 0, release j in round 1 + j ``every``. With release j a client has the
     first ceil(r_j n) of its n training samples, in a random order. A client that arrives late has
     all samples that were released before.
 
-    ``as_coded`` follows the authors' code. In round 0, and so in the cold start, clients have all
-    their data. Release 0 cuts the data in round 1. Each release takes its portion of a client's
-    *current* samples, so their number falls. Until clients detect a shift, they compare their label
-    counts with the counts before any shift. So clients with a cluster from round 0 on detect the
-    cut in round 1. In a later round r, newcomers are placed by their data in round r, before
-    clients are tested: a client placed in round r passes its first test, and detects the cut in
-    round r + 1. (In a method whose newcomers choose while they train, such as IFCA, the first test
-    is in round r + 1, and they detect the cut in round r + 2.) Without ``as_coded``, clients
-    compare with their label counts when they were placed.
+    ``as_coded`` follows the authors' code, in which data shrink instead of grow. In round 0, when
+    methods form their first clusters (the cold start), clients have all their data. Release 0 cuts
+    the data in round 1. Each release takes its portion of a client's *current* samples, so their
+    number falls. Until clients detect a shift, they compare their label counts with the counts
+    before any shift. So clients with a cluster from round 0 on detect the cut in round 1. In a
+    later round r, newcomers are placed by their data in round r, before clients are tested: a
+    client placed in round r passes its first test, and detects the cut in round r + 1. (In a method
+    whose newcomers choose while they train, such as IFCA, the first test is in round r + 1, and
+    they detect the cut in round r + 2.) Without ``as_coded``, clients compare with their label
+    counts when they were placed.
 
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
@@ -149,6 +153,7 @@ class Incremental:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
+        """The data of a round: of each client, as many training samples as have been released."""
         all_samples = original.train
         sizes = self.released(all_samples.sizes, round)
         shifted = sizes != current.train.sizes
@@ -172,12 +177,14 @@ class Incremental:
 
 
 def stale_counts(shift: Shift | None) -> bool:
-    """Whether clients first compare with label counts before any shift, as in the authors' code."""
+    """Whether clients that test for a shift first compare with their label counts before any shift,
+    as in the authors' code."""
     return isinstance(shift, Incremental) and shift.as_coded
 
 
 def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
-    """Each entry's position 0, 1, ... in a random order of its client's entries."""
+    """Put each client's entries in a random order, and return the position 0, 1, ... of every entry
+    in its client's order."""
     owner = part.owners()
     order = np.lexsort((stream.child("order").rng().random(len(owner)), owner))
     positions = np.empty(len(owner), np.int64)

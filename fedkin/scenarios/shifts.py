@@ -1,6 +1,7 @@
 """The named data shifts during a run. ``SHIFTS`` maps their names in configurations to classes.
 
-The imports below are the list: a new shift adds a line here. ``SwapAll`` has the name ``swap_all``.
+The imports below are the list: a new shift adds a line here. A name is the class name in snake
+case: ``SwapAll`` is ``swap_all``.
 """
 
 from __future__ import annotations

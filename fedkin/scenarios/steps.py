@@ -30,12 +30,14 @@ class Steps:
 
     Step t has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these rounds, clients train on
     the samples of step t (with ``history``, on the samples of steps 0 to t, the oldest first). They
-    are tested on the samples of step t + 1, on which no client has trained. So the accuracy of a
-    step's last round is prequential; ``prequential_accuracy`` is its mean over steps.
+    are tested on the samples of step t + 1, on which no client has trained. So the accuracy in a
+    step's last round is prequential (on samples that come after all training samples);
+    ``prequential_accuracy`` is its mean over steps.
 
-    True clusters are the concepts of the step on which clients train. A client shifts if its
-    concept differs from the previous step's. The last step is only used for tests, so data do not
-    change in its rounds. The step uses no random numbers.
+    A concept is a rule that gives samples their labels. A client's true cluster is its concept in
+    the step on which it trains. The client's data count as shifted if its concept differs from its
+    concept in the previous step. The last step of the stream is only used for tests: in its rounds,
+    clients train on the step before. Nothing here is random.
 
     Attributes:
         every: number of rounds in a step.

@@ -20,7 +20,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.validation import fraction, switch
 
-# The data of a round, and whether each client's data shifted in it.
+# The result of a shift's step: the data of a round, and whether each client's data shifted in it.
 ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]
 
 
@@ -33,7 +33,7 @@ class SwapAll:
 
     Attributes:
         probability: probability that a pair swaps in a round, from round 1 on. Every round pairs
-            all reachable clients at random, so it is also the probability that a client's data
+            all reachable clients at random, so this is also the probability that a client's data
             change.
     """
 
@@ -50,6 +50,8 @@ class SwapAll:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
+        """The data of a round, as in ``Shift.step``: drawn pairs of clients have swapped all
+        data."""
         return swap_all(current, _pairs(self.probability, round, reachable, stream))
 
 
@@ -58,10 +60,10 @@ class SwapAll:
 class SwapPart:
     """Two clients swap all their training, test and validation samples of one label each.
 
-    A label qualifies if a client has it in training and test data, and the other client does not
-    have it. A pair swaps only if both clients have such a label. A client's true cluster is the
-    cluster that most of its training samples come from (a sample with several owners comes from the
-    last owner). If two clusters have equally many samples, it does not change.
+    A client gives away a label that it has in its training and test data, and that the other client
+    does not have. A pair swaps only if both clients have such a label. A client's true cluster is
+    the cluster that most of its training samples come from (a sample with several owners comes from
+    the last owner). If two clusters have equally many samples, it does not change.
 
     Pairs are drawn as in ``SwapAll``, labels from ``Stream(seed, round,
     "scenario").child("labels")``.
@@ -88,9 +90,12 @@ class SwapPart:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
+        """The data of a round, as in ``Shift.step``: drawn pairs have swapped the samples of two
+        labels."""
         pairs = _pairs(self.probability, round, reachable, stream)
         labels, possible = draw_labels(current, pairs, stream)
         if self.as_coded:
+            # The authors' loop ends at the first pair without a label that qualifies.
             possible = np.logical_and.accumulate(possible)
         return swap_labels(original, current, pairs[possible], labels[possible])
 
@@ -155,7 +160,7 @@ def draw_labels(
         stream: draws the labels.
 
     Returns:
-        The labels, and which pairs have a label that qualifies for both clients.
+        The labels, and for which pairs both clients have a label to give away.
     """
     both = pairs.ravel()
     train = current.train.select(both)
@@ -170,6 +175,7 @@ def draw_labels(
 
 
 def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
+    """Number of samples of each class that each client has in a split."""
     flat = part.owners() * data.classes + data.y[part.rows].astype(np.int64)
     return np.bincount(flat, minlength=len(part) * data.classes).reshape(-1, data.classes)
 
@@ -190,7 +196,8 @@ def _give_labels(
     partner: Int[np.ndarray, "N"],
     labels: Int[np.ndarray, "N"],
 ) -> Ragged:
-    """The rows of each client after all samples of the given labels have gone to its partner."""
+    """The rows of each client after it has given all its samples of one label (``labels``) to its
+    partner."""
     owner = part.owners()
     owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
     rows = part.rows[np.argsort(owner, kind="stable")]
@@ -201,11 +208,13 @@ def _give_labels(
 def _majority_clusters(
     original: FederatedData, current: FederatedData, train: Ragged, shifted: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N"] | None:
-    """True clusters after the swap: the original cluster of most of a client's training samples."""
+    """True clusters after a swap. A client that swapped gets the cluster that most of its training
+    samples came from originally; with a tie, it keeps its cluster."""
     if original.true_clusters is None or current.true_clusters is None:
         return None
     clusters = int(original.true_clusters.max()) + 1
     home = np.zeros(len(original.y), np.int64)
+    # The cluster of the client that owned each sample before any shift.
     home[original.train.rows] = original.true_clusters[original.train.owners()]
 
     # Number of samples that each shifted client has from each cluster.

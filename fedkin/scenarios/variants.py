@@ -54,7 +54,7 @@ def label_permutations(classes: int, variants: int, stream: Stream) -> Int[np.nd
         stream: random numbers.
 
     Raises:
-        ConfigError: there are not so many permutations.
+        ConfigError: so many different permutations of these classes do not exist.
     """
     most = math.factorial(classes)
     if variants > most:

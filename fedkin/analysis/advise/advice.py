@@ -1,5 +1,5 @@
-"""The class ``Advice``: heterogeneity of clients, number of clusters, gain of clustering, and the
-advised configuration."""
+"""The class ``Advice``: whether clustering would help these clients, the measurements behind this
+verdict, and the advised configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIE = 1.0  # percentage points; among methods this close to the best, the cheap
 
 @dataclass(frozen=True)
 class Advice:
-    """A verdict and the measurements that support it.
+    """A verdict on clustering the clients of a data set, and the measurements that support it.
 
     Attributes:
         data: name of the data set.
@@ -32,7 +32,8 @@ class Advice:
         clients: N, the number of clients.
         local: the section [local] of the advised configuration.
         run: the section [run] of the advised configuration.
-        heterogeneity: measures of heterogeneity, compared with IID splits.
+        heterogeneity: how different the clients' data are, compared with IID splits of the same
+            samples.
         cluster_count: the number of clusters by each criterion.
         pilots: results of the pilot runs with ``pilot_clusters`` clusters (``run_pilots``); None if
             no client has test samples.
@@ -62,7 +63,8 @@ class Advice:
 
     @property
     def gains(self) -> pd.DataFrame:
-        """The rows of clustered methods with a known gain in the pilots. The table may be empty."""
+        """The rows of ``pilots`` about clustered methods whose gain over FedAvg is known. The table
+        may be empty."""
         if self.pilots is None:
             return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
         return self.pilots.drop(index=BASELINE).dropna(subset=["gain", "low", "high"])
@@ -73,7 +75,8 @@ class Advice:
 
         With one cluster it is FedAvg. Otherwise it is the cheapest among the best methods with a
         significant gain, or FedAvg if no gain is significant. If no gain is known, it is the
-        prior's best clustered method (FlexCFL without a prior), to be run together with FedAvg.
+        clustered method that ranks best in the benchmark (``prior``; without a prior FlexCFL),
+        which should be compared with FedAvg in a run.
         """
         if self.clusters == 1:
             return BASELINE
@@ -87,8 +90,8 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """Benchmark findings for this kind of heterogeneity; None if there are none. Results of
-        pilot runs take precedence."""
+        """The benchmark's ranking of methods for this kind of heterogeneity; None if there is none.
+        Where pilot runs have results, these decide instead."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property
@@ -105,6 +108,8 @@ class Advice:
         return self._why_one() if self.clusters == 1 else self._why_several()
 
     def _why_one(self) -> str:
+        """The reason if one cluster was found: why no larger number is stable, and the gain of two
+        clusters."""
         reason = self.instability
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of two clusters is unknown"
@@ -119,8 +124,8 @@ class Advice:
 
     @property
     def instability(self) -> str:
-        """The condition of stability that no number of clusters above 1 meets, with its numbers, as
-        text."""
+        """Why there is one cluster, as text with numbers: the condition of stability that no number
+        of clusters above 1 meets."""
         count = self.cluster_count
         best = count.stability[1:].max()
         chance = _percent(count.chance)
@@ -136,6 +141,8 @@ class Advice:
         )
 
     def _why_several(self) -> str:
+        """The reason if several clusters were found: their stability, and whether clustering
+        gains."""
         limit = self.cluster_count.max_clusters
         stability = self.cluster_count.stability[self.clusters - 1]
         number = f"at least {limit}" if self.clusters == limit else f"{self.clusters}"
@@ -149,6 +156,7 @@ class Advice:
 
     @property
     def _unknown(self) -> str:
+        """The beginning of a remark that a gain is unknown: why it could not be measured."""
         if self.pilots is None:
             return "no client has test samples, so"
         return "no pilot could be scored, so"
@@ -206,9 +214,10 @@ class Advice:
 
 def _percent(share: float) -> str:
     """A share in per cent, rounded down, so that a value just below a threshold is not shown as
-    equal."""
+    equal to it."""
     return f"{math.floor(100 * share + 1e-9)}%"
 
 
 def _gain(row: pd.Series) -> str:
+    """The gain in a row of ``pilots``, with its 95% interval, as text."""
     return f"{row['gain']:+.1f} points [{row['low']:+.1f}, {row['high']:+.1f}] over {BASELINE}"

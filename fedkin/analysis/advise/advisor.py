@@ -28,7 +28,8 @@ from fedkin.simulation.workers import AnyModel
 # Default rounds and cohort of the advised configuration.
 ROUNDS = 50
 COHORT = 20
-_NOT_IN_FILES = ("mu", "steps", "partial", "positive")  # fields that belong to methods
+# Options of local training that are set by a method, so the section [local] does not have them.
+_NOT_IN_FILES = ("mu", "steps", "partial", "positive")
 
 
 def advise(
@@ -144,6 +145,7 @@ def of_config(
 
 
 def _check_local(local: LocalTraining) -> None:
+    """Raise ConfigError for options that a method sets, such as the proximal term ``mu``."""
     if (
         local.mu
         or local.partial
@@ -156,6 +158,6 @@ def _check_local(local: LocalTraining) -> None:
 
 
 def _section(local: LocalTraining) -> Values:
-    """Local training as the section [local] of a configuration."""
+    """The options of local training as the section [local] of a configuration."""
     names = [name for name in local.settings() if name not in _NOT_IN_FILES]
     return {name: value for name, value in plain_values(local).items() if name in names}

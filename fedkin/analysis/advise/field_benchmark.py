@@ -1,4 +1,7 @@
-"""Benchmark findings for each kind of heterogeneity: a prior over methods, before pilot runs."""
+"""Which methods ranked best in our benchmark, for each kind of heterogeneity.
+
+The advice uses these ranks where pilot runs give no result.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ class FieldPrior:
         kind: ``labels`` or ``concepts``.
         ranks: average rank of each method, by name in configurations, best first; 1 is the best
             rank.
-        settings: names of the benchmark's settings with this kind of heterogeneity.
-        clustered: names of the methods with a number of clusters.
+        settings: names of the benchmark's settings (data sets and partitions) with this kind of
+            heterogeneity.
+        clustered: names of the methods with an option for the number of clusters.
     """
 
     kind: str
@@ -35,7 +39,7 @@ class FieldPrior:
 
     @property
     def best_clustered(self) -> str:
-        """The name of the best method that has a number of clusters."""
+        """The name of the best method that has an option for the number of clusters."""
         return next(name for name in self.ranks if name in self.clustered)
 
     def __str__(self) -> str:
@@ -50,8 +54,9 @@ class FieldPrior:
 def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None:
     """The benchmark's findings for clients with this heterogeneity.
 
-    The kind is ``labels`` if the label divergence is above its value in every IID split. Otherwise,
-    with several clusters, it is ``concepts``: clusters differ in their concepts.
+    The kind is ``labels`` if the clients' label distributions differ more than in every IID split.
+    Otherwise, if there are several clusters, it is ``concepts``: clusters differ in how labels
+    depend on features.
 
     Args:
         heterogeneity: measures of heterogeneity, compared with IID splits.

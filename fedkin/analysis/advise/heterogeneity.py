@@ -37,10 +37,10 @@ def heterogeneity(
     The columns are ``value``; the mean, minimum and maximum over several IID splits of the same
     samples (``iid``, ``low``, ``high``); and ``ratio``, the value divided by the mean.
 
-    PNI is FedSim's index with ten random models. Label divergence is the mean Jensen-Shannon
-    divergence between a client's label distribution and the overall one. It needs label counts, so
-    it is left out if labels are private. Gradient dissimilarity is FedProx's B^2 at the initial
-    model.
+    PNI is FedSim's non-IID index (``non_iid_index``), the mean over ten random models. Label
+    divergence is the mean Jensen-Shannon divergence between a client's label distribution and the
+    overall one. It needs label counts, so it is left out if labels are private. Gradient
+    dissimilarity is FedProx's B^2 at the initial model.
 
     Args:
         data: the clients' data.
@@ -65,6 +65,7 @@ def heterogeneity(
 
 
 def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
+    """The row of a measure: its value, its values in IID splits (``chance``), and the ratio."""
     mean = float(chance.mean())
     ratio = value / mean if mean > 0 and np.isfinite(value) else float("nan")
     return {
@@ -79,6 +80,7 @@ def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
 def _measure(
     data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool
 ) -> Measures:
+    """All measures of one federation: of the data, or of an IID split of them."""
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,

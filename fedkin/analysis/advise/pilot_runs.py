@@ -1,5 +1,5 @@
-"""Pilot runs, which measure the gain of clustered methods over FedAvg on the same data and
-cohorts."""
+"""Pilot runs: short simulations that measure the gain of clustered methods over FedAvg, with the
+same data and the same clients in each round."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _POINTS = 100  # percentage points of a share of 1
 
 @dataclass(frozen=True)
 class PilotPlan:
-    """Rounds, clients per round and seeds of the pilots."""
+    """The size of the pilots: rounds, clients per round (cohort) and seeds."""
 
     rounds: int = 10
     cohort: int = 20
@@ -57,10 +57,10 @@ def run_pilots(
     Values are means over seeds: accuracies in per cent, gains over FedAvg in percentage points.
     Accuracies are on validation samples if the data have this split, otherwise on test samples.
 
-    Cohorts are drawn round robin (``run.selection``): every client is selected once, in the order
-    of ids and identically for every seed; later draws are uniform. All clients then get a cluster
-    as early as possible. Intervals are for this one federation: seeds differ in initial models,
-    later cohorts and batches, but not in clients or data.
+    Cohorts, the clients of a round, are drawn round robin (``run.selection``): first every client
+    is selected once, in the order of ids and identically for every seed; later draws are uniform.
+    So all clients get a cluster as early as possible. Intervals hold for this federation only:
+    seeds differ in initial models, later cohorts and batches, but not in clients or data.
 
     * ``accuracy``, ``bottom_decile``: final values over the clients with a cluster.
     * ``gain``, ``low``, ``high``: gain in accuracy, paired by seeds, with its 95% interval
@@ -114,6 +114,7 @@ def run_pilots(
 def _row(
     runs: list[Run], baseline: Float[np.ndarray, "S"], cohort: int, clients: int
 ) -> dict[str, float]:
+    """The row of a method. ``baseline`` has the accuracies of FedAvg, one for each seed."""
     accuracy = _of(runs, "accuracy")
     band = interval((accuracy - baseline)[:, None])
     every = np.mean([_last_round(run) for run in runs]) / cohort
@@ -131,14 +132,16 @@ def _row(
 
 
 def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
-    """An accuracy of the last round for each seed, in per cent."""
+    """The accuracy ``name`` in the last round, for each seed, in per cent."""
     last = [run.records[-1][name] for run in runs]
     return np.array([np.nan if value is None else _POINTS * value for value in last])
 
 
 def _bytes(run: Run, record: int) -> int:
+    """Download plus upload from the start up to a record."""
     return run.records[record]["bytes_down"] + run.records[record]["bytes_up"]
 
 
 def _last_round(run: Run) -> int:
+    """Bytes of the last round alone: records count from the start of the run."""
     return _bytes(run, -1) - _bytes(run, -2)

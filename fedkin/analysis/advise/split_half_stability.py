@@ -5,16 +5,18 @@ This gives two independent estimates of its update direction. A number of cluste
 clusters of one half are found again in the other half
 (``clustering.cluster_count.split_half_stability``). The largest stable number is used.
 
-* A pilot trains until the clients have learnt their halves. The number of epochs is doubled until
-the training loss of the last epoch is at most ``LOSS_RATIO`` times the loss of the first epoch, or
-until ``MAX_EPOCHS``. A gradient or a short training mainly reflects a client's class counts, which
-are noise if clusters differ in their concepts. A trained model also reflects the concept. Longer
-training, or starting from an averaged model, does not improve the result.
+* A pilot is one such training of all clients. It must be long enough for clients to learn their
+halves, so the number of epochs is doubled until the training loss of the last epoch is at most
+``LOSS_RATIO`` times the loss of the first epoch, or until ``MAX_EPOCHS``. A gradient or a short
+training mainly reflects how many samples of each class a client has. That is only noise if clusters
+differ in their concepts (how labels depend on features). A trained model also reflects the concept.
+Longer training, or starting from an averaged model, does not improve the result.
 * A number is stable if at least the share ``THRESHOLD`` of the clients of every cluster stays in
 it. The threshold is half way between 1 and 1/2, the share that stays in the smaller part if noise
 is split in two.
-* The stability must also exceed the stability of every number of clusters in several IID splits of
-the same data. This guards against chance results with few clients.
+* The stability must also exceed all stabilities, of any number of clusters, that are found in
+several IID splits of the same data. There, no clusters exist, so this guards against chance results
+with few clients.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class ClusterCount:
         clients: ids of the n compared clients, ascending.
         stability: share of clients that stay in their cluster: minimum over clusters, median over
             splits and directions.
-        chance: the largest stability in any IID split, over all numbers of clusters from 2.
+        chance: the stability that chance gives: the largest one in any IID split, over all numbers
+            of clusters from 2.
         gap, silhouette, spectrum, heights: the other criteria, see ``clustering.cluster_count``.
         points: coordinates of the clients along the first principal components of their updates.
     """
@@ -82,7 +85,8 @@ class ClusterCount:
 
     @property
     def estimates(self) -> dict[str, int]:
-        """The number of clusters by each criterion. Silhouette and dendrogram never give 1."""
+        """The number of clusters that each criterion estimates. Silhouette and dendrogram never
+        estimate 1."""
         return {
             "split-half stability": self.clusters,
             "gap statistic": self.gap.clusters,
@@ -204,13 +208,13 @@ def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 
 def _pilot_training(local: LocalTraining | None) -> LocalTraining:
-    """Local training with the initial number of epochs of a pilot."""
+    """Local training with the number of epochs with which pilots start."""
     return dataclasses.replace(local or SGD(lr=0.03), epochs=EPOCHS, steps=None)
 
 
 class _Halves(NamedTuple):
-    """The updates of all clients on each half, normalised to length 1; zero if there is no
-    update."""
+    """The update of every client from its first and from its second half, normalised to length 1
+    (zero if training did not change the model)."""
 
     first: Float[np.ndarray, "n P"]
     second: Float[np.ndarray, "n P"]
@@ -250,6 +254,7 @@ class _HalfPilots:
 
     def _train(self, halves: Ragged, stream: Stream) -> TrainingReply:
         """Train on every half from the same initial model, and return the updates."""
+        # Each half becomes a client of a simulated world, without test samples.
         empty = Ragged.of([np.zeros(0, np.int64)] * len(halves))
         world = SimulatedWorld(self.data.with_rows(halves, empty), self.model, self.local)
         clients = np.arange(len(halves))
@@ -269,7 +274,9 @@ def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 
 def _chance(pilots: _HalfPilots, number: int, limit: int) -> float:
-    """The largest stability in one IID split, over all numbers of clusters from 2."""
+    """The stability that chance gives: the largest one in IID split number ``number``, over 2 to
+    ``limit`` clusters. It is 1, so that no number of clusters counts as stable, if fewer than 8
+    clients could train on both halves."""
     first, second = pilots.train(f"deal {number}", iid=True)
     complete = first.any(axis=1) & second.any(axis=1)
     limit = min(limit, int(complete.sum()) // 4)
@@ -286,8 +293,11 @@ def _count(
     updates: Float[np.ndarray, "n P"],
     rng: np.random.Generator,
 ) -> ClusterCount:
+    """The result: the largest stable number of clusters, with the other criteria on the same
+    updates."""
     limit = len(stability)
     stable = (stability >= THRESHOLD) & (stability > chance)
+    # K centres differ in at most K - 1 directions, so the other directions are only noise.
     points, _ = cluster_count.principal_projections(updates, updates, limit - 1)
     centred = updates - updates.mean(axis=0)
     return ClusterCount(

@@ -1,1 +1,2 @@
-"""Comparisons: a grid of methods x data x scenarios x seeds, with its results and tests."""
+"""Comparisons: every method is run in every setting (data set and configuration) with every seed,
+and the results are tested."""

@@ -41,7 +41,11 @@ Key = tuple[str, str, int]  # setting, method, seed
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The finished runs of a grid with S seeds.
+    """The finished runs of a comparison with S seeds.
+
+    The grid has a cell for each method in each setting. A setting is everything in which runs can
+    differ except method and seed: data, model, local training and scenario. Runs of a setting can
+    be compared.
 
     Attributes:
         grid: settings, methods and seeds.
@@ -78,7 +82,7 @@ class Comparison:
 
     @property
     def missing(self) -> list[Key]:
-        """Keys of runs that are not finished."""
+        """The runs that are not finished: setting, method and seed of each."""
         return [
             key
             for s in self.settings
@@ -89,19 +93,21 @@ class Comparison:
 
     @property
     def not_run(self) -> list[str]:
-        """Lines of text about failed runs: one line for all seeds of a cell with the same
-        reason."""
+        """Lines of text about failed runs. Seeds of a cell that failed for the same reason share a
+        line."""
         return self._not_run_lines([(s, m) for s in self.settings for m in self.methods])
 
     @property
     def partly_not_run(self) -> list[str]:
-        """Lines of text like ``not_run``, only for cells in which some seeds are finished. Table
-        rows show no reason for these."""
+        """The lines of ``not_run`` about cells in which other seeds are finished. The row of such a
+        cell shows results, and therefore no reason."""
         return self._not_run_lines(
             [(s, m) for s in self.settings for m in self.methods if self.runs(s, m)]
         )
 
     def _not_run_lines(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Lines about the failed runs of these cells. If all seeds failed alike, the line names no
+        seeds."""
         lines: list[str] = []
         for setting, method in pairs:
             for reason, seeds in self._reasons(setting, method).items():
@@ -138,13 +144,15 @@ class Comparison:
         ]
 
     def values(self, setting: str, name: str) -> dict[str, Float[np.ndarray, "S"]]:
-        """A value of the summaries by method, one for each seed; NaN if missing."""
+        """For each method, the value ``name`` of the run's summary, one for each seed; NaN if
+        missing."""
         return {
             method: np.array([self._value((setting, method, seed), name) for seed in self.seeds])
             for method in self.methods
         }
 
     def _value(self, key: Key, name: str) -> float:
+        """A value of a run's summary; NaN if the run is not finished or has no such value."""
         value = self.finished[key].summary()[name] if key in self.finished else None
         return float("nan") if value is None else float(value)
 
@@ -192,15 +200,17 @@ class Comparison:
           clusters without honest clients.
 
         Further columns are the number of finished seeds, the nonempty clusters at the end (mean),
-        the configured clusters, the rounds to the target, bytes and seconds per run, and the
-        ``reason`` if runs failed. Rounds to the target are a mean over the ``reached`` seeds. They
-        are counted from round 1, because methods form their clusters differently in round 0.
+        the configured clusters, the rounds until the target accuracy (``target``), bytes and
+        seconds per run, and the ``reason`` if runs failed. Rounds to the target are a mean over the
+        seeds that reached it; ``reached`` is their number. They are counted from round 1, because
+        methods form their clusters differently in round 0.
         """
         return pd.DataFrame(
             [self._row(setting, method) for setting in self.settings for method in self.methods]
         )
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
+        """The row of a cell in ``table``."""
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
@@ -247,12 +257,14 @@ class Comparison:
     def _scores_and_reasons(
         self, setting: str, measure: Measure
     ) -> tuple[dict[str, Float[np.ndarray, "S"]], dict[str, str]]:
+        """Scores by method, one for each seed, and by method the reason why scores are missing."""
         runs = {
             m: [self.finished.get((setting, m, seed)) for seed in self.seeds] for m in self.methods
         }
         return scores_by_method(runs, measure)
 
     def _pairs(self, setting: str, measure: Measure) -> pd.DataFrame:
+        """The tests of one setting, without methods that failed with all seeds."""
         values, reasons = self._scores_and_reasons(setting, measure)
         values = {
             method: scores for method, scores in values.items() if not self.refused(setting, method)
@@ -352,7 +364,8 @@ class Comparison:
         return folder
 
     def _long_table(self) -> pd.DataFrame:
-        """All accuracies in long format, with columns setting, method, seed, round and accuracy."""
+        """All accuracies as a table with one row per setting, method, seed and round, for
+        curves.csv."""
         parts = [
             pd.DataFrame(
                 {
@@ -391,8 +404,8 @@ class Comparison:
 
 
 def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) -> list[str]:
-    """The names of the measures that a table row averages: fixed ones, and further ones that some
-    run has."""
+    """The names of the measures that a table row averages over seeds: some that every table has,
+    and others that occur in some run (e.g. agreement with true clusters)."""
     names: list[str] = [*MEANS]
     if any("validation_accuracy" in summary for summary in summaries):
         names.append("validation_accuracy")
@@ -412,7 +425,8 @@ def _last_score(run: Run) -> float | None:
 
 
 def _first_round(run: Run, target: float | None) -> int | None:
-    """The first complete round, from round 1 on, that reaches the target; None if there is none."""
+    """The first round from round 1 on, with all clients scored, whose accuracy reaches the target;
+    None if there is none."""
     accuracy = curve_of(run, "accuracy")[1:]
     reached = np.flatnonzero(accuracy >= target) if target is not None else []
     return int(reached[0]) + 1 if len(reached) else None

@@ -113,8 +113,8 @@ def reopen_same(path: Path, grid: ComparisonGrid) -> None:
 
 
 def _other_part(stored: dict[str, Any], grid: ComparisonGrid) -> str:
-    """The part (``methods`` or ``settings``) in which a stored comparison differs from a grid;
-    empty if only seeds differ."""
+    """What differs between a stored comparison and a grid, ``methods`` or ``settings``; empty if
+    only seeds differ."""
     described = _plain(grid.description())
     plain_stored = _plain(stored)
     for part in ("methods", "settings"):
@@ -229,13 +229,16 @@ def read_failed(path: Path) -> dict[tuple[str, str, int], str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The stored grid of a comparison, as a dictionary."""
     return read_toml(path / COMPARISON)
 
 
 def _write(path: Path, grid: ComparisonGrid) -> None:
+    """Store the grid of a comparison in its folder."""
     write_atomic(path / COMPARISON, tomli_w.dumps(grid.description()))
 
 
 def _plain(described: dict[str, Any]) -> dict[str, Any]:
-    """A description as plain values, as if read from a file."""
+    """A grid's description as plain values, as they would be after reading it from a file, so that
+    both can be compared."""
     return json.loads(json.dumps(described))

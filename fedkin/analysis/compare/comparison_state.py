@@ -1,4 +1,5 @@
-"""State of a comparison's folder: missing cells, and whether the tables match the runs."""
+"""How far the comparison in a folder is: finished and missing runs, and whether the tables match
+the runs."""
 
 from __future__ import annotations
 

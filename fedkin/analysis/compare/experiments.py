@@ -1,4 +1,5 @@
-"""Experiments of a comparison's settings: checks before the first run, and the runs themselves."""
+"""Makes the experiment (data, model, training) of each setting of a comparison, checks whether all
+methods can run in it, and runs them."""
 
 from __future__ import annotations
 
@@ -25,13 +26,13 @@ Pair = tuple[str, str]  # labels of a setting and of a method
 
 
 def reason_of(error: Exception) -> str:
-    """The reason of a failed run, as text. Errors from outside fedkin are prefixed with their
-    type."""
+    """Why a run failed, as text. Errors that do not come from fedkin begin with their type."""
     return str(error) if isinstance(error, FedkinError) else f"{type(error).__name__}: {error}"
 
 
 class Observer:
-    """Wrapper of a listener that stores the error that the listener raises."""
+    """Wraps the caller's function ``on_round`` (the listener) and remembers the error that it
+    raises, which must end the comparison and not count as the failure of a run."""
 
     def __init__(self, on_round: OnRound) -> None:
         """Wrap a listener.
@@ -54,13 +55,13 @@ class Observer:
 class Experiments:
     """Makes and runs the experiments of all settings.
 
-    Settings with the same data share them. Otherwise only one data set is in memory at a time.
+    Settings with the same data use one copy of them. Only one data set is in memory at a time.
     """
 
     def __init__(
         self, before: Mapping[tuple[str, str, int], Run], on_round: OnRound | None
     ) -> None:
-        """Prepare the experiments, which are made on first use.
+        """Set up without making any experiment; each is made when it is first needed.
 
         Args:
             before: runs that finished earlier, by setting, method and seed.
@@ -147,5 +148,6 @@ class Experiments:
 
 
 def _methods(config: RunConfig) -> Methods:
+    """The configured method, as a list of one, with its options."""
     # A user's method object may keep state, so each run gets a new one, as with separate processes.
     return [(config.method.values, config.method.make())]

@@ -1,4 +1,5 @@
-"""Execution of a comparison's grid, cell by cell or in parallel. Finished cells are skipped."""
+"""Runs all cells of a comparison (a method in a setting with a seed), one after another or in
+parallel. Finished cells are skipped."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def run(
     engine: str | None = None,
     on_refused: OnRefused | None = None,
 ) -> Comparison:
-    """Run all unfinished cells of a grid. A cell that fails is logged, and the other cells
+    """Run all unfinished cells of a grid. If a cell fails, the error is logged, and the other cells
     continue.
 
     Methods are checked before the first run. A method that does not support a setting is skipped
@@ -122,7 +123,7 @@ def run(
         engine: where these processes run, as in ``compare``.
         created: folders that were created for a new comparison. They are removed if no cell can be
             run.
-        on_refused: called with each skipped cell, before the first run.
+        on_refused: called before the first run with each cell that cannot be run.
 
     Raises:
         ConfigError: no cell could be run.
@@ -171,8 +172,8 @@ def _left_out(
     before: Mapping[Key, Run],
     on_refused: OnRefused | None,
 ) -> dict[Key, str]:
-    """Reasons why cells cannot be run, checked before the first run. Logs one warning for each
-    method and setting."""
+    """The cells that cannot be run, with the reasons, found before the first run. Logs one warning
+    for each method and setting."""
     refused = experiments.refusals(cells)
     failed = {
         cell.key: refused[cell.pair]
@@ -205,8 +206,8 @@ def _end_without_runs(
 
 
 def _collect(outcomes: Outcomes, failed: dict[Key, str]) -> dict[Key, Run]:
-    """Collect runs as they end. A failure is added to ``failed``, and logged once for all seeds
-    with the same reason.
+    """Collect the finished runs as they end. A failure is added to ``failed``, and logged once for
+    all seeds with the same reason.
 
     Raises CheckpointError or StorageError if a cell's folder is damaged or cannot be written.
     """
@@ -289,6 +290,8 @@ def _at_once(
 
 
 def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
+    """The job of a cell for another process. It also gets the finished runs of the same setting, to
+    check that its data are the same."""
     earlier = tuple(
         Earlier(run.config, run.fingerprint, str(run.folder))
         for (label, *_), run in before.items()

@@ -26,8 +26,9 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     The curves are the accuracy of all clients and of the bottom 10%, the agreement with the true
     clusters (``ari``, if known), and the user's measures.
 
-    A round in which some client had no cluster yet or was absent, in any seed, is in ``partial``
-    instead of ``accuracy``.
+    In some rounds, a client may have no cluster yet or be absent. Accuracies of such rounds (in any
+    seed) cover only the other clients. They are in ``partial`` instead of ``accuracy``, and the
+    page draws them pale.
     """
     length = min(len(run.records) for run in runs)
     accuracy, decile, ari = (
@@ -52,7 +53,7 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
         for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
             chart[f"{name}{ending}"] = rounded(values[rounds])
     if partial.any():
-        # The neighbouring rounds are included, so that the pale line joins the other line.
+        # With the neighbouring rounds, so that the pale line joins the line of complete rounds.
         adjacent = partial | np.append(partial[1:], False) | np.append(False, partial[:-1])
         chart["partial"] = rounded(np.where(adjacent, accuracy.mean(axis=0), np.nan)[rounds])
     return chart
@@ -74,7 +75,8 @@ def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
 
 
 def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """The rounds with data shifts, and the rounds in which newcomers got their first cluster.
+    """The events that the charts mark: rounds with data shifts, and rounds in which newcomers got
+    their first cluster.
 
     A shift counts if the data of more than a quarter of the clients changed. Each kind of event is
     shown only if it is rare (in at most a quarter of the rounds).
@@ -95,6 +97,7 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 
 def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S R"]:
+    """A column of the records, with a row for each seed; NaN if missing."""
     rows = [[r.get(name) for r in run.records[:length]] for run in runs]
     return np.array(
         [[np.nan if value is None else value for value in row] for row in rows], np.float64

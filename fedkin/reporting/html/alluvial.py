@@ -1,4 +1,5 @@
-"""The report's alluvial chart: clusters as bands over the rounds, and migrations between them.
+"""The report's alluvial chart: each cluster is a band over the rounds, as high as it has clients.
+Flows between bands are clients that changed their cluster (migrations).
 
 Shapes: N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
 """
@@ -19,7 +20,7 @@ COLUMNS = 40  # largest number of columns that can be distinguished on a screen
 BANDS = 10  # largest number of clusters with a separate band and colour
 OTHERS = -2  # the band of all other clusters
 _GAP = 0.012  # gap between bands, as a share of all clients
-_FLOW_WIDTH = 0.02  # width of a flow as a share of the rounds, if there is room
+_FLOW_WIDTH = 0.02  # rounds over which a flow extends, as a share of all rounds, if there is room
 _BUSIEST = 12  # number of rounds in the table of migrations
 
 Polygon = list[tuple[float, float]]
@@ -30,7 +31,8 @@ class Flow:
     """A flow of ``count`` clients from band ``source`` in a column to band ``target`` in the next
     column.
 
-    ``shape`` has the corners (round, height) of the flow. It starts where the column's bands end.
+    ``shape`` has the corners (round, height) of the flow, which starts at the right end of the
+    column's bands.
     """
 
     column: int
@@ -42,8 +44,9 @@ class Flow:
 
 @dataclass(frozen=True)
 class Alluvial:
-    """An alluvial chart. ``bands`` lists the bands from bottom to top (clusters, OTHERS,
-    UNASSIGNED); ``sizes`` and ``base`` are given for each column."""
+    """An alluvial chart. ``bands`` lists the bands from bottom to top: a cluster number, OTHERS
+    (all other clusters) or UNASSIGNED (clients without a cluster). ``sizes`` and ``base`` have a
+    row for each column."""
 
     rounds: Int[np.ndarray, "c"]
     bands: list[int]
@@ -104,9 +107,11 @@ def alluvial(
     sizes = np.stack([np.bincount(column, minlength=len(bands)) for column in banded])
     clients = banded.shape[1]
     last = len(assignments) - 1
+    # Only bands that exist in some column need a gap above them.
     gap = _GAP * clients * (sizes.sum(axis=0) > 0)
     base = np.cumsum(sizes + gap, axis=1) - (sizes + gap)
     width = max(1.0, _FLOW_WIDTH * last)
+    # A flow ends at the next column, and starts ``width`` rounds before it, or at its own column.
     starts = np.maximum(rounds[:-1], rounds[1:] - width)
     flows = []
     for column, start in enumerate(starts.tolist()):
@@ -147,13 +152,13 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
 
 
 def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
-    """Mask of the clients with a cluster before and after, whose cluster changed."""
+    """Which clients have a cluster before and after, but not the same one."""
     return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
 def migration_table(assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
-    """The table of migrations: their number, the number of rounds with migrations, and for the
-    busiest rounds [round, clients, from and to]."""
+    """The table of migrations: their number, the number of rounds with migrations, and a row for
+    each of the rounds with most migrations (round, clients, from and to)."""
     by_round = migrations(assignments)
     counts = {round: sum(row.clients for row in rows) for round, rows in by_round.items()}
     busiest = sorted(counts, key=lambda round: -counts[round])[:_BUSIEST]
@@ -185,6 +190,7 @@ def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, 
     if len(busy) < limit:
         return np.unique(np.concatenate([[0], busy]))
     done = np.cumsum(changes)
+    # Round 0 takes one of the columns.
     shares = np.linspace(0, done[-1], limit)[1:]
     return np.unique(np.concatenate([[0], np.searchsorted(done, shares)]))
 
@@ -213,6 +219,7 @@ def _flows(
     source at their right end."""
     pairs = np.zeros((base.shape[1],) * 2, np.int64)
     np.add.at(pairs, (banded[0], banded[1]), 1)
+    # Heights at which each flow starts in the left column, and ends in the right one.
     low = base[0][:, None] + np.cumsum(pairs, axis=1) - pairs
     high = base[1][None, :] + np.cumsum(pairs, axis=0) - pairs
     flows = []

@@ -1,8 +1,8 @@
 """Similarity of a run's clients: cosines of their updates from the same start model.
 
 At most 200 clients, evenly spread over the ids, train one local epoch each from the same new model.
-It is initialised like the run's model, with a different seed. The updates show which clients are
-similar, independent of the method. The result is stored in the run's folder.
+This model is initialised like the run's model, with a different seed. The updates show which
+clients are similar, independent of the method. The result is stored in the run's folder.
 
 Shapes: n trained clients, P parameters, C classes, N all clients.
 """
@@ -38,7 +38,7 @@ from fedkin.tasks.train import train
 
 CLIENTS = 200
 FILE = "similarity.safetensors"
-_MEMORY = 512 * 2**20  # bytes of updates
+_MEMORY = 512 * 2**20  # bytes that all updates together may take
 _LAYOUT = 2
 _ARRAYS = ("ids", "scores", "explained", "cosines", "label_counts")
 
@@ -55,7 +55,8 @@ class ClientSimilarity:
         label_counts: number of training samples of each class, for all clients.
         true_clusters: true clusters of all clients, if known.
         names: names of all clients, if known.
-        note: a caveat for the reader; empty if there is none.
+        note: a caveat that the report shows, such as that the versions differ from the run's; empty
+            if there is none.
     """
 
     ids: Int[np.ndarray, "n"]
@@ -121,11 +122,13 @@ def similarity_keys(
 
 
 def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
+    """The key of a run, see ``similarity_keys``. ``digests`` are of the given data and model."""
     is_of_given = (
         digests is None
         or not run.fingerprint
         or fingerprint(run.config, *digests) == run.fingerprint
     )
+    # Shifted data depend on the seed and the rounds, which are part of ``_key``.
     if run.config.shift:
         return digest([is_of_given, _key(run)])
     settings = {name: run.config.sections.get(name) for name in ("data", "model", "local")}
@@ -133,6 +136,7 @@ def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
 
 
 def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
+    """Make the run's data and model, unless given, and train the clients."""
     settings = run.config
     local = LocalTraining()
     shift = None
@@ -187,6 +191,7 @@ def _train(
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
     places = np.linspace(0, data.clients - 1, min(most, data.clients))
     ids = np.unique(places.round().astype(np.int64))
+    # The traffic counts as evaluation, not as a method's.
     with world.ledger.scoring():
         start = world.initial(stream)[None]
         first_model = np.zeros(len(ids), np.int64)
@@ -199,6 +204,7 @@ def _train(
     scores = principal_scores(updates, 1)[:, :2]
     shares = np.zeros(2)
     shares[: scores.shape[1]] = explained_variance(updates)[: scores.shape[1]]
+    # With a single principal component, the second coordinate of the map is 0.
     scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
     names = None if data.client_names is None else tuple(data.client_names)
     cosines = cosine(updates, updates).astype(np.float32)
@@ -229,8 +235,8 @@ def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
 
 
 def _key(run: Run) -> str:
-    """A digest of all settings that determine the similarity, and of the last round if data
-    shift."""
+    """A digest of all settings on which the similarity depends, and of the last round if data
+    shift. A stored similarity with another key is of another run."""
     settings = {
         name: run.config.sections.get(name)
         for name in ("data", "model", "local", "shift", "scenario")
@@ -240,6 +246,7 @@ def _key(run: Run) -> str:
 
 
 def _pack(similarity: ClientSimilarity, key: str) -> bytes:
+    """The content of the file in which a similarity is stored."""
     arrays = {name: getattr(similarity, name) for name in _ARRAYS}
     if similarity.true_clusters is not None:
         arrays["true_clusters"] = similarity.true_clusters

@@ -1,4 +1,5 @@
-"""Table of the clusters' history: agreement with true clusters, migrations, and data shifts."""
+"""The report's table of how clusters developed: agreement with true clusters, migrations, and data
+shifts."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ _NOTES = {
 
 
 def clustering_table(report: ReportInput) -> Json | None:
-    """The table of the clusters' history. None if clusters never changed and true clusters are
+    """The table of how clusters developed. None if clusters never changed and true clusters are
     unknown.
 
     Args:
@@ -82,7 +83,7 @@ def clustering_table(report: ReportInput) -> Json | None:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    """The values of one run. ``data_shifts`` is None if the data never shifted."""
+    """The values of one run, by measure. ``data_shifts`` is None if the data never shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
     return {
         **clustering.summary(run.records),

@@ -19,8 +19,8 @@ from fedkin.reporting.html.json_values import Json
 
 
 class ComparisonSection(NamedTuple):
-    """The tables of a comparison as JSON (heading, heads, rows, bold cells [row, column], notes),
-    and the findings."""
+    """The tables of a comparison as JSON, and the findings as sentences. A table has a heading,
+    column heads, rows, bold cells as [row, column], and notes."""
 
     tables: list[Json]
     findings: list[str]

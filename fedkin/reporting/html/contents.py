@@ -1,4 +1,5 @@
-"""The contents of a report as plain JSON, from which the page and the paper figures are drawn."""
+"""The contents of a report (texts, tables and the data of charts) as plain JSON, from which the
+page and the paper figures are drawn."""
 
 from __future__ import annotations
 
@@ -97,6 +98,7 @@ def contents(
 
 
 def _title(report: ReportInput) -> str:
+    """The title of the page: the methods (or their number) and the data sets."""
     names = report.methods
     shown = " / ".join(names) if len(names) <= 4 else f"{len(names)} methods"
     sets = list(dict.fromkeys(str(one.run.config.data_name) for one in report.runs))
@@ -125,8 +127,8 @@ def _firsts(runs: Sequence[ReportedRun]) -> list[int]:
 
 
 def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
-    """Drop the large charts of runs that exceed the page's size, in the given order, and set
-    ``left_out`` for these runs."""
+    """Keep the large charts of runs, in the order of ``order``, as long as they fit on the page.
+    Runs whose charts are dropped get the entry ``left_out``."""
     room = ROOM
     for i in dict.fromkeys(order):
         size = len(
@@ -147,7 +149,8 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
 
 
 def _only_real(report: ReportInput) -> bool:
-    """Whether all runs had real clients, which cannot be trained for a report."""
+    """Whether all runs were deployments. Their clients are real sites with private data, which
+    cannot be trained for a report."""
     return all(is_deployed(one.run) for one in report.runs)
 
 

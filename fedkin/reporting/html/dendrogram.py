@@ -17,7 +17,8 @@ Polyline = list[tuple[float, float]]
 
 
 class Split(NamedTuple):
-    """A split: in ``round``, cluster ``new`` was split off from cluster ``parent``."""
+    """In round ``round``, a cluster was split: some clients of cluster ``parent`` became cluster
+    ``new``."""
 
     round: int
     parent: int
@@ -26,8 +27,8 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree to be drawn. ``order`` has the row at each position; points of lines are (height,
-    position).
+    """A tree to be drawn. ``order`` lists the clients (rows of the matrix) from the first position
+    to the last; lines consist of points (height, position).
 
     ``kind`` defines the height: for "dendrogram" the dissimilarity at which two parts merge, for
     "splits" the round of a split.
@@ -42,8 +43,8 @@ def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n
     """Tree by average linkage, first within every cluster and then of the clusters, so that each
     cluster stays together.
 
-    If two clusters are closer to each other than their parts, their merge is drawn at the height of
-    the parts.
+    Two clusters may be closer to each other than the clients within them. Their merge is then drawn
+    at the height of the merges within, so that no line runs backwards.
     """
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     between = np.array([[distances[np.ix_(a, b)].mean() for b in members] for a in members])
@@ -74,7 +75,8 @@ def _linkage(distances: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, "n"],
 def _draw_merges(
     nodes: list[tuple[float, float]], merges: np.ndarray, lines: list[Polyline]
 ) -> tuple[float, float]:
-    """Add the lines of merges to ``lines``. Nodes are (height, position). Returns the root."""
+    """Add the lines of merges to ``lines``, starting from ``nodes``, which are points (height,
+    position). Returns the point of the root."""
     nodes = list(nodes)
     for a, b, height, _ in merges:
         low, left = nodes[int(a)]

@@ -35,8 +35,8 @@ _SIGN_TEST = (
 
 
 class Verdict(NamedTuple):
-    """The headline: a sentence for each setting, and a note on how to read the numbers (empty if no
-    difference was tested)."""
+    """The headline: a sentence for each setting, and a note that explains the numbers (empty if no
+    difference was tested). A setting is a data set with a configuration."""
 
     sentences: list[str]
     note: str
@@ -92,10 +92,12 @@ def main_method(
 
 
 class _Setting(NamedTuple):
-    """The scores of all methods in one setting, and the sentence about them.
+    """The runs of all methods on one data set with one configuration (a setting), their scores, and
+    the sentence about them.
 
-    Finished runs are compared by their results, as in the tables. If a run is unfinished, all runs
-    are compared in round ``last``, the last round that all have reached.
+    Finished runs are compared by their final results, as in the tables, and ``last`` is None. If a
+    run is unfinished, all runs are compared in round ``last``, the last round that all have
+    reached.
     """
 
     label: str
@@ -110,7 +112,8 @@ class _Setting(NamedTuple):
 
     @classmethod
     def of(cls, report: ReportInput, setting: str) -> _Setting:
-        """The scores of a report's runs in one setting."""
+        """Collect the report's runs with one data set and configuration (the label ``setting``),
+        and test the differences of their methods."""
         measure = (
             report.comparison.grid.measure() if report.comparison else MEASURES["final_accuracy"]
         )
@@ -118,6 +121,7 @@ class _Setting(NamedTuple):
             name: several for name in report.methods if (several := report.runs_of(setting, name))
         }
         every = [run for several in runs.values() for run in several]
+        # None compares final results, which only finished runs have.
         last = (
             None if all(map(has_summary, every)) else min(run.records[-1]["round"] for run in every)
         )
@@ -130,6 +134,7 @@ class _Setting(NamedTuple):
             name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()
         }
         reasons = {name: why for name, own in scores.items() if (why := _reason(own.values()))}
+        # A comparison has no main method: the best one is chosen, and all pairs are tested.
         first = None if report.kind == "comparison" else report.runs[0].method
         main = main_method(runs, means, first, measure.sign)
         tests = pairs(values, None if report.kind == "comparison" else main, reasons, measure.sign)
@@ -161,6 +166,7 @@ class _Setting(NamedTuple):
 
     @property
     def _so_far(self) -> str:
+        """The beginning of a sentence about unfinished runs."""
         return "" if self.finished else "So far: "
 
     @property
@@ -288,12 +294,13 @@ class _Setting(NamedTuple):
 
 
 def _away(records: Sequence[Mapping[str, Any]]) -> str:
-    """Text with the number of evaluated clients, if clients were absent in the last round of a
-    seed."""
+    """Text with the number of evaluated clients, if some were absent in a seed's last round;
+    otherwise empty."""
     return next((text for record in records if (text := scored_text(record))), "")
 
 
 def _is_baseline(runs: Sequence[Run]) -> bool:
+    """Whether these are runs of FedAvg."""
     return runs[0].config.method_name == BASELINE
 
 
@@ -314,15 +321,17 @@ def _reason(scores: Iterable[Score]) -> str:
 
 
 def _present(values: Float[np.ndarray, "S"]) -> list[float]:
+    """The values without NaN."""
     return values[np.isfinite(values)].tolist()
 
 
 def _seed(run: Run) -> int:
+    """The seed of a run."""
     return int(run.config.seed)
 
 
 def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
-    """The records up to round ``last``; None: all records."""
+    """The records (the metrics of one round each) up to round ``last``; None: all records."""
     return run.records if last is None else run.records[: last + 1]
 
 
@@ -371,12 +380,13 @@ def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
 
 
 def _gain(row: Mapping[str, Any], measure: Measure) -> str:
+    """The difference of two methods as text, with its unit."""
     return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:
-    """The difference of two methods. It is exactly zero if it is printed as zero, to avoid
-    "-0.0"."""
+    """The difference of two methods. A difference that rounds to zero becomes exactly zero, since
+    it would be printed as "-0.0"."""
     printed = measure.text(row["difference"])
     return 0.0 if not printed.strip("-0.,") else float(row["difference"])
 
@@ -388,6 +398,8 @@ def _same_in_all(row: Mapping[str, Any]) -> bool:
 
 
 def _over(row: Mapping[str, Any], measure: Measure) -> str:
+    """The word before the other method: "over" for a better main method, "against" for a worse
+    one."""
     return "over" if measure.sign * _shown(row, measure) >= 0 else "against"
 
 

@@ -1,4 +1,8 @@
-"""Lenient reading of unfinished or damaged run folders. Remarks list the missing parts."""
+"""Reads as much as possible of unfinished or damaged run folders.
+
+Remarks are sentences about parts that cannot be read, for the report. Functions add to the list
+``remarks``.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +91,8 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
 
 
 def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
-    """The runs of the compared methods in a run's folder, by method."""
+    """The runs of the methods with which a run is compared, by method. They are in the run's
+    folder."""
     against = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
         if not run_folder.holds_run(inner):
@@ -130,10 +135,11 @@ def is_intact(run: Run) -> bool:
 def replayed(
     migrations: Sequence[Migrations], clients: int, records: Sequence[Record], clusters: int
 ) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round. Empty if the migrations do not match the run.
+    """The assignment (cluster of each client) after each round, from the recorded changes. Empty if
+    these do not match the run.
 
     Args:
-        migrations: the run's migrations.
+        migrations: the recorded changes of clusters, round by round.
         clients: number of clients.
         records: the records of the run's rounds.
         clusters: final number of clusters; 0 if unknown.
@@ -205,6 +211,7 @@ def plausible(record: Record) -> bool:
 
 
 def _number(value: object) -> bool:
+    """Whether a value is a finite number or None."""
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
 
 
@@ -228,6 +235,7 @@ def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
 
 
 def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
+    """The recorded changes of clusters, up to the first damaged line."""
     migrations: list[Migrations] = []
     for number, line in enumerate(complete_lines(path / run_folder.MIGRATIONS), 1):
         try:
@@ -245,6 +253,7 @@ def _read_migrations(path: Path, remarks: list[str]) -> list[Migrations]:
 
 
 def _checkpoint(path: Path) -> tuple[checkpoint.Checkpoint, str] | None:
+    """The newest checkpoint, as ``checkpoint.newest`` returns it; None if it cannot be read."""
     try:
         return checkpoint.newest(path / run_folder.CHECKPOINTS)
     except FedkinError:
@@ -285,6 +294,7 @@ def _count(
 
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
+    """The table of clients; empty if it cannot be read."""
     try:
         return pd.read_parquet(io.BytesIO((path / run_folder.CLIENTS).read_bytes()))
     except Exception as error:  # readers of damaged files may raise any exception
@@ -294,6 +304,7 @@ def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
 
 
 def _seconds(path: Path) -> float:
+    """The seconds of the run so far, from the last valid line; 0 if there is none."""
     for line in reversed(complete_lines(path / run_folder.TIMINGS)):
         try:
             return float(json.loads(line)["total"])

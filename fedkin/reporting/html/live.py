@@ -36,14 +36,14 @@ HEADS = (
 
 
 class DeploymentLines(NamedTuple):
-    """The part of a live page that is about a deployment.
+    """The lines of a live page about a deployment, a run with real sites.
 
     Attributes:
         parts: the deployment's programs on this machine: name, state, detail.
         log: the last lines of the server's log.
         problems: a line for each site that is refused or has failed, and for a missing run.
-        run_is_up: whether the run's process exists. The stored state of a killed server may still
-            say that it waits.
+        run_is_up: whether the run's process exists. The page cannot rely on the stored state: after
+            the server was killed, it may still say that the server waits.
     """
 
     parts: list[tuple[str, str, str]]

@@ -1,5 +1,5 @@
-"""HTTP server of a live page. It is read-only, and only clients with the secret address see the
-page."""
+"""HTTP server of a live page. It is read-only, and only browsers that know the secret address see
+the page."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ class LiveServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers requests of browsers. Addresses without the secret word get status 404."""
+
     server: LiveServer
 
     def do_GET(self) -> None:
@@ -96,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise KeyError(name)
 
     def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        """Send a response with its headers."""
         self.send_response(status)
         for name, value in _HEADERS.items():
             self.send_header(name, value)

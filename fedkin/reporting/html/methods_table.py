@@ -16,7 +16,7 @@ from fedkin.reporting.html.lenient_reader import has_summary
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.run.run import Run
 
-# Measure of each score, by key.
+# Name of the measure of each score, by the key under which this file stores it.
 _SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}
 
 
@@ -68,17 +68,20 @@ def scores(run: Run, finished: bool = True) -> Json:
 
 
 def _of_summary(run: Run) -> Json:
+    """The scores from the summary of a finished run."""
     summary = run.summary()
     return {key: summary[name] for key, name in _SCORES.items()}
 
 
 def _of_records(run: Run) -> Json:
+    """The scores from the records of an unfinished run."""
     best = max((record[SCORE.name] for record in run.records if _is_complete(record)), default=None)
     last = last_scored(run)
     return {"best": best, "final": last.get(SCORE.name), "bottom": last.get("bottom_decile")}
 
 
 def _is_complete(record: Json) -> bool:
+    """Whether a round was evaluated on all clients."""
     return record.get(SCORE.name) is not None and not record.get("partial")
 
 
@@ -100,6 +103,7 @@ def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
 
 
 def _row(runs: Sequence[Run]) -> list[str]:
+    """The cells of a method in one setting, from its runs with all seeds."""
     finished = all(map(has_summary, runs))
     numbers = [scores(run, finished) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
@@ -138,6 +142,7 @@ def mean_with_unit(measure: Measure, values: Sequence[float | int | None]) -> st
 
 
 def _range(values: Sequence[int]) -> str:
+    """A number, or the smallest and largest of several, as text."""
     low = min(values)
     high = max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -42,6 +42,7 @@ def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Jso
 
 
 def _note(shown: int, total: int) -> str:
+    """The note below the table: whether it shows all migrations."""
     if shown == total:
         return "All migrations of the run, the latest first." if total else ""
     return (

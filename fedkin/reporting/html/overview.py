@@ -66,10 +66,12 @@ def clients(run: Run) -> str:
 
 
 def _privacy(run: Run) -> str:
+    """Text about differential privacy; empty for a run without it."""
     return privacy_in_words(run.final["privacy"]) if "privacy" in run.final else ""
 
 
 def _secret_sums(run: Run) -> str:
+    """Text about secure aggregation; empty for a run without it."""
     return secret_in_words(run.final["secret"]) if "secret" in run.final else ""
 
 
@@ -126,13 +128,14 @@ def _scenario(run: Run) -> str:
 
 
 def _value(value: Any) -> str:
-    """An option's value as text. A schedule is shown by its options."""
+    """An option's value as text. A schedule (e.g. of learning rates) is shown by its options."""
     if not isinstance(value, Mapping):
         return str(value)
     return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"
 
 
 def _rounds(run: Run) -> str:
+    """The number of rounds, and the configured number if the run has not reached it."""
     done = run.records[-1]["round"]
     configured = run.config.rounds
     if configured in (None, done):

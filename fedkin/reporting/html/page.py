@@ -133,10 +133,12 @@ def _overview(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _slug(heading: str) -> str:
+    """A heading as the identifier of a link."""
     return heading.lower().replace(",", "").replace(" ", "-")
 
 
 def _notes(notes: Sequence[str]) -> str:
+    """HTML of the notes about missing parts; empty if nothing is missing."""
     if not notes:
         return ""
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
@@ -219,6 +221,7 @@ def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) ->
 
 
 def _figure(name: str, heading: str, wide: str, tall: str) -> str:
+    """HTML of a figure with an empty plot, which the script fills, and its data as a table."""
     buttons = ""
     if name == "map":
         choices = (("cluster", "by cluster", "true"), ("true_cluster", "by true cluster", "false"))
@@ -262,4 +265,5 @@ def _plotly() -> str:
 
 
 def _file(name: str) -> str:
+    """The text of a file next to this module."""
     return (resources.files("fedkin.reporting.html") / name).read_text(encoding="utf-8")

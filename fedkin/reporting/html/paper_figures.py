@@ -49,7 +49,7 @@ def save(contents: Json, target: Path) -> list[Path]:
     For each setting there are ``accuracy``, ``bottom`` (bottom 10% of clients), ``clients``
     (accuracy of each client) and ``ari``. For the run that is shown first on the page there are
     ``clusters``, ``alluvial``, ``communication``, ``map``, ``similarity`` and ``labels``, if known.
-    The same run gives the same bytes.
+    The same run always gives the same bytes.
 
     Raises StorageError if a file cannot be written.
     """
@@ -76,8 +76,7 @@ def save(contents: Json, target: Path) -> list[Path]:
 
 
 class _PaperFigure(NamedTuple):
-    """A figure to be drawn: file name, height in inches, drawing function, and the label of the run
-    if the figure shows a single run."""
+    """A figure: file name, height in inches, drawing function, and label if it shows one run."""
 
     name: str
     height: float
@@ -86,6 +85,7 @@ class _PaperFigure(NamedTuple):
 
 
 def _figures(contents: Json) -> Iterator[_PaperFigure]:
+    """All figures of a report: those of each setting, then those of the run that is shown first."""
     charts = contents["accuracy"]
     run = contents["runs"][contents["opening"]]
     for chart in charts:
@@ -131,8 +131,7 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Draw the curves of all methods: ``accuracy`` of all clients, ``bottom_decile``, or
-    ``ari``."""
+    """Draw the curves of all methods: ``accuracy``, ``bottom_decile`` or ``ari`` (``name``)."""
     label = {
         "accuracy": "{} accuracy",
         "bottom_decile": "{} accuracy, bottom 10%",
@@ -214,6 +213,7 @@ def _clusters(figure: Figure, run: Json) -> None:
 
 
 def _alluvial(figure: Figure, run: Json) -> None:
+    """Draw the clusters as bands over the rounds, and migrations as flows between them."""
     axes = figure.subplots()
     chart = run["alluvial"]
     for place, band in enumerate(chart["bands"]):
@@ -246,6 +246,7 @@ def _alluvial(figure: Figure, run: Json) -> None:
 
 
 def _communication(figure: Figure, run: Json) -> None:
+    """Draw the download and upload of each operation as bars."""
     axes = figure.subplots()
     rows = run["communication"]
     at = np.arange(len(rows))
@@ -283,6 +284,7 @@ def _communication(figure: Figure, run: Json) -> None:
 
 
 def _map(figure: Figure, run: Json, similarity: Json) -> None:
+    """Draw each client at the principal components of its update, coloured by cluster."""
     axes = figure.subplots()
     clusters = np.array(run["assignment"])
     x = np.array(similarity["x"])
@@ -315,6 +317,7 @@ def _map(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
+    """Draw the matrix of cosines between the updates of clients, with the tree on its left."""
     left, right = figure.subplots(1, 2, width_ratios=(0.38, 1))
     tree = run["tree"]
     n = len(similarity["ids"])
@@ -338,7 +341,7 @@ def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
-    """Draw lines between the clusters of a matrix, and the clusters' names if there are few."""
+    """Draw lines between the clusters of a matrix, with their names if there are few."""
     n = len(clusters)
     edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
     axes.set_xticks([])
@@ -373,6 +376,7 @@ def _tree(axes: Axes, tree: Json, n: int) -> None:
 
 
 def _labels(figure: Figure, run: Json) -> None:
+    """Draw the share of each class in the samples of each cluster."""
     axes = figure.subplots()
     labels = run["labels"]
     counts = np.array(labels["counts"], np.float64)
@@ -388,6 +392,7 @@ def _labels(figure: Figure, run: Json) -> None:
 
 
 def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
+    """New axes for shares over the rounds, with marked events."""
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.margins(x=0)
@@ -418,8 +423,7 @@ def _legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
 
 
 def _hue(run: Json, cluster: int) -> int:
-    """The colour index of a cluster: its number, or its rank among the largest clusters if numbers
-    exceed the palette."""
+    """Index of a cluster's colour: its number, or its rank by size if the number is too large."""
     largest = run["largest_clusters"]
     if all(k < len(PALETTE) for k in largest):
         return cluster

@@ -1,4 +1,4 @@
-"""Reading of a report's runs: a run, several seeds or a comparison, finished or not."""
+"""Reads the runs that a report shows: a run, several seeds or a comparison, finished or not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReportedRun:
 
     @property
     def label(self) -> str:
-        """The label by which a reader selects the run."""
+        """The label by which the page's reader selects the run."""
         state = "" if self.complete else "incomplete"
         parts = (self.setting, self.method, f"seed {self.seed}", state)
         return ", ".join(part for part in parts if part)
@@ -103,14 +103,15 @@ def read_runs(source: Any) -> ReportInput:
 
 
 def assignments(run: Run) -> list[Int[np.ndarray, "N"]]:
-    """The assignment after each round. Empty if it is unknown, or if the migrations do not match
-    the run."""
+    """The cluster of each client after each round. Empty if it is unknown, or if the recorded
+    migrations do not match the run."""
     if not run.migrations:
         return []
     return replayed(run.migrations, len(run.assignment), run.records, run.state.clusters)
 
 
 def _read(path: Path) -> ReportInput:
+    """Find out whether a folder holds a run, several seeds or a comparison, and read it."""
     if (path / comparison_folder.COMPARISON).exists():
         return _read_comparison(path)
     if not path.is_dir() or not run_folder.holds_run(path):
@@ -127,6 +128,7 @@ def _read(path: Path) -> ReportInput:
 
 
 def _read_seeds(path: Path, config: Description) -> ReportInput:
+    """Read the runs of several seeds. Seeds without a round to show are in the notes."""
     runs: list[ReportedRun] = []
     notes: list[str] = []
     first = config.seed
@@ -216,8 +218,8 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
 
 
 def _expected_config(cell: comparison_folder.Cell) -> Description | None:
-    """The description that a cell's run should have; None if this version refuses the
-    configuration."""
+    """The description that the run of a cell should have; None if this version of fedkin does not
+    accept the configuration any more."""
     try:
         description = cell.setting.config(cell.method).description()
     except FedkinError:
@@ -231,6 +233,7 @@ def _of_comparison(
     incomplete: Mapping[Key, Run] | None = None,
     remarks: Sequence[str] = (),
 ) -> ReportInput:
+    """The runs of a comparison. Unfinished ones are marked, and not included in means."""
     by_key = {**(incomplete or {}), **comparison.finished}
     keys = [
         (setting, method, seed)

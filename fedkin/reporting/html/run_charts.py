@@ -16,7 +16,8 @@ _NOT_COUNTED = {"scoring.": "not counted", "servers.": "between servers"}  # pre
 
 
 def membership_chart(run: Run) -> Json | None:
-    """Chart of the clients' shares of clusters; None if membership is hard.
+    """Chart of soft membership: the share of each cluster in each client. None if every client
+    belongs to one cluster only.
 
     Clients with a cluster are ordered by cluster and descending share. ``clients`` are the names
     (or numbers) of the r drawn clients, and ``total`` is the number before thinning. ``shares`` [K]
@@ -55,6 +56,7 @@ def communication(run: Run) -> list[Json]:
 
 
 def _row(operation: str, download: int, upload: int) -> Json:
+    """The entry of an operation. The prefix of its name becomes ``kind``, see ``_NOT_COUNTED``."""
     prefix, kind = next(
         ((p, k) for p, k in _NOT_COUNTED.items() if operation.startswith(p)), ("", "")
     )

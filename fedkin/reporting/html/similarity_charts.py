@@ -91,7 +91,7 @@ def compute_similarities(
 
 
 def similarity_json(similarity: ClientSimilarity) -> Json:
-    """The part of the charts that all runs with this similarity share.
+    """The part of the charts that is the same for all runs with this similarity.
 
     Cosines are stored as bytes, from the smallest cosine (0) to the largest (255).
     """
@@ -120,8 +120,8 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
 def run_charts(
     run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]
 ) -> Json:
-    """The part of the charts that belongs to a run: clusters, order and tree of the matrix, labels
-    by cluster.
+    """The part of the charts that differs between runs: clusters, order and tree of the matrix,
+    labels by cluster.
 
     Args:
         run: the run.

@@ -1,4 +1,5 @@
-"""The report's table of clients that a robust rule suspects, with the weight of their updates."""
+"""The report's table of clients that a robust aggregation rule suspects, with the weight that it
+gave to their updates."""
 
 from __future__ import annotations
 
@@ -46,6 +47,7 @@ def suspects_table(run: Run) -> Json:
 
 
 def _note(suspects: list[int], attackers: list[int] | None) -> str:
+    """The note below the table: what suspicion means, and how many attackers were found."""
     if not suspects:
         return ""
     roles = ""
