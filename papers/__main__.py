@@ -1,4 +1,5 @@
-"""``python -m papers``: write docs/results.md from the stored runs, without running anything.
+"""``python -m papers``: write docs/results.md and its pages from the stored runs, without running
+anything.
 
 ``python -m papers --hours 2`` first makes missing runs on all cores, the most valuable ones for
 their time first, and prints how many are left. With the beginnings of rows' names, such as
@@ -24,12 +25,12 @@ from papers import command_line, run_queue
 from papers.catalogue import PAPERS, tables
 from papers.command_line import DOCS, RESULTS
 from papers.result_store import Job, Line, Stored, read, store_of
-from papers.results_page import page
+from papers.results_page import pages
 from papers.table_request import plain
 
 
 def main(arguments: list[str]) -> None:
-    """Make the runs that the command line names, and write the page."""
+    """Make the runs that the command line names, and write the pages."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.check and options.hours is not None:
@@ -181,7 +182,7 @@ def stored() -> dict[str, Stored]:
 
 
 def write(docs: Path) -> None:
-    """Write the page and its figures. Print the lines that they leave out on standard error."""
+    """Write the pages and their figures. Print the lines that they leave out on standard error."""
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}
@@ -191,10 +192,11 @@ def write(docs: Path) -> None:
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(results[name], docs)
-    text = page(
+    texts = pages(
         results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out
     )
-    write_atomic(docs / "results.md", text)
+    for name, text in texts.items():
+        write_atomic(docs / name, text)
 
 
 if __name__ == "__main__":

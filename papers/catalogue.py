@@ -1,8 +1,8 @@
 """Every table and figure that can be reproduced: its runs, its comparison with the paper, its part
-of the page.
+of a page.
 
-A new table is one entry here. ``fedkin reproduce``, ``python -m papers`` and docs/results.md use
-it.
+A new table is one entry here. ``fedkin reproduce``, ``python -m papers`` and the pages
+docs/results*.md use it.
 """
 
 from __future__ import annotations
@@ -386,14 +386,27 @@ ADVISE = (
 PAPERS = {
     paper.name: paper
     for paper in (
-        Paper("fedgroup", "FedGroup (arXiv 2010.06870)", FEDGROUP, draw=fedgroup_figures.draw),
-        Paper("flexcfl", "FlexCFL (arXiv 2108.09749)", FLEXCFL, draw=flexcfl_figures.draw),
+        Paper(
+            name="fedgroup",
+            heading="FedGroup (arXiv 2010.06870)",
+            tables=FEDGROUP,
+            draw=fedgroup_figures.draw,
+            read_next="[FedGroup](papers/fedgroup.md): how the method works",
+        ),
+        Paper(
+            name="flexcfl",
+            heading="FlexCFL (arXiv 2108.09749)",
+            tables=FLEXCFL,
+            draw=flexcfl_figures.draw,
+            read_next="[FlexCFL](papers/flexcfl.md): how the method works",
+        ),
         Paper(
             name="fedsim",
             heading="FedSim (Neurocomputing 2022)",
             tables=FEDSIM,
             about=fedsim_page.ABOUT,
             draw=fedsim_figures.draw,
+            read_next="[FedSim](papers/fedsim.md): how the method works",
         ),
         Paper(
             name="athena",
@@ -401,6 +414,8 @@ PAPERS = {
             tables=ATHENA,
             about=athena_page.ABOUT,
             draw=athena_figures.draw,
+            read_next="[Hierarchical clustering and ATHENA-FL](papers/athena.md): "
+            "how the methods work",
         ),
         Paper(
             name="planted",
@@ -408,14 +423,23 @@ PAPERS = {
             tables=PLANTED,
             about=planted_page.ABOUT,
             draw=planted_page.draw,
+            read_next="[Scenarios](scenarios.md): plant clusters and shifts in data",
         ),
-        Paper("advise", "Advice: the number of clusters", ADVISE),
+        Paper(
+            name="advise",
+            heading="Advice: the number of clusters",
+            tables=ADVISE,
+            page_name="advice",
+            read_next="[Compare, report, advise, reproduce](compare.md): how to get advice",
+        ),
         Paper(
             name="peers",
             heading="PANM: peers without a server",
             tables=PANM,
             about=panm_page.ABOUT,
             draw=panm_page.draw,
+            page_name="panm",
+            read_next="[PANM](papers/panm.md): how the method works",
         ),
     )
 }

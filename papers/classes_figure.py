@@ -55,7 +55,7 @@ class ClassesFigure:
     def section(self, results: Results) -> str:
         """It on the page."""
         return (
-            "### Fig. 1: FedAvg's accuracy and discrepancy by classes per client\n\n"
+            "## Fig. 1: FedAvg's accuracy and discrepancy by classes per client\n\n"
             f"Table I's settings, run again from {len(SEEDS)} seeds: their mean, and their range "
             f"as a band. The dotted line, on the right axis, is the {self.label}.\n\n"
             "![Fig. 1: accuracy and discrepancy over the rounds, by classes per "

@@ -38,14 +38,31 @@ class Table:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper, or a subject: its store (``name``.jsonl), its part of the page, and its tables in
-    their order there."""
+    """A paper, or a subject: its store (``name``.jsonl), its page, and its tables in their order
+    there.
+
+    Attributes:
+        name: of the store, and of the paper on the command line.
+        heading: the title of its page.
+        tables: its tables and figures.
+        about: the text before the tables.
+        draw: draws the figures of the page into the folder of the documentation.
+        page_name: the last part of its page's name; the default is ``name``.
+        read_next: a link to the page that explains the subject, as Markdown.
+    """
 
     name: str
     heading: str
     tables: tuple[Table, ...]
     about: str = ""
     draw: Callable[[Results, Path], None] | None = None
+    page_name: str = ""
+    read_next: str = ""
+
+    @property
+    def page(self) -> str:
+        """The file of its page in the documentation."""
+        return f"results-{self.page_name or self.name}.md"
 
     def jobs(self) -> list[Job]:
         """The jobs of all its tables, each once."""

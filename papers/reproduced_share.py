@@ -77,7 +77,7 @@ def cpu_sized(table: Table) -> set[str]:
 
 
 def section(results: Mapping[str, Results]) -> str:
-    """The top of docs/results.md."""
+    """The section of docs/results.md on the share of reproduced numbers."""
     rows = []
     total = Share()
     incomplete = []
@@ -316,10 +316,11 @@ def _legend(tables: Sequence[Table]) -> str:
         "*CPU-sized*: the recipe is the paper's, and by the recipe's estimate a run takes at most "
         "300 seconds on two quiet cores. The other printed numbers are of convolutional and "
         "recurrent networks, and of Fed-MEx. A number counts as run from one seed on. The tables "
-        "of accuracies and gains below say how many seeds there are. Shortened runs, other data "
-        "and variants of ours are shown below and not counted. FedSim's FEMNIST counts as we read "
-        "the authors' logs, with three labels a client; their text has five.\n\nPrinted numbers "
-        f"without a recipe of the paper's size:\n\n{without_recipe}\n\n{inventory.sentence()}"
+        "of accuracies and gains on the papers' pages say how many seeds there are. Shortened "
+        "runs, other data and variants of ours are shown there and not counted. FedSim's FEMNIST "
+        "counts as we read the authors' logs, with three labels a client; their text has five.\n\n"
+        "Printed numbers without a recipe of the paper's size:\n\n"
+        f"{without_recipe}\n\n{inventory.sentence()}"
     )
 
 

@@ -25,8 +25,8 @@ rounds. Clusters start as above, not from centers in (-0.01, 0.01). ``part="head
 the last layer's weights, as that code does. Its mean is called weighted, but all weights are equal.
 Differs from FlexCFL's code: all clients of a cluster count. There only the first one counts, in the
 order in which the cohort was drawn; ``weighting="first_client"`` keeps this error. Before it, that
-code weighted clients by their numbers of samples (``weighting="examples"``). docs/results.md
-compares the published numbers with all three.
+code weighted clients by their numbers of samples (``weighting="examples"``).
+docs/results-flexcfl.md compares the published numbers with all three.
 
 The choice of a cluster does not depend on a client's present data. FeSEM-MIG, which reassigns
 clients that detect a shift of their data, therefore trains the same models (FlexCFL, section 5.3;

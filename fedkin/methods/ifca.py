@@ -17,12 +17,12 @@ Differs from the authors' code: clients choose by the losses of this round's mod
 The code uses the losses measured at the end of the last round. Differs from FlexCFL's IFCA: its
 "simple mean" counts only the first client of a cluster, in the order in which the cohort was drawn
 (of ids, while clients take turns). ``weighting="first_client"`` keeps this error. Before it, that
-code weighted by numbers of samples, ``weighting="examples"``. docs/results.md compares the numbers
-that FlexCFL's authors published for IFCA with all three. Clusters have no common start, so
-newcomers cannot be placed by direction.
+code weighted by numbers of samples, ``weighting="examples"``. docs/results-flexcfl.md compares
+the numbers that FlexCFL's authors published for IFCA with all three. Clusters have no common start,
+so newcomers cannot be placed by direction.
 
 The random models determine the clusters: one of them may take two true clusters and keep them
-(docs/results.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
+(docs/results-planted.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
 (FlexCFL, section 5.3) also lets clients choose again, selected or not, when they detect a shift of
 their data. That costs k more messages for each of them.
 """

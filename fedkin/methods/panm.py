@@ -31,7 +31,7 @@ late has its stage one then. Candidates that do not reply are not chosen. A neig
 reply stays a neighbour; one that has left does not. A peer without neighbours in stage two chooses
 as in stage one in that round. The authors published no code; T1, k, l, tau and alpha have the
 values of the re-implementations we know of. With alpha = 0.25 it found clusters that it lost with
-their 0.5 (60 images a peer, T1 = 20: docs/results.md).
+their 0.5 (60 images a peer, T1 = 20: docs/results-panm.md).
 """
 
 from __future__ import annotations

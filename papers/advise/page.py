@@ -1,4 +1,4 @@
-"""The part of docs/results.md on ``fedkin advise``."""
+"""The page on ``fedkin advise``, docs/results-advice.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATHENA-FL's part of docs/results.md."""
+"""ATHENA-FL's page, docs/results-athena.md."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def eps(results: Results) -> str:
     """Clusterings: ranges of eps, and the clusters found."""
     return "\n\n".join(
         [
-            "### Ranges of eps that find the clusters: ten clients, CIFAR-10, after 5, 10 and 20 "
+            "## Ranges of eps that find the clusters: ten clients, CIFAR-10, after 5, 10 and 20 "
             "local epochs",
             ranges(results),
-            f"### Clusters found with the authors' eps = {EPS}, after ten local epochs (adjusted "
+            f"## Clusters found with the authors' eps = {EPS}, after ten local epochs (adjusted "
             "Rand index)",
             clusters_found(results),
             "![which eps makes how many clusters](images/athena-eps.svg)",
@@ -58,7 +58,7 @@ def figure_1(results: Results) -> str:
     """A model for each cluster."""
     return "\n\n".join(
         [
-            "### Figure 1: a model for each cluster, against one model for all",
+            "## Figure 1: a model for each cluster, against one model for all",
             "Accuracy in the last round (and in the best), percent.",
             per_cluster(results),
             "![accuracy of the clusters](images/athena-apart.svg)",
@@ -70,7 +70,7 @@ def figure_2(results: Results) -> str:
     """Detectors combined."""
     return "\n\n".join(
         [
-            "### Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last "
+            "## Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last "
             "round)",
             combined_detectors(results),
             "![accuracy of the combined detectors](images/athena-shared.svg)",
@@ -82,13 +82,13 @@ def table_1(results: Results) -> str:
     """Bytes transmitted."""
     return "\n\n".join(
         [
-            "### Table 1 as it is printed, from its own inputs (arithmetic: nothing was trained)",
+            "## Table 1 as it is printed, from its own inputs (arithmetic: nothing was trained)",
             "E[e] is the epoch of convergence, and TDT all data that are transmitted until then. "
             "The epochs are the paper's, and the sizes are the sizes of the authors' files. The "
             "printed shares follow from them. This confirms the formula of the table, not the "
             "methods.",
             published_table_1(),
-            "### Table 1 from our runs",
+            "## Table 1 from our runs",
             transmissions(results),
         ]
     )

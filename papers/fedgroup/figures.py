@@ -58,7 +58,7 @@ def section(results: Results) -> str:
     ]
     return "\n\n".join(
         [
-            "### Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global "
+            "## Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global "
             "model's",
             "Mean of the seeds, their range as a band; single groups from the first seed. The "
             "global model is the simple mean of the group models; no client is ever sent it.",
@@ -67,7 +67,7 @@ def section(results: Results) -> str:
             global_models(results, [*FIGURE_3, *FIGURE_4]),
             "![Training loss, and distance of the groups to the global "
             "model](images/fedgroup-global.svg)",
-            "### Fig. 5: distances of clients by all cosines and by three",
+            "## Fig. 5: distances of clients by all cosines and by three",
             "Correlation over all pairs, lowest and highest. The figure shows the first row.",
             "\n".join(f"* {line}" for line in lines) or "not run",
             "![Fig. 5: pairs of clients, distance in M over distance in "

@@ -1,4 +1,4 @@
-"""FedGroup's part of docs/results.md."""
+"""FedGroup's page, docs/results-fedgroup.md."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def table_iii(results: Results) -> str:
     return "\n\n".join(
         [
             f"Of Table III's rows except Sent140-LSTM, {share(results, printed)}",
-            "### Table III: best accuracy (%)",
+            "## Table III: best accuracy (%)",
             accuracies(results, CELLS_III, "best"),
-            "### The same runs: accuracy in the last round (%)",
+            "## The same runs: accuracy in the last round (%)",
             accuracies(results, CELLS_III, "final", with_paper=False),
         ]
     )
@@ -27,7 +27,7 @@ def table_iii(results: Results) -> str:
 
 def table_i(results: Results) -> str:
     """FedAvg's clients with more and more classes."""
-    heading = "### Table I: FedAvg on MNIST-MCLR by classes per client"
+    heading = "## Table I: FedAvg on MNIST-MCLR by classes per client"
     return f"{heading}\n\n{by_classes(results, PUBLISHED_I, 'discrepancy')}"
 
 
@@ -35,13 +35,13 @@ def candidates(results: Results) -> str:
     """FEMNIST's row on other readings of the authors' file."""
     return "\n\n".join(
         [
-            "### Table III's row FEMNIST-MCLR on candidates for the authors' file (best accuracy, "
+            "## Table III's row FEMNIST-MCLR on candidates for the authors' file (best accuracy, "
             "%)",
             "These candidates were tried before it was known that the file has three labels a "
             "client, so all have five. Which images the file shares is not known. Each row gives "
             "the clients their images in another way, always shuffled class by class.",
             accuracies(results, candidate_recipes.CELLS, "best"),
-            "#### Which draws of the partition resemble the papers' files",
+            "### Which draws of the partition resemble the papers' files",
             "The draws were chosen before any training, by the number of samples, and by the "
             "number of each label if it is known. " + file_has_three_labels_a_client(),
             femnist_draws.markdown_table(),

@@ -1,4 +1,4 @@
-"""FedSim's part of docs/results.md."""
+"""FedSim's page, docs/results-fedsim.md."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def table_4(results: Results) -> str:
     """Real data: gains, rounds in which they are significant, and the curves."""
     return "\n\n".join(
         [
-            "### Table 4, real data: gains of FedSim in percentage points",
+            "## Table 4, real data: gains of FedSim in percentage points",
             gains(results, TABLE_4),
-            "### The same runs: mean accuracy in the last round (%)",
+            "## The same runs: mean accuracy in the last round (%)",
             finals(results, list(TABLE_4)),
-            "### Rounds in which FedSim is significantly better than both (one-tailed t-test, "
+            "## Rounds in which FedSim is significantly better than both (one-tailed t-test, "
             "0.05, Holm for the two)",
             significance(results),
             "![accuracy over the rounds, real data](images/fedsim-real.svg)",
             "![gains of FedSim over the rounds, real data](images/fedsim-gain.svg)",
-            "### Figure 4: all clients' gradients on two principal components, in ten clusters of "
+            "## Figure 4: all clients' gradients on two principal components, in ten clusters of "
             "K-means",
             "![all clients' gradients on two principal components](images/fedsim-plane.svg)",
         ]
@@ -76,14 +76,14 @@ def table_7(results: Results) -> str:
     Figure 7."""
     return "\n\n".join(
         [
-            "### Table 7, synthetic data: gains of FedSim in percentage points",
+            "## Table 7, synthetic data: gains of FedSim in percentage points",
             gains(results, SEVEN),
-            "### The same runs: mean accuracy in the last round (%)",
+            "## The same runs: mean accuracy in the last round (%)",
             finals(results, list(SEVEN)),
             "![accuracy over the rounds, synthetic data](images/fedsim-synthetic.svg)",
-            "### Table 7 again, on draws that were not chosen",
+            "## Table 7 again, on draws that were not chosen",
             gains(results, SEVEN_UNMATCHED),
-            "### Which draws of Synthetic(alpha, beta) resemble the authors'",
+            "## Which draws of Synthetic(alpha, beta) resemble the authors'",
             "The draws were chosen before any training, by the numbers that the papers print "
             "(FedGroup, FlexCFL) or by the authors' test files. They are the first five seeds "
             "from 0 on that match all numbers to the margin, and the first five that do not. "
@@ -111,7 +111,7 @@ def table_6(results: Results) -> str:
     ]
     return "\n\n".join(
         [
-            "### Table 6: gains of FedSim with other networks, in percentage points",
+            "## Table 6: gains of FedSim with other networks, in percentage points",
             markdown(["", "", "improvement", "paper", "seeds"], lines),
             f"{GLOVE_ROW.row} needs {GLOVE_ROW.needs}, which cannot be distributed.",
             *(
@@ -127,7 +127,7 @@ def figure_7(results: Results) -> str:
     """Clusters by similarity against clusters without it, on the data of both tables."""
     return "\n\n".join(
         [
-            "### Figure 7: clusters by similarity, and clusters assigned in turn (round robin)",
+            "## Figure 7: clusters by similarity, and clusters assigned in turn (round robin)",
             "The table has points of accuracy gained over FedAvg, with a 95% interval. They are "
             "means over the rounds and over the *n* samples (seeds, or draws as above) that "
             "FedAvg, similarity and round robin all have; *as coded* has its own samples. The "
@@ -162,7 +162,7 @@ def figures(results: Results) -> str:
     """Figures 8 and 10."""
     return "\n\n".join(
         [
-            "### Figures 8 and 10",
+            "## Figures 8 and 10",
             "![principal components, and the non-IID index](images/fedsim-components-pni.svg)",
             components(results),
         ]

@@ -59,7 +59,7 @@ def draw(results: Results, docs: Path) -> None:
 def figure_3(results: Results) -> str:
     """Fig. 3 on the page."""
     return (
-        "### Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
+        "## Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
         "Mean of the seeds, their range as a band; the distances of single groups are of the "
         "first seed. The mean of the group models is never sent to a client. The paper's sweep "
         "over eta_g trains an MLP; we added logistic regression.\n\n"
@@ -72,7 +72,7 @@ def figure_3(results: Results) -> str:
 def figure_5(results: Results) -> str:
     """Fig. 5 on the page."""
     return (
-        "### Fig. 5: inter-group learning rates, part of the labels swapped\n\n"
+        "## Fig. 5: inter-group learning rates, part of the labels swapped\n\n"
         "The paper trains an MLP; we added logistic regression.\n\n"
         f"{global_models(results, FIGURE_5)}\n\n"
         "![Fig. 5: accuracy and training loss by inter-group learning "

@@ -1,4 +1,4 @@
-"""FlexCFL's part of docs/results.md."""
+"""FlexCFL's page, docs/results-flexcfl.md."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def table_iii(results: Results) -> str:
     printed = [c for c in CELLS_III if not c.setting.deviation and not c.variant_of]
     return "\n\n".join(
         [
-            "### Table III, no shift: best accuracy of a complete round (%)",
+            "## Table III, no shift: best accuracy of a complete round (%)",
             f"Without the shortened runs, {share(results, printed)} The runs have 300 rounds. "
             "Rounds do not count while some client has no cluster.",
             accuracies(results, CELLS_III, "best"),
-            "### The same runs: accuracy in the last round (%)",
+            "## The same runs: accuracy in the last round (%)",
             accuracies(results, CELLS_III, "final", with_paper=False),
             f"![Fig. 3: accuracy over the rounds without a shift]({NO_SHIFT})",
         ]
@@ -54,14 +54,14 @@ def table_iv(results: Results) -> str:
     printed = [c for c in CELLS_IV if not c.setting.deviation and not c.variant_of]
     return "\n\n".join(
         [
-            "### Table IV, shifting data: best accuracy of a complete round (%)",
+            "## Table IV, shifting data: best accuracy of a complete round (%)",
             share(results, printed),
             accuracies(results, CELLS_IV, "best"),
             printed_alike(printed),
-            "### The same runs: accuracy in the last round (%)",
+            "## The same runs: accuracy in the last round (%)",
             accuracies(results, CELLS_IV, "final", with_paper=False),
             f"![Fig. 4: accuracy over the rounds, MNIST-MCLR, three kinds of shift]({SHIFTED})",
-            "### Shifts detected (swap all)",
+            "## Shifts detected (swap all)",
             "| column | meaning |\n| --- | --- |\n"
             "| data shifts detected | detections of clients with shifted data, divided by all "
             "shifts of clients that have a cluster |\n"
@@ -69,7 +69,7 @@ def table_iv(results: Results) -> str:
             "count as one: an overlooked shift counts as detected with the client's next one |\n"
             "| precision | share of detections that were caused by a shift |",
             detected(results),
-            "### Which mean gives the published numbers of IFCA and FeSEM",
+            "## Which mean gives the published numbers of IFCA and FeSEM",
             weightings.ABOUT,
             weightings.table(results),
         ]
@@ -103,14 +103,14 @@ def printed_alike(cells: Iterable[Cell]) -> str:
 def figure_6(results: Results) -> str:
     """Bytes of every method over FedAvg's."""
     return (
-        f"### Fig. 6: communication of 300 rounds, "
+        f"## Fig. 6: communication of 300 rounds, "
         f"as a multiple of FedAvg's\n\n{communication(results)}"
     )
 
 
 def table_i(results: Results) -> str:
     """FedAvg's clients with more and more classes."""
-    heading = "### Table I: FedAvg on MNIST-MCLR by classes per client"
+    heading = "## Table I: FedAvg on MNIST-MCLR by classes per client"
     with_l2 = by_classes(results, TABLE_I_PUBLISHED, "distance", WITH_L2)
     return "\n\n".join(
         [

@@ -1,4 +1,4 @@
-"""The part of docs/results.md on peers without a server, and its figures."""
+"""The page on peers without a server, docs/results-panm.md, and its figures."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def others(results: Results) -> str:
         "weight of the cosine of the updates of a round, and 1 - alpha is the weight of the cosine "
         "of all change since the initial model."
     )
-    return f"### Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
+    return f"## Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
 
 
 def harder(results: Results) -> str:
     """Where PANM fails, and missing peers."""
     return "\n\n".join(
         [
-            "### Where PANM fails, and missing peers",
+            "## Where PANM fails, and missing peers",
             f"![precision and recall as the task gets harder]({BREAKS})",
             missing_peers(results),
         ]

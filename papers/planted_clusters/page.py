@@ -1,4 +1,4 @@
-"""The part of docs/results.md on planted clusters, and its figure."""
+"""The page on planted clusters, docs/results-planted.md, and its figure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def harder(results: Results) -> str:
 
 def moving(results: Results) -> str:
     """Detected swaps of data."""
-    heading = "### Swapped data: shifts detected, and clients that end in their true cluster"
+    heading = "## Swapped data: shifts detected, and clients that end in their true cluster"
     return f"{heading}\n\n{detected_swaps(results)}"
 
 

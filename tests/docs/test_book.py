@@ -30,7 +30,6 @@ GENERATED = {"reference/index.md", "methods/index.md", "reference/measures.md", 
 WITHOUT_NEXT = {
     "index.md": "it is all next steps",
     "decisions": "a memo of one page; the README lists all",
-    "results.md": "python -m papers writes it",
 }
 CLICKS = 2  # from the landing page to any page
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -141,7 +141,7 @@ def test_its_measured_numbers_are_those_of_the_results(page: Path) -> None:
     text = section(page, "What we measured")
     numbers = set(re.findall(r"\d+\.\d+", text)) - COMPUTED
     assert numbers and not numbers - published
-    assert "](../results.md)" in text
+    assert f"](../results-{page.stem}.md)" in text
 
 
 def test_a_wrong_name_or_option_is_found() -> None:

@@ -1,5 +1,5 @@
-"""ATHENA-FL's part of docs/results.md: the paper's Table 1 from its own inputs, and the page from
-invented runs."""
+"""ATHENA-FL's page, docs/results-athena.md: the paper's Table 1 from its own inputs, and the
+page from invented runs."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ def test_every_number_that_differs_stands_below_its_table_with_its_cause_and_evi
     title, head, _, *lines = filter(
         None, differences(tables()["flexcfl-table3"][1], results).splitlines()
     )
-    assert title == "#### flexcfl-table3: what differs, and why" and "cause | shown by" in head
+    assert title == "### flexcfl-table3: what differs, and why" and "cause | shown by" in head
     assert lines == [
         "| MNIST-MCLR | FedProx | 95.00 | 90.9 | +4.1 | unknown | - |",
         "| MNIST-MCLR | IFCA | 96.20 | 94.2 | +2.0 | code | IFCA, first client: 94.5 (1 run) |",

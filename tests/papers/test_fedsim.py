@@ -1,4 +1,5 @@
-"""FedSim's part of docs/results.md: pairs of seeds, the verdicts, and the sign of a difference."""
+"""FedSim's page, docs/results-fedsim.md: pairs of seeds, the verdicts, and the sign of a
+difference."""
 
 from __future__ import annotations
 

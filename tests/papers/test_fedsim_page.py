@@ -118,7 +118,7 @@ def test_the_page_has_figure_7_of_both_tables_data() -> None:
         for run in runs(row=setting.row, column=column, gain=gain, seeds=2, table=table)
     ]
     text = section(PAPERS["fedsim"], results)
-    _, figure_7 = text.split("### Figure 7")
+    _, figure_7 = text.split("\n## Figure 7")
     assert "images/fedsim-random.svg" in figure_7
     for row, count in ((MNIST.row, "2 seeds"), ("IID", "2 draws")):
         assert f"| {row} | +4.00 | not run | +1.00 | +3.00 | 25% | {count} |" in figure_7

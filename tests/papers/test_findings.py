@@ -20,7 +20,7 @@ from papers.flexcfl.recipes import SYNTHETIC as SYNTHETIC_1
 from papers.notes import PLACE, fill
 from papers.panm.recipes import BY_ALPHA, in_federation
 from papers.recipe import Setting
-from papers.results_page import page
+from papers.results_page import pages
 
 Lines = list[dict[str, Any]]
 SWAPPED = f"{MNIST.row}: swap all"
@@ -336,7 +336,7 @@ def test_a_table_has_the_findings_that_rest_on_it() -> None:
 
 
 def test_the_page_opens_with_the_findings_and_then_the_share() -> None:
-    text = page({"flexcfl": [*leading(), *detecting()]}, {})
+    text = pages({"flexcfl": [*leading(), *detecting()]}, {})["results.md"]
     places = [
         text.index(part) for part in ("## Findings", "1. **", "2. **", "## How much was reproduced")
     ]

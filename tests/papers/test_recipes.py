@@ -1,19 +1,21 @@
-"""The recipes behind docs/results.md: runs, their figures, and the page."""
+"""The recipes behind the pages of results: runs, their figures, and the pages."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from fedkin.methods import FedAvg
 from papers.__main__ import main, named_jobs
+from papers.catalogue import PAPERS
 from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
 from papers.inventory import sentence
 from papers.recipe import Cell, Setting, measure
-from papers.results_page import page
+from papers.results_page import pages
 from papers.tables_markdown import accuracies, mean_and_range, percent, seeds, share
 
 TINY = Setting(
@@ -63,13 +65,23 @@ def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
 
 def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
-    text = page({"fedgroup": runs}, {"peers": "What a person says."})
-    of_papers, inventory = text.split("## All tables and figures of the papers")
+    written = pages({"fedgroup": runs}, {"peers": "What a person says."})
+    text, inventory = written["results-fedgroup.md"], written["results-inventory.md"]
     assert "**90.0** (89.0 - 91.0)<br>*89.3* ✓" in text
     assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
-    assert "not run" in text and of_papers.endswith("What a person says.\n\n")
-    assert sentence() in of_papers  # which have no recipe, and why
-    assert "Table III" in inventory and text.endswith("|\n")
+    assert "not run" in text and "\n\nWhat a person says.\n\n## Next" in written["results-panm.md"]
+    assert sentence() in written["results.md"]  # which have no recipe, and why
+    assert "Table III" in inventory and "|\n\n## Next" in inventory
+
+
+def test_each_paper_has_a_page_that_links_to_the_next() -> None:
+    written = pages({}, {})
+    names = [paper.page for paper in PAPERS.values()]
+    assert list(written) == ["results.md", *names, "results-inventory.md"]
+    assert all(f"]({name})" in written["results.md"] for name in list(written)[1:])
+    for name, following in pairwise([*names, "results-inventory.md"]):
+        _, steps = written[name].split("\n## Next\n")
+        assert "](results.md)" in steps and f"]({following})" in steps
 
 
 def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:

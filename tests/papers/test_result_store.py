@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedkin.core.errors import DataError, StorageError
+from fedkin.core.errors import ConfigError, DataError, StorageError
 from fedkin.methods import FedAvg
 from papers import __main__ as program
 from papers import recipe
@@ -339,18 +339,21 @@ def test_the_page_names_the_runs_left_out_and_shows_none_of_them(
     monkeypatch.setattr(program, "RESULTS", tmp_path)
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     program.write(tmp_path)
-    text = (tmp_path / "results.md").read_text()
+    overview, text = (
+        (tmp_path / name).read_text() for name in ("results.md", "results-fedgroup.md")
+    )
     said = capsys.readouterr().err
     damaged = f"{tmp_path}/fedgroup.jsonl, line 2: not a run, damaged"
     changed = "III, MNIST-MCLR, FedAvg: 1 run of another"
-    assert "\nLeft out of every count and table:\n" in text
-    assert f"* fedgroup: {damaged}\n" in text and f"* fedgroup: {changed} setting\n" in text
+    assert "\nLeft out of every count and table:\n" in overview
+    assert f"* fedgroup: {damaged}\n" in overview
+    assert f"* fedgroup: {changed} setting\n" in overview
     assert damaged in said and changed in said
     # Alone: the mean with the others would be 41.7.
     assert "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
     for number in ("12.3", "23.4", "23.5", "56.4", "50.8", "41.7"):
-        assert f"**{number}" not in text, number
-    assert "**1 of " in text and "of the 1 that were run" in text
+        assert f"**{number}" not in overview + text, number
+    assert "**1 of " in overview and "of the 1 that were run" in overview
 
 
 def test_the_page_of_whole_stores_leaves_nothing_out(
@@ -363,6 +366,19 @@ def test_the_page_of_whole_stores_leaves_nothing_out(
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     program.write(tmp_path)
     assert "Left out of every count" not in (tmp_path / "results.md").read_text()
+
+
+def test_a_wrong_note_overwrites_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the pages before the one with the note."""
+    store_with_faults(tmp_path)
+    (tmp_path / "fedgroup.md").write_text("{no-such-table; MNIST-MCLR; FedAvg}")
+    (tmp_path / "results.md").write_text("mine")
+    monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
+    with pytest.raises(ConfigError, match="no-such-table"):
+        program.write(tmp_path)
+    assert (tmp_path / "results.md").read_text() == "mine"
+    assert not (tmp_path / "results-fedgroup.md").exists()
 
 
 # --- the committed stores

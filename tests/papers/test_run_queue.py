@@ -326,12 +326,14 @@ def test_outside_a_checkout_no_empty_page_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs" / "images").mkdir(parents=True)
-    (tmp_path / "docs" / "results.md").write_text("mine")
+    for name in ("results.md", "results-fedgroup.md"):
+        (tmp_path / "docs" / name).write_text("mine")
     with pytest.raises(
         SystemExit, match="error: papers/results is no folder here: start this in a checkout"
     ):
         program.main([])
-    assert (tmp_path / "docs" / "results.md").read_text() == "mine"
+    written = {path.name: path.read_text() for path in (tmp_path / "docs").glob("*.md")}
+    assert written == {"results.md": "mine", "results-fedgroup.md": "mine"}
 
 
 def selection(*rows: str, seeds: Sequence[int] = ()) -> set[tuple[str, str]]:
