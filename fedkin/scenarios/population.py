@@ -33,6 +33,12 @@ class Population:
             order; all other clients take part from the start.
         departures: number of clients that leave for good in a round, by round: the lowest remaining
             ids.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> population = fk.Population(dropout=0.1, arrivals={5: 20})
+        >>> population.dropout, population.arrivals
+        (0.1, {5: 20})
     """
 
     dropout: float = 0.0
