@@ -65,7 +65,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
         clusters: K, the number of clusters (at most N), for a named method with this option.
         method_options: further options of a named method.
-        model: a name, a PyTorch module or other model for ``fk.simulate``, or a function of the data.
+        model: a name, a PyTorch module or other model for ``fk.simulate``, or a function of data.
         rounds: T, the number of communication rounds.
         cohort: n, the number of clients per round; at most N are used.
         epochs: E, the number of local epochs.
