@@ -1,7 +1,7 @@
 """FedDrift: clients whose data drift get a new model, and models that become similar are merged.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
-Concept Drift. AISTATS 2023, arXiv 2206.00799. It follows the authors' code: accuracies, not losses.
+Concept Drift. AISTATS 2023, arXiv 2206.00799. As in the code, accuracies replace the text's losses.
 
 Data come in steps of ``every`` rounds. acc(m, c) is the accuracy of model m on the new samples of
 client c. In step t:
