@@ -65,8 +65,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
         clusters: K, the number of clusters (at most N), for a named method with this option.
         method_options: further options of a named method.
-        model: a model's name, a PyTorch module, any other model for ``fk.simulate``, or a function
-            of the data that makes one.
+        model: a name, a PyTorch module or other model for ``fk.simulate``, or a function of data.
         rounds: T, the number of communication rounds.
         cohort: n, the number of clients per round; at most N are used.
         epochs: E, the number of local epochs.
@@ -78,11 +77,19 @@ class Clustered(ClassifierMixin, BaseEstimator):
         classes_: [C], the labels.
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], parameters of each cluster's model, or [N, P], of each client's model.
-        membership_: [N, K], each client's share of each model if clients mix all models (FedEM,
-            FedRC); else None.
+        models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
+        membership_: [N, K], the clients' shares of models if they mix them (FedEM, FedRC); or None.
         n_features_in_: D, the number of features.
         run_: the finished run. It is not pickled.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from sklearn.datasets import load_digits
+        >>> x, y = load_digits(return_X_y=True)
+        >>> clients = [row % 6 for row in range(len(y))]  # the client of each sample
+        >>> fitted = fk.Clustered("ifca", clusters=2, rounds=2).fit(x, y, groups=clients)
+        >>> fitted.labels_.shape, fitted.models_.shape
+        ((6,), (2, 650))
     """
 
     # scikit-learn may set any value; fit checks them.
@@ -118,8 +125,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Args:
             X: features [M, D], or [M ...] for models of images.
             y: labels [M] of any type.
-            groups: the client of each sample [M]; None: all samples belong to one client, so there
-                is one cluster (UserWarning).
+            groups: the client of each sample [M]; None: one client, so one cluster (UserWarning).
 
         Returns:
             The estimator.
@@ -176,8 +182,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
         Args:
             X: features [M, D].
-            groups: the client of each sample; None: the mean over all models, weighted by their
-                numbers of clients.
+            groups: the client of each sample; None: the mean over models, weighted by clients.
 
         Raises:
             ValueError: an unknown client; call ``assign`` first.
@@ -210,9 +215,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Assign a client that was not in ``fit`` to a cluster, by the method's rule for newcomers.
-
-        The estimator keeps the cluster.
+        """Assign a client that was not in ``fit`` to a cluster, by the method's rule for newcomers,
+        and keep the cluster.
 
         Args:
             X: training samples of the client [M, D].
@@ -222,8 +226,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: the client was in ``fit``, has a name although other clients have numbers,
                 or has labels that were not in ``fit``.
-            MethodError: the method cannot place newcomers, trains a model for each client, or the
-                estimator was pickled.
+            MethodError: no rule for newcomers, a model for each client, or a pickled estimator.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
@@ -289,8 +292,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Raise MethodError if a client would remain without a cluster: the run is too short to
-        select every client, and the method cannot place newcomers."""
+        """Raise MethodError if a run is too short to select all, and newcomers cannot be placed."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -313,8 +315,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """Store the models and clusters of a run in the estimator. Clients that were never selected
-        are placed as newcomers."""
+        """Store a run's models and clusters. Clients never selected are placed as newcomers."""
         self._predictors = {}
         self.membership_: Any = None
         if run.trained.personal:
@@ -356,8 +357,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The labels that the run uses for positions in ``classes_``: the labels as text, or the
-        positions if two labels have the same text."""
+        """The run's labels for positions in ``classes_``: text, or positions if texts are equal."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 

@@ -1,9 +1,8 @@
 """Attackers that are honest while clusters are found: the gain from splitting clusters when they
 start to attack.
 
-    python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3] [--first-seed
-    0]
-        [--split-after 2] [--write docs/robustness.md]
+    python -m benchmarks.trust.woken_sleepers [--attacks sign_flip@2,...] [--seeds 3]
+        [--first-seed 0] [--split-after 2] [--write docs/robustness.md]
 
 Data and training as in ``papers.trust``: MNIST in four rotations (kinds) of 25 clients with 60
 samples each, softmax regression, five local epochs of SGD (batch 10, lr 0.05), 30 rounds; attackers

@@ -40,6 +40,14 @@ class EpsStudy:
         ranges: ranges of eps with the same clusters, ascending.
         curve: k-distances in ascending order. A client's k-distance is the smallest eps at which it
             is a core point.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.Hierarchical(pretraining=1)
+        >>> study = fk.study_eps(method, data, fk.models.mclr(data))
+        >>> study.layers.shape, study.min_samples
+        ((6, 10), 2)
     """
 
     clients: Int[np.ndarray, "n"]
@@ -136,6 +144,14 @@ def study_eps(
         ConfigError: the method does not cluster last layers by DBSCAN, or does not support the
             model.
         MethodError, ModelError: method, model and data do not fit together.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.Hierarchical(pretraining=1)
+        >>> study = fk.study_eps(method, data, fk.models.mclr(data))
+        >>> study.clients.tolist()
+        [0, 1, 2, 3, 4, 5]
     """
     return of_world(method, SimulatedWorld(data, model, local), seed)
 

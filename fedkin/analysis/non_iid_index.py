@@ -83,6 +83,13 @@ def non_iid_index(
     Raises:
         ConfigError: ``models`` is below 1, or the seed is invalid.
         ModelError: the model does not fit the data.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> index = fk.non_iid_index(data, fk.models.mclr(data), models=2)
+        >>> index.rmse.shape
+        (6, 2)
     """
     return index_of_world(SimulatedWorld(data, model), models=models, seed=seed)
 

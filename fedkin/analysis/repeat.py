@@ -44,6 +44,16 @@ def repeat(run: Callable[[int], Run], seeds: int | Sequence[int]) -> RepeatedRun
     Raises:
         ConfigError: there are no seeds, a seed is repeated or invalid, or the runs belong to
             different experiments.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> model = fk.models.mclr(data)
+        >>> def run(seed):
+        ...     return fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=3, seed=seed)
+        >>> runs = fk.repeat(run, seeds=2)
+        >>> [run.config.seed for run in runs.runs]
+        [0, 1]
     """
     seeds = plain(seeds)
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):

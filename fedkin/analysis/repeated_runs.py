@@ -46,6 +46,15 @@ class RepeatedRuns:
     of its main method and holds the runs of the other methods in ``against``.
 
     Raises ConfigError if there is no run, a seed is repeated, or methods or rounds differ.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> model = fk.models.mclr(data)
+        >>> def run(seed):
+        ...     return fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=3, seed=seed)
+        >>> fk.repeat(run, seeds=2)
+        RepeatedRuns(fedavg: 2 seeds, 1 rounds)
     """
 
     runs: tuple[Run, ...]

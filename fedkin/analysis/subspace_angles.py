@@ -33,6 +33,13 @@ def subspace_angles(world: World, p: int = 3, form: str = "smallest") -> Float64
 
     Raises:
         MethodError: the form is unknown, or ``p`` is below 1.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> world = fk.SimulatedWorld(data, fk.models.mclr(data))
+        >>> fk.subspace_angles(world).shape
+        (6, 6)
     """
     check_choice("form", form, tuple(principal_angles.FORMS))
     clients = world.clients(0)

@@ -28,6 +28,11 @@ class Cohort:
             turns once, in the order of their ids, and draws uniformly from then on, as FlexCFL's
             code does. ``poisson`` draws each client with probability n / N, independently of the
             others, so that the size of the cohort varies and may be 0.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Cohort(10, selection="round_robin")
+        Cohort(size=10, selection='round_robin')
     """
 
     size: Positive
@@ -57,6 +62,12 @@ class Scoring:
             then an estimate.
         measures: the user's measures for evaluated rounds (``fk.Measure(...)``, or
             ``"module:Measure"``).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> scoring = fk.Scoring(evaluate_every=5, target=0.8)
+        >>> scoring.evaluate_every, scoring.target
+        (5, 0.8)
     """
 
     evaluate_every: NotNegative = 1
@@ -97,6 +108,12 @@ class Compute:
             machine.
         sum_by_actor: whether each actor sends the sum of its clients' updates instead of every
             update. This reduces traffic, and changes the last bits.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> compute = fk.Compute(devices=1, clients_per_batch=4)
+        >>> compute.devices, compute.clients_per_batch
+        (1, 4)
     """
 
     devices: Positive | None = None

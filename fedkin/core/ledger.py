@@ -12,6 +12,13 @@ class Ledger:
 
     Two kinds of traffic are counted under names with a prefix, and are not in the total: evaluation
     (``scoring.*``), and messages between the servers of different clusters (``servers.*``).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> ledger = fk.Ledger()
+        >>> ledger.add("train", down=2600, up=2600)
+        >>> ledger.total()
+        (2600, 2600)
     """
 
     def __init__(self) -> None:

@@ -45,6 +45,13 @@ class State:
 
     All fields are NumPy arrays, or ``SharedRows`` for a table of all clients of which a round
     changes few rows. A checkpoint stores exactly these arrays.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import numpy as np
+        >>> state = fk.State(np.zeros((2, 650), np.float32), assignment=np.array([0, 1, 1]))
+        >>> state.clusters
+        2
     """
 
     models: Float[np.ndarray, "K P"]

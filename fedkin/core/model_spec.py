@@ -18,7 +18,15 @@ BYTES_PER_NUMBER = 4  # models and updates travel as float32
 @dataclass(frozen=True)
 class ModelSpec:
     """The size of a model and the slice of each layer in its flat parameter vector, without the
-    model's code."""
+    model's code.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> spec = fk.models.mclr(data).spec
+        >>> spec.parameters, spec.head_bias
+        (650, slice(640, 650, None))
+    """
 
     parameters: int
     # "layer.weight" -> slice, in the order of the vector.

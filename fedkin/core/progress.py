@@ -20,6 +20,11 @@ class Progress:
     Args:
         show: whether to show progress bars (plain lines without a terminal). Without this callback,
             progress is shown on a terminal and in a notebook.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Progress(False)
+        Progress(show=False)
     """
 
     show: bool = True

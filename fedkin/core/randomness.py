@@ -18,7 +18,16 @@ from fedkin.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Stream:
-    """The randomness of one purpose in one communication round of one run."""
+    """The randomness of one purpose in one communication round of one run.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> stream = fk.Stream(seed=0).at(3).child("train")
+        >>> stream
+        Stream(seed=0, round=3, purpose='/train')
+        >>> stream.rng().random() == stream.rng().random()
+        True
+    """
 
     seed: int
     round: int = 0

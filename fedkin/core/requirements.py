@@ -18,6 +18,11 @@ class AtLeast:
         number: the minimum.
         because: the method's option that determines the minimum, for the error message; empty:
             none.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.AtLeast(3, because="clusters")
+        AtLeast(number=3, because='clusters')
     """
 
     number: int = 1
@@ -33,6 +38,12 @@ class ModelNeeds:
         last_layer: whether the position of the model's last layer must be known.
         because: the method's option that requires a known last layer; empty: none.
         hidden_layers: whether the model must have layers before its last one.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> needs = fk.ModelNeeds(last_layer=True)
+        >>> needs.last_layer, needs.hidden_layers
+        (True, False)
     """
 
     detectors: bool = False
@@ -52,6 +63,12 @@ class ClientReads:
         sends: other data that each client sends, in addition to updates of whole models; empty:
             nothing.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> reads = fk.ClientReads(updates="single", sends="losses")
+        >>> reads.updates, reads.sends
+        ('single', 'losses')
     """
 
     updates: Literal["means", "single"] = "means"
@@ -69,6 +86,11 @@ class ModelChanges:
     Attributes:
         by_option: the method's option that causes such changes; empty: none.
         always: the change in every run, such as ``copies models``; empty: none.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.ModelChanges(always="copies models")
+        ModelChanges(by_option='', always='copies models')
     """
 
     by_option: str = ""
@@ -84,6 +106,11 @@ class ModelParts:
             part can then stay on clients. Empty: none.
         shared_head: how the method compares clients by the last layers of shared models. Last
             layers then cannot stay on clients. Empty: it does not.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.ModelParts(own="the last layer")
+        ModelParts(own='the last layer', shared_head='')
     """
 
     own: str = ""
@@ -99,6 +126,11 @@ class RoundNeeds:
         first_clustering: the first round in which the method can form clusters; 0: before the first
             round, or never.
         stage_one: number of rounds in the first stage of a peer. The run must have more rounds.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.RoundNeeds(full_cohort=True)
+        RoundNeeds(full_cohort=True, first_clustering=0, stage_one=0)
     """
 
     full_cohort: bool = False
@@ -113,6 +145,11 @@ class MemoryNeeds:
     Attributes:
         kept_models: number of model-sized vectors kept for every client between rounds.
         compares_all: whether the method compares all pairs of clients at once, by their replies.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.MemoryNeeds(kept_models=1)
+        MemoryNeeds(kept_models=1, compares_all=False)
     """
 
     kept_models: int = 0
@@ -129,6 +166,12 @@ class DataNeeds:
             them. Only samples that were not there before count as new.
         newcomer_labels: whether the placement of a newcomer needs its labels. If False,
             ``run.place(x)`` is enough.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> needs = fk.DataNeeds(true_clusters=True)
+        >>> needs.true_clusters, needs.newcomer_labels
+        (True, True)
     """
 
     true_clusters: bool = False
@@ -159,6 +202,12 @@ class Requirements:
             clusters may grow between rounds.
         start_sums: number of noisy sums over all clients that the method needs before the first
             round of a private run.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> needs = fk.Requirements(clients=fk.AtLeast(4))
+        >>> needs.clients.number, needs.peers
+        (4, False)
     """
 
     clients: AtLeast = AtLeast()

@@ -50,6 +50,13 @@ class Schedule:
     Raises:
         ConfigError: an unknown name, an option that the schedule does not have, a missing option,
             or a value out of range.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import numpy as np
+        >>> schedule = fk.Schedule("step", every=10, gamma=0.5)
+        >>> schedule.factors(np.array([0, 10, 20])).tolist()
+        [1.0, 0.5, 0.25]
     """
 
     name: str = "constant"

@@ -50,6 +50,12 @@ class LocalTraining:
     direction, to which ``weight_decay`` times w is added (adamw). The direction is multiplied by
     the learning rate of the round and the step. The optimiser's state starts at zero in every call.
     docs/training.md says which of this follows Optax and which PyTorch.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> work = fk.LocalTraining(epochs=5, lr=0.05, clip_norm=1.0)
+        >>> work.epochs, work.batch_size, work.optimizer
+        (5, 10, 'sgd')
     """
 
     epochs: int | Int[np.ndarray, "n"] = 1
@@ -304,6 +310,12 @@ def SGD(  # noqa: N802
 
     Raises:
         ConfigError: an unknown option, or a value out of range.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> work = fk.SGD(epochs=5, lr=0.05, weight_decay=1e-4)
+        >>> work.optimizer, work.weight_decay
+        ('sgd', 0.0001)
     """
     given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "momentum": momentum}
     return LocalTraining.from_settings({**given, **options})
@@ -323,6 +335,12 @@ def Adam(  # noqa: N802
 
     Raises:
         ConfigError: as ``SGD``.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> work = fk.Adam(epochs=2, lr=0.002)
+        >>> work.optimizer, work.batch_size
+        ('adam', 32)
     """
     given = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "optimizer": "adam"}
     return LocalTraining.from_settings({**given, **options})
@@ -347,6 +365,12 @@ def AdamW(  # noqa: N802
 
     Raises:
         ConfigError: as ``SGD``.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> work = fk.AdamW(weight_decay=0.1)
+        >>> work.optimizer, work.lr, work.weight_decay
+        ('adamw', 0.001, 0.1)
     """
     given = {
         "epochs": epochs,

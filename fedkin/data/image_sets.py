@@ -14,8 +14,7 @@ Options of every set:
 * ``scale``: ``"standard"`` (described for each set), ``"unit"`` (0 .. 1) or ``"bytes"`` (0 .. 255).
   digits are always 0 .. 1.
 * ``augment``: entries of ``("flip", "rotation", "noise")``. Each entry adds a copy of every
-training
-  image, see :func:`fedkin.data.transforms.augmented`.
+  training image, see :func:`fedkin.data.transforms.augmented`.
 * ``seed``: seed of all draws.
 
 None stands for the default of the set or of the partition. An option that does not apply to the

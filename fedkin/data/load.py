@@ -46,8 +46,7 @@ def load(
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
-    pixels
-      and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
+      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
     * ``y``: label: a whole number from 0, text (numbered in sorted order, and remembered as
       ``label_names``) or a boolean
     * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending

@@ -39,6 +39,13 @@ def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float
         DataError: arrays have different lengths, a number is not finite, or events are not
             booleans.
         MethodError: ``ties`` is unknown.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> risks = [0.2, 1.5, 0.9, -0.3]
+        >>> loss = fk.cox_loss(risks, times=[2, 2, 5, 7], died=[True, True, False, True])
+        >>> round(loss, 3)
+        0.891
     """
     check_choice("ties", ties, TIES)
     risks = _finite("scores", scores)

@@ -39,6 +39,13 @@ class ScoredClients:
         accuracy: correct / examples of each client.
         loss: mean loss of each client's samples.
         state: the method's state after the round.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> def spread(scored: fk.ScoredClients) -> float:
+        ...     return scored.accuracy.max() - scored.accuracy.min()
+        >>> fk.Measure("spread", of=spread, unit="share").name
+        'spread'
     """
 
     round: int
@@ -78,6 +85,12 @@ class Measure:
 
     Raises:
         ConfigError: the name, unit or direction is invalid.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> worst = fk.Measure("worst", of=lambda scored: scored.accuracy.min(), unit="share")
+        >>> worst.title, worst.direction
+        ('worst', 'higher')
     """
 
     name: str

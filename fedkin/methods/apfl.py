@@ -54,7 +54,15 @@ class APFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class APFL:
-    """A global model, mixed with each client's personal model in a learned share."""
+    """A global model, mixed with each client's personal model in a learned share.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.APFL(share=0.5), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="apfl",

@@ -1,5 +1,4 @@
-"""ATHENA-FL: each cluster trains one detector for every class that it has; all detectors together
-form one classifier.
+"""ATHENA-FL: each cluster trains one detector for every class that it has; together they classify.
 
 L. A. C. de Souza, G. F. Camilo, G. A. F. Rebello, M. Sammarco, M. E. M. Campista, L. H. M. K.
 Costa: ATHENA-FL: Evitando a Heterogeneidade Estatistica atraves do Um-contra-Todos no Aprendizado
@@ -17,9 +16,8 @@ class. Every client trains all detectors of its cluster on the same batches, and
 sent. The server learns which classes a client has. A class that comes later, with a new client,
 gets no detector: its samples are negatives for the detectors of its cluster.
 
-A cluster with a single class has no negative samples, so its detector is not trained. Its score is
-zero, probability 1/2: the class is chosen if all other detectors are negative. A class that no
-cluster has is never chosen.
+A cluster with a single class has no negative samples, so its detector is not trained. It scores 0,
+probability 1/2, and wins if all others are negative. A class that no cluster has is never chosen.
 
 Detectors of different clusters were not trained on each other's classes, so their scores may not be
 comparable. Every ``calibrate`` rounds (0, as in the paper: never), all clients evaluate all
@@ -93,7 +91,13 @@ class AthenaState(LastLayerState):
 @plain_options
 @dataclass(frozen=True)
 class Athena(LastLayerClustering):
-    """One detector for every class of a cluster; all detectors together classify."""
+    """One detector for every class of a cluster; all detectors together classify.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Athena("kmeans", clusters=2).layer
+        'bias'
+    """
 
     about: ClassVar[About] = About(
         name="athena",
@@ -121,8 +125,7 @@ class Athena(LastLayerClustering):
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def _check_assignment(self) -> None:
-        """Raise MethodError unless the clusters are 0, 1, .. without a gap, or if other options
-        also ask for clusters."""
+        """Raise MethodError unless clusters are 0, 1, .. without a gap and given only here."""
         labels = np.unique(np.asarray(self.assignment))
         clusters = labels[labels != UNASSIGNED]
         are_integers = len(clusters) and labels.dtype.kind == "i"

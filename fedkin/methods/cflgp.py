@@ -78,7 +78,14 @@ class CFLGPState(State):
 @dataclass(frozen=True)
 class CFLGP:
     """Spectral clustering of all clients' gradients at one model, in the first rounds. It can
-    estimate K."""
+    estimate K.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> method = fk.CFLGP(clusters=None, max_clusters=6)
+        >>> method.clusters, method.max_clusters
+        (None, 6)
+    """
 
     about: ClassVar[About] = About(
         name="cflgp",

@@ -53,7 +53,16 @@ class DittoState(State):
 @dataclass(frozen=True)
 class Ditto:
     """One global model, and a personal model of each client, regularised towards the global
-    model."""
+    model.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.Ditto(strength=0.5)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="ditto",

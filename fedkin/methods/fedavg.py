@@ -33,7 +33,15 @@ from fedkin.tasks.train import train
 @dataclass(frozen=True)
 class FedAvg:
     """One global model for all clients. It has no hyper-parameters: local training and
-    the cohort are settings of the run."""
+    the cohort are settings of the run.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="fedavg",

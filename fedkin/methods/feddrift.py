@@ -1,8 +1,7 @@
 """FedDrift: clients whose data drift get a new model, and models that become similar are merged.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
-Concept Drift. AISTATS 2023, arXiv 2206.00799. It follows the authors' code, which compares
-accuracies where the text has losses.
+Concept Drift. AISTATS 2023, arXiv 2206.00799. As in the code, accuracies replace the text's losses.
 
 Data come in steps of ``every`` rounds. acc(m, c) is the accuracy of model m on the new samples of
 client c. In step t:
@@ -69,7 +68,13 @@ class FedDriftState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedDrift:
-    """Clients whose data drift get a new model; models that become similar are merged."""
+    """Clients whose data drift get a new model; models that become similar are merged.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedDrift(models=4).delta
+        0.06
+    """
 
     about: ClassVar[About] = About(
         name="feddrift",

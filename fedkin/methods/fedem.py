@@ -71,6 +71,13 @@ class FedEM:
     """Every client uses a mixture of K shared models, with weights that it learns.
 
     The models' probabilities are mixed.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedEM(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
     """
 
     about: ClassVar[About] = About(

@@ -9,19 +9,15 @@ the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
 * A group's first model is the plain mean of its clients' *solutions*, and training continues from
-  it, not from w_0 (Alg. 2, l. 2). (Alg. 4, l. 7 averages updates and then subtracts w_0 again,
-  which is an error.)
-* Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (``normalize=False`` for the paper's
-  sum).
-* All clients that are reachable and reply are placed before the first round, and are therefore
-  tested from the start.
+  it, not from w_0 (Alg. 2, l. 2). (Alg. 4, l. 7 subtracts w_0 from a mean of updates, an error.)
+* Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (paper's sum: ``normalize=False``).
+* All reachable clients that reply are placed before the first round, so all rounds test them.
 * A newcomer trains from w_0 (eq. 10 says the current global model), since directions are
   comparable only from one common start.
 
-Differs from both: a group keeps the direction of its cold start for later newcomers. The paper
-compares with the group's latest update. In the code the change by inter-group aggregation replaces
-that update, but it says nothing about the clients. For updates from w_0, the direction of the cold
-start is the one to compare with.
+Differs from both: a group keeps the direction of its cold start for newcomers. The paper compares
+with the group's latest update. In the code the change by inter-group aggregation replaces it, but
+says nothing about the clients. Updates from w_0 are comparable with the cold start's direction.
 """
 
 from __future__ import annotations
@@ -72,7 +68,16 @@ class FedGroupState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedGroup:
-    """Clusters by the directions of the first updates, fixed for the run."""
+    """Clusters by the directions of the first updates, fixed for the run.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.FedGroup(clusters=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="fedgroup",
@@ -228,7 +233,13 @@ class FedGroup:
 @plain_options
 @dataclass(frozen=True)
 class FedGrouProx(FedGroup):
-    """FedGroup with FedProx's local solver (Alg. 2, l. 17-18)."""
+    """FedGroup with FedProx's local solver (Alg. 2, l. 17-18).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedGrouProx(clusters=2).mu
+        1.0
+    """
 
     about: ClassVar[About] = replace(
         FedGroup.about,

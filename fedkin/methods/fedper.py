@@ -59,7 +59,15 @@ class FedPerState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedPer:
-    """One global body. Every client keeps its own last layer, which is never sent."""
+    """One global body. Every client keeps its own last layer, which is never sent.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedPer(), data, fk.models.mlp(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 9610)
+    """
 
     about: ClassVar[About] = About(
         name="fedper",
@@ -125,7 +133,13 @@ class FedPer:
 @plain_options
 @dataclass(frozen=True)
 class FedRep(FedPer):
-    """FedPer whose clients train their last layer first, and then the body."""
+    """FedPer whose clients train their last layer first, and then the body.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedRep(head_epochs=5)
+        FedRep(head_epochs=5)
+    """
 
     about: ClassVar[About] = About(
         name="fedrep",

@@ -32,7 +32,15 @@ from fedkin.methods.fedavg import single_model_state, train_and_average
 @plain_options
 @dataclass(frozen=True)
 class FedProx:
-    """FedAvg with a proximal term. Unfinished solutions of stragglers are averaged too."""
+    """FedAvg with a proximal term. Unfinished solutions of stragglers are averaged too.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedProx(mu=0.1), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="fedprox",

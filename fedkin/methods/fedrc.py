@@ -67,7 +67,15 @@ class FedRCState(MixtureState):
 @plain_options
 @dataclass(frozen=True)
 class FedRC:
-    """FedEM divided by label frequency, so that clusters follow the meaning of labels."""
+    """FedEM divided by label frequency, so that clusters follow the meaning of labels.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedRC(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="fedrc",

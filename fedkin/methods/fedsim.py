@@ -61,7 +61,15 @@ class FedSimState(State):
 @plain_options
 @dataclass(frozen=True)
 class FedSim:
-    """One global model, in which each cluster of clients has the same weight."""
+    """One global model, in which each cluster of clients has the same weight.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedSim(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="fedsim",

@@ -72,6 +72,14 @@ class FedSoft:
     """Every client has a model with proximal terms to all centres.
 
     The weight of a centre is the share of the client's samples that it fits best.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.FedSoft(clusters=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
     """
 
     about: ClassVar[About] = About(

@@ -78,7 +78,13 @@ class FEROMAState(State):
 @plain_options
 @dataclass(frozen=True)
 class FEROMA:
-    """Each client trains a mix of the clients' solutions, by descriptors of their data."""
+    """Each client trains a mix of the clients' solutions, by descriptors of their data.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FEROMA(latest=5)
+        FEROMA(accuracy=0.8, latest=5)
+    """
 
     about: ClassVar[About] = About(
         name="feroma",
@@ -108,11 +114,7 @@ class FEROMA:
         )
 
     def init(self, world: World, stream: Stream) -> FEROMAState:
-        """One model, which all clients use.
-
-        Raises:
-            MethodError: the model's last layer is unknown.
-        """
+        """One model, which all clients use. Raises MethodError if its last layer is unknown."""
         start = single_model_state(world, stream)
         classes = class_count(world.spec)
         clients = world.total_clients
@@ -221,8 +223,7 @@ class FEROMA:
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
     ) -> tuple[FEROMAState, Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
-        """The state in which these clients have the extractor, the clients that replied, and their
-        descriptors."""
+        """The state with the extractor sent, the clients that replied, and their descriptors."""
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
         reply = world.run(ScoreMoments(state.extractor, labels), clients)
         clients = clients[reply.arrived]
@@ -237,8 +238,7 @@ class FEROMA:
     def _mixes(
         self, state: FEROMAState, points: Float[np.ndarray, "n D"]
     ) -> Float[np.ndarray, "n P"]:
-        """Start model of each client: a mix of known solutions, or the joint model before there are
-        any."""
+        """Start model of each client: a mix of known solutions, or the joint model at first."""
         trained = np.flatnonzero(state.examples)
         if not len(trained):
             return np.repeat(state.models[:1], len(points), axis=0)

@@ -82,7 +82,15 @@ class FeSEMState(State):
 @plain_options
 @dataclass(frozen=True)
 class FeSEM:
-    """Every client belongs to the model that is nearest to its solution in l2 distance."""
+    """Every client belongs to the model that is nearest to its solution in l2 distance.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FeSEM(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="fesem",
@@ -209,7 +217,13 @@ class FeSEM:
 @plain_options
 @dataclass(frozen=True)
 class FeSEMMig(FeSEM):
-    """FeSEM that reassigns clients when their data shift (FlexCFL's FeSEM-MIG)."""
+    """FeSEM that reassigns clients when their data shift (FlexCFL's FeSEM-MIG).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FeSEMMig(clusters=4).migration
+        'label_blind'
+    """
 
     about: ClassVar[About] = replace(
         FeSEM.about,

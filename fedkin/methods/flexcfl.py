@@ -71,7 +71,16 @@ class FlexCFLState(State):
 @plain_options
 @dataclass(frozen=True)
 class FlexCFL:
-    """Clusters by first updates. It places new clients, and migrates clients whose data shift."""
+    """Clusters by first updates. It places new clients, and migrates clients whose data shift.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.FlexCFL(clusters=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="flexcfl",

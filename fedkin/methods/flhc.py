@@ -66,6 +66,14 @@ class FLHC:
     """One hierarchical clustering of all updates, then FedAvg in each cluster.
 
     Give ``clusters`` or ``distance``, not both.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.FLHC(clusters=2, cluster_round=1)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=2, cohort=6)
+        >>> run.models.shape
+        (2, 650)
     """
 
     about: ClassVar[About] = About(

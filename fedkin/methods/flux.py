@@ -83,6 +83,13 @@ class FLUX:
     """FedAvg, then one clustering by descriptors of clients' data.
 
     It estimates the number of clusters; new clients need no labels.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FLUX(latest=1), data, fk.models.mclr(data), rounds=2, cohort=6)
+        >>> run.assignment.shape
+        (6,)
     """
 
     about: ClassVar[About] = About(

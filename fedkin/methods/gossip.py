@@ -24,7 +24,16 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class Gossip(PeerMethod):
-    """Peers average with other random peers, which are drawn in every round."""
+    """Peers average with other random peers, which are drawn in every round.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.Gossip(neighbours=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (6, 650)
+    """
 
     about: ClassVar[About] = About(
         name="gossip",
@@ -52,7 +61,15 @@ class Gossip(PeerMethod):
 @plain_options
 @dataclass(frozen=True)
 class Local(PeerMethod):
-    """Every client trains alone."""
+    """Every client trains alone.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.Local(), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (6, 650)
+    """
 
     about: ClassVar[About] = About(
         name="local",

@@ -49,7 +49,16 @@ EXCLUDED_BIAS = -1e4  # in float32 the class then has probability zero and a zer
 @plain_options
 @dataclass(frozen=True)
 class Hierarchical(LastLayerClustering):
-    """Clusters by the last layer after one short training, then FedAvg in each."""
+    """Clusters by the last layer after one short training, then FedAvg in each.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.Hierarchical("kmeans", clusters=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="hierarchical",

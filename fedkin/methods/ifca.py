@@ -10,8 +10,7 @@ all of them.
     models:     theta_j <- mean of the local solutions of S_j
     gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
 
-All k models are sent to every client of the cohort, and one is returned: n (k + 1) messages a
-round.
+All k models are sent to every client of the cohort, and one returns: n (k + 1) messages a round.
 
 Differs from the authors' code: clients choose by the losses of this round's models, as in Alg. 1.
 The code uses the losses measured at the end of the last round. Differs from FlexCFL's IFCA: its
@@ -56,7 +55,15 @@ _WHOLE = 2**31 - 1  # batch size larger than any client's data: one batch of all
 @plain_options
 @dataclass(frozen=True)
 class IFCA:
-    """Every client selects the model with the lowest training loss on its data, in each round."""
+    """Every client selects the model with the lowest training loss on its data, in each round.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="ifca",
@@ -212,7 +219,13 @@ class IFCA:
 @plain_options
 @dataclass(frozen=True)
 class IFCAMig(IFCA):
-    """IFCA whose clients select a cluster again when their data shift (FlexCFL's IFCA-MIG)."""
+    """IFCA whose clients select a cluster again when their data shift (FlexCFL's IFCA-MIG).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.IFCAMig(clusters=4).migration
+        'label_blind'
+    """
 
     about: ClassVar[About] = replace(
         IFCA.about,

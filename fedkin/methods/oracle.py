@@ -27,7 +27,16 @@ from fedkin.methods.decentralized import PeerMethod, PeerState, communities
 @plain_options
 @dataclass(frozen=True)
 class Oracle(PeerMethod):
-    """Peers average with other random peers of their true cluster."""
+    """Peers average with other random peers of their true cluster.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.planted("digits", clusters=2, clients=6, samples=20, test_samples=5)
+        >>> method = fk.Oracle(neighbours=1)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (6, 650)
+    """
 
     about: ClassVar[About] = About(
         name="oracle",

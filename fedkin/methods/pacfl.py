@@ -72,7 +72,16 @@ class PACFLState(State):
 @dataclass(frozen=True)
 class PACFL:
     """One clustering before training, by angles between the subspaces of clients' samples; then
-    FedAvg in each cluster."""
+    FedAvg in each cluster.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.PACFL(threshold=30.0)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.assignment.shape
+        (6,)
+    """
 
     about: ClassVar[About] = About(
         name="pacfl",

@@ -128,7 +128,16 @@ class Matching(PeerMethod):
 @plain_options
 @dataclass(frozen=True)
 class PANM(Matching):
-    """Peers select neighbours with similar updates, without a server (PANMGrad)."""
+    """Peers select neighbours with similar updates, without a server (PANMGrad).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.PANM(neighbours=2, candidates=2, stage_one=1)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=2, cohort=6)
+        >>> run.models.shape
+        (6, 650)
+    """
 
     about: ClassVar[About] = About(
         name="panm",
@@ -156,7 +165,13 @@ class PANM(Matching):
 @plain_options
 @dataclass(frozen=True)
 class PANMLoss(Matching):
-    """PANM that compares the losses of other peers' models on the peer's data."""
+    """PANM that compares the losses of other peers' models on the peer's data.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.PANMLoss(stage_one=20, period=5)
+        PANMLoss(neighbours=3, candidates=6, stage_one=20, period=5)
+    """
 
     about: ClassVar[About] = replace(
         PANM.about,

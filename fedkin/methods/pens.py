@@ -42,7 +42,16 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class PENS(PeerMethod):
-    """Peers select once, after stage one, the peers whose models have a low loss on their data."""
+    """Peers select once, after stage one, the peers whose models have a low loss on their data.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.PENS(sampled=3, top=2, stage_one=1)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=2, cohort=6)
+        >>> run.models.shape
+        (6, 650)
+    """
 
     about: ClassVar[About] = About(
         name="pens",

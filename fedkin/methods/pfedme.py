@@ -56,7 +56,16 @@ class PFedMeState(State):
 @plain_options
 @dataclass(frozen=True)
 class PFedMe:
-    """One global model on Moreau envelopes of the losses; clients use the inner minimisers."""
+    """One global model on Moreau envelopes of the losses; clients use the inner minimisers.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.PFedMe(own_steps=3)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="pfedme",

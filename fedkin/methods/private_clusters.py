@@ -63,7 +63,16 @@ class PrivateClustersState(State):
 @plain_options
 @dataclass(frozen=True)
 class PrivateClusters:
-    """Clusters by the directions of first updates; only noisy sums of these are released."""
+    """Clusters by the directions of first updates; only noisy sums of these are released.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.PrivateClusters(clusters=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
 
     about: ClassVar[About] = About(
         name="private_clusters",

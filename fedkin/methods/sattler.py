@@ -65,7 +65,16 @@ class SattlerState(State):
 @dataclass(frozen=True)
 class SattlerCFL:
     """Splits a cluster in two when its clients' updates disagree. It finds the number of
-    clusters."""
+    clusters.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.SattlerCFL(first_split=1)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=2, cohort=6)
+        >>> run.assignment.shape
+        (6,)
+    """
 
     about: ClassVar[About] = About(
         name="sattler",

@@ -49,7 +49,15 @@ class ScaffoldState(State):
 @plain_options
 @dataclass(frozen=True)
 class SCAFFOLD:
-    """One global model; control variates keep the clients' local steps from drifting apart."""
+    """One global model; control variates keep the clients' local steps from drifting apart.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.SCAFFOLD(), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (1, 650)
+    """
 
     about: ClassVar[About] = About(
         name="scaffold",

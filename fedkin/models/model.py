@@ -157,6 +157,16 @@ def as_model(
 
     Raises:
         ModelError: there are no floating-point parameters, or the source is something else.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import jax.numpy as jnp
+        >>> def init(key):
+        ...     return jnp.zeros((10, 64))
+        >>> def apply(weights, x, key):
+        ...     return x @ weights.T
+        >>> fk.as_model((init, apply)).spec.parameters
+        640
     """
     prepare_jax()
     _refuse_pytorch(source)

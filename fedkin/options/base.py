@@ -121,6 +121,13 @@ class Option:
     Attributes:
         section: the option's section in a configuration. A run has at most one option per section.
         shares_part: whether clients share only a part of their models.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> class MyOption(fk.Option):
+        ...     section = "my_option"
+        >>> MyOption().requirements(fk.Requirements()) == fk.Requirements()
+        True
     """
 
     section: ClassVar[str] = ""

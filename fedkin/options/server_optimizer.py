@@ -91,7 +91,13 @@ class ServerOptimizer(Option):
 @plain_options
 @dataclass(frozen=True)
 class FedAvgM(ServerOptimizer):
-    """Server momentum (FedAvgM)."""
+    """Server momentum (FedAvgM).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedAvgM(beta=0.5)
+        FedAvgM(lr=1.0, beta=0.5)
+    """
 
     lr: float = 1.0  # server learning rate
     beta: float = 0.9  # server momentum
@@ -112,7 +118,13 @@ class FedAvgM(ServerOptimizer):
 @plain_options
 @dataclass(frozen=True)
 class FedAdam(ServerOptimizer):
-    """Adam on the server."""
+    """Adam on the server.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedAdam(lr=0.05)
+        FedAdam(lr=0.05, beta1=0.9, beta2=0.99, tau=0.001)
+    """
 
     lr: float = 0.1  # eta, the server learning rate
     beta1: float = 0.9  # decay rate of the first moment, the mean of updates
@@ -141,7 +153,13 @@ class FedAdam(ServerOptimizer):
 @plain_options
 @dataclass(frozen=True)
 class FedYogi(FedAdam):
-    """Yogi on the server: the second moment changes by no more than the new square."""
+    """Yogi on the server: the second moment changes by no more than the new square.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedYogi(lr=0.05)
+        FedYogi(lr=0.05, beta1=0.9, beta2=0.99, tau=0.001)
+    """
 
     def _accumulate(self, square: Vectors, new: Vectors) -> Vectors:
         return square - (1 - self.beta2) * new * np.sign(square - new)
@@ -150,7 +168,13 @@ class FedYogi(FedAdam):
 @plain_options
 @dataclass(frozen=True)
 class FedAdagrad(ServerOptimizer):
-    """Adagrad on the server: the second moment is the sum of all squares."""
+    """Adagrad on the server: the second moment is the sum of all squares.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.FedAdagrad(lr=0.05)
+        FedAdagrad(lr=0.05, beta1=0.0, tau=0.001)
+    """
 
     lr: float = 0.1  # eta, the server learning rate
     beta1: float = 0.0  # decay rate of the first moment, the mean of updates

@@ -45,6 +45,15 @@ def draw(
             file, or the result cannot be drawn.
         StorageError: the folder cannot be written, or has a figure of this name that fedkin did not
             write.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from tempfile import TemporaryDirectory
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> with TemporaryDirectory() as folder:
+        ...     fk.draw(run, folder).name
+        'figure.png'
     """
     place = getattr(result, "folder", None) if folder is None else folder
     if place is None:

@@ -67,6 +67,13 @@ class Run(ModelAccess):
         final: measurements after the last round, as in the summary.
         made_of: the run's method, model and data, which are not stored. None: they are rebuilt from
             the description when they are needed.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> len(run.records), run.models.shape, run.assignment.shape
+        (2, (2, 650), (6,))
     """
 
     config: Description

@@ -110,6 +110,15 @@ def simulate(
         MissingExtra: the library of a tracker is not installed.
         StorageError, CheckpointError: the folder cannot be written, or holds another run.
         ModelError, MethodError, DataError: the arguments are incompatible.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=2, cohort=4)
+        >>> [record["round"] for record in run.records]
+        [0, 1, 2]
+        >>> run.assignment.shape
+        (6,)
     """
     check_list("against", against, "fk.FedAvg()")
     check_list("options", options, "fk.FedAdam()")

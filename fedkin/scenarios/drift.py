@@ -156,6 +156,11 @@ class Relabel(Drift):
 
     The options are the same as for ``Drift``: ``kinds``, ``pattern``, ``fraction``, ``at`` and
     ``length``. The permutations are drawn from ``Stream(seed, 0, "scenario").child("labels")``.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Relabel(kinds=2, at=10)
+        Relabel(kinds=2, pattern='sudden', fraction=0.5, at=10, length=50)
     """
 
     def _samples(
@@ -179,6 +184,11 @@ class Rotate(Drift):
     Images must be square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. Other samples raise
     DataError when they are first rotated. The options are the same as for ``Drift``: ``kinds``,
     ``pattern``, ``fraction``, ``at`` and ``length``.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Rotate(kinds=2, pattern="recurring")
+        Rotate(kinds=2, pattern='recurring', fraction=0.5, at=50, length=50)
     """
 
     def _samples(

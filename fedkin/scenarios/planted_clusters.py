@@ -54,6 +54,12 @@ def planted(
     Raises:
         ConfigError: the options are invalid.
         DataError: the base has too few images.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.planted("digits", clusters=2, clients=6, samples=20, test_samples=5)
+        >>> data.true_clusters.tolist()
+        [1, 0, 1, 0, 0, 1]
     """
     _check(
         base=base,

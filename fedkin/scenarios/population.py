@@ -35,6 +35,12 @@ class Population:
             the order of arrival; all other clients take part from the start.
         departures: number of clients that leave for good, by round. The clients with the lowest
             remaining ids leave.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> population = fk.Population(dropout=0.1, arrivals={5: 20})
+        >>> population.dropout, population.arrivals
+        (0.1, {5: 20})
     """
 
     dropout: float = 0.0

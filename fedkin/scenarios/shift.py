@@ -127,6 +127,11 @@ class Incremental:
         releases: r_j, the share of a client's training samples that is released with release j, in
             ascending order.
         as_coded: whether to follow the authors' code.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Incremental(every=10, releases=(0.5, 1.0))
+        Incremental(every=10, releases=(0.5, 1.0), as_coded=False)
     """
 
     every: int = 50

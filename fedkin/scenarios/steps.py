@@ -42,6 +42,11 @@ class Steps:
     Attributes:
         every: number of rounds in a step.
         history: whether clients train on all steps so far, not only on the present step.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Steps(every=20)
+        Steps(every=20, history=False)
     """
 
     every: int = 200
@@ -90,6 +95,13 @@ def prequential_accuracy(records: Sequence[Record], every: int) -> float:
 
     Raises:
         ConfigError: no step's last round was scored.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> accuracies = enumerate([0.1, 0.5, 0.7])
+        >>> records = [{"round": t, "accuracy": accuracy} for t, accuracy in accuracies]
+        >>> fk.prequential_accuracy(records, every=1)
+        0.6
     """
     last_rounds = [record for record in records if record["round"] and record["round"] % every == 0]
     scored = [record["accuracy"] for record in last_rounds if record["accuracy"] is not None]

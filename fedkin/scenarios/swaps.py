@@ -35,6 +35,11 @@ class SwapAll:
         probability: probability that a pair swaps in a round, from round 1 on. Every round pairs
             all reachable clients at random, so this is also the probability that a client's data
             change.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.SwapAll(probability=0.1)
+        SwapAll(probability=0.1)
     """
 
     probability: float = 0.05
@@ -73,6 +78,11 @@ class SwapPart:
             round pairs all reachable clients at random.
         as_coded: whether to follow the authors' code: after a pair without a label that qualifies,
             no pair of the round swaps.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.SwapPart(probability=0.1)
+        SwapPart(probability=0.1, as_coded=False)
     """
 
     probability: float = 0.05

@@ -58,6 +58,13 @@ class SimulatedWorld:
             machine.
         sum_by_actor: whether each actor adds up its clients' updates before it sends them. This
             changes the last bits of the sums.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> world = fk.SimulatedWorld(data, fk.models.mclr(data))
+        >>> world.total_clients, world.spec.parameters
+        (6, 650)
     """
 
     def __init__(

@@ -84,7 +84,15 @@ class Evaluate(Task):
 @dataclass(frozen=True)
 class Scores:
     """Evaluation results, one entry per row. They are counts, so that they can be summed over any
-    set of clients."""
+    set of clients.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import numpy as np
+        >>> scores = fk.Scores(np.array([8, 3]), np.array([10, 4]), loss=np.array([0.5, 0.9]))
+        >>> round(float(scores.correct.sum() / scores.examples.sum()), 2)
+        0.79
+    """
 
     correct: Int[np.ndarray, "n"]
     examples: Int[np.ndarray, "n"]

@@ -187,6 +187,17 @@ class TrainingReply:
     ``update`` is the local model minus the model it started from, with one row per row of the call.
     With ``reduce``, it is the sample-weighted mean update of each model. If only a part of the
     vector was requested, it is that part.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import numpy as np
+        >>> from fedkin.tasks.train import train
+        >>> data = fk.data.digits(clients=6)
+        >>> world = fk.SimulatedWorld(data, fk.models.mclr(data))
+        >>> models = np.zeros((1, world.spec.parameters), np.float32)
+        >>> reply = train(world, models, np.arange(6), stream=fk.Stream(seed=0, round=1))
+        >>> reply.update.shape, reply.examples.shape
+        ((6, 650), (6,))
     """
 
     update: Float[np.ndarray, "rows p"]

@@ -37,6 +37,15 @@ class Advice:
         cluster_count: the number of clusters by each criterion.
         pilots: results of the pilot runs with ``pilot_clusters`` clusters (``run_pilots``); None if
             no client has test samples.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from fedkin.analysis.advise.pilot_runs import PilotPlan
+        >>> data = fk.data.digits(clients=8)
+        >>> pilots = PilotPlan(rounds=1, cohort=8, seeds=3)
+        >>> advice = fk.advise(data, fk.models.mclr(data), pilots=pilots)
+        >>> advice.data, advice.clients
+        ('digits', 8)
     """
 
     data: str

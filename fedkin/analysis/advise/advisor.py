@@ -78,6 +78,15 @@ def advise(
         ConfigError: a number is invalid, or ``local`` has settings that belong to a method.
         DataError: too few clients have enough samples, or all samples have the same class.
         ModelError: the model is a detector, or does not fit the data.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from fedkin.analysis.advise.pilot_runs import PilotPlan
+        >>> data = fk.data.digits(clients=8)
+        >>> pilots = PilotPlan(rounds=1, cohort=8, seeds=3)
+        >>> advice = fk.advise(data, fk.models.mclr(data), pilots=pilots)
+        >>> advice.verdict in ("cluster", "do not cluster", "cannot tell")
+        True
     """
     model = trainable(model)
     local = local or SGD(epochs=10, lr=0.03)

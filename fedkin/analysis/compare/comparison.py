@@ -52,6 +52,15 @@ class Comparison:
         finished: finished runs by setting, method and seed.
         failed: reasons of failed runs by setting, method and seed.
         folder: the comparison's folder.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     methods = ["fedavg", fk.IFCA(clusters=2)]
+        ...     few = ["data.clients=6", "run.rounds=1", "run.cohort=3"]
+        ...     fk.compare(None, *few, methods=methods, seeds=1, out=f"{folder}/compared")
+        Comparison(1 settings x 2 methods x 1 seeds: 2 finished, 0 missing)
     """
 
     grid: ComparisonGrid

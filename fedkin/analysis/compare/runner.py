@@ -81,6 +81,15 @@ def compare(
             processes cannot import a method.
         StorageError: the folder cannot be written, or holds other files.
         CheckpointError: the folder holds no comparison that can be resumed.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from tempfile import TemporaryDirectory
+        >>> few = ["data.clients=6", "run.rounds=1", "run.cohort=3"]
+        >>> with TemporaryDirectory() as folder:
+        ...     out = f"{folder}/compared"
+        ...     fk.compare(None, *few, methods=["fedavg", fk.IFCA(clusters=2)], seeds=1, out=out)
+        Comparison(1 settings x 2 methods x 1 seeds: 2 finished, 0 missing)
     """
     file = user_path(study) if study else None
     checked = replace(load(file, overrides, methods, seeds, axes=grid), by=by)

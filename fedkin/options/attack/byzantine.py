@@ -77,6 +77,12 @@ class Byzantine(Option):
         clients: the attackers' positions, from 0, in place of share and spread. A client's name is
             not its position: the position of client "6" is ``data.client_names.index("6")``.
         seed: random seed for the choice of attackers.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> attack = fk.Byzantine("alie", share=0.2, start=5)
+        >>> attack.attack, attack.share, attack.start
+        ('alie', 0.2, 5)
     """
 
     section = "attack"

@@ -58,6 +58,11 @@ class LateReplies(Option):
             share^a is late by at least a rounds.
         same: whether the same clients are late in every round. If not, each reply is drawn
             independently.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.LateReplies(max_age=2, share=0.3)
+        LateReplies(max_age=2, exponent=0.5, share=0.3, same=False)
     """
 
     section = "late"

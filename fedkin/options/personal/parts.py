@@ -92,7 +92,17 @@ class PersonalPart(Option):
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
     """A separate last layer for each client. It is trained alone before the body, or together
-    with the body if ``head_epochs`` is 0."""
+    with the body if ``head_epochs`` is 0.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> model = fk.models.mlp(data)
+        >>> heads = [fk.PersonalHead(head_epochs=2)]
+        >>> run = fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=6, options=heads)
+        >>> run.models.shape
+        (1, 9610)
+    """
 
     head_epochs: int = 10  # epochs in which only the head is trained, before the body
 
@@ -128,7 +138,13 @@ class PersonalHead(PersonalPart):
 @plain_options
 @dataclass(frozen=True)
 class PersonalModel(PersonalPart):
-    """A personal model for each client, regularised towards its cluster's model (Ditto)."""
+    """A personal model for each client, regularised towards its cluster's model (Ditto).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.PersonalModel(strength=0.5, own_epochs=2)
+        PersonalModel(strength=0.5, own_epochs=2, own_lr=None)
+    """
 
     strength: float = 1.0  # lambda, the strength of the regularisation
     # Epochs of v_i, or steps if the run's training counts steps; None for the run's number.

@@ -39,6 +39,12 @@ class ClientDP(PrivacySettings, Option):
             ``infinite`` allows it and makes epsilon infinite.
         testing_only_seeded_noise: whether noise and cohorts come from the run's seed. Then nothing
             is private.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> private = fk.ClientDP(epsilon=8.0, delta=1e-6, clip=0.5)
+        >>> private.epsilon, private.clip
+        (8.0, 0.5)
     """
 
     section = "privacy"

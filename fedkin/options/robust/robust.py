@@ -59,6 +59,11 @@ class RobustAggregation(Option):
             stores N x P numbers.
         split_after: number of consecutive exclusions after which a client leaves its cluster.
             Clients that leave one cluster together share a new one. 0: no client leaves.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.RobustAggregation("median", byzantine=0.2)
+        RobustAggregation(rule='median', byzantine=0.2, least=4, memory=0, split_after=0)
     """
 
     section = "robust"

@@ -97,6 +97,12 @@ class SecretSums(SecretSettings, Option):
             sends it in the clear and reports it.
         dropout: in a simulation, the share of clients that drop out before each of the four
             exchanges.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> secret = fk.SecretSums(least=5, neighbours=10)
+        >>> secret.least, secret.neighbours
+        (5, 10)
     """
 
     section = SECTION

@@ -58,6 +58,15 @@ def report(
             ``model`` is given, or they are given without ``similarity``; or the result is of
             another type.
         StorageError: a file cannot be written.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from tempfile import TemporaryDirectory
+        >>> data = fk.data.digits(clients=6)
+        >>> run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> with TemporaryDirectory() as folder:
+        ...     fk.report(run, f"{folder}/report.html").name
+        'report.html'
     """
     if (data is None) != (model is None):
         raise ConfigError("data and model belong together; give both or neither")

@@ -34,6 +34,13 @@ def jax_client(model: AnyModel, data: Source) -> ClientApp:
 
     Raises:
         MissingExtra: Flower is not installed.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> app = fk.jax_client(fk.models.mclr, data)
+        >>> type(app).__name__
+        'ClientApp'
     """
 
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
@@ -59,6 +66,14 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from torch import nn
+        >>> data = fk.data.digits(clients=6)
+        >>> app = fk.torch_client(lambda: nn.Linear(64, 10), data)
+        >>> type(app).__name__
+        'ClientApp'
     """
     from fedkin.simulation.torch import torch_model
 

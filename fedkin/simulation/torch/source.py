@@ -61,6 +61,12 @@ def torch_model(
         MissingExtra: PyTorch is not installed, or torchax is not for the engine ``jax``.
         ModelError: the source has another type, the module has no trainable floating-point
             parameters, or the optimizer is not a function.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> from torch import nn
+        >>> fk.torch_model(nn.Linear(64, 10)).spec.parameters
+        650
     """
     _require_torch()
     from torch import nn
