@@ -172,7 +172,7 @@ class SecretCall:
         Returns:
             The groups in which enough clients have done so.
         """
-        # In the order of client numbers, so that a seed gives the same groups in every run.
+        # An ``Exchange`` lists its clients in ascending order.
         rows = {
             number: members[np.argsort(self._clients[members], kind="stable")]
             for number, members in rows.items()
