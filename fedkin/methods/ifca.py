@@ -6,7 +6,7 @@ NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1
 Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t
 all of them.
 
-    j_i = argmin_j F_i(theta_j)     on the client's training data, the first of ties
+    j_i = argmin_j F_i(theta_j)     on the client's training data; in a tie, the first
     models:     theta_j <- mean of the local solutions of S_j
     gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
 
@@ -49,6 +49,7 @@ from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import TrainingReply, train
 
+# Names of the options with which the method reads single updates, for messages.
 _SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
 _WHOLE = 2**31 - 1  # batch size larger than any client's data: one batch of all samples
 
@@ -160,6 +161,7 @@ class IFCA:
     def _choose(
         self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
+        """Assign clients to clusters now, by loss or by the option ``newcomers``."""
         policy = "loss" if self.newcomers == "round" else self.newcomers
         return cluster_steps.place_by_policy(
             world, state, policy=policy, clients=clients, stream=stream
@@ -167,6 +169,7 @@ class IFCA:
 
     @property
     def _reads_means(self) -> bool:
+        """Whether the method needs only the mean update of each model, and no single updates."""
         return self.averaging == "models" and self.weighting == "examples" and not self.shared_base
 
     def _average(
