@@ -1,6 +1,10 @@
 """Federated learning methods, one paper per file. ``METHODS`` maps the names of methods in
 configurations to their classes.
 
+A method is a class with three functions: ``init`` makes the state before the first round, ``round``
+the state after a round, and ``place`` assigns new clients to clusters. A state is immutable and
+holds the cluster models and each client's cluster.
+
 The imports below are the list of methods. To add a method, add its file and a line here. Its class
 attribute ``about`` holds its name in configurations, its paper and its row in the documentation.
 """

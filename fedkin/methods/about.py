@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 NOTHING = "nothing"
 
-# Meanings of options that several methods have. Two methods share an option if they give it the
-# same meaning: in a comparison of methods with five clusters, all methods have five.
+# Meanings of options that several methods have. In a comparison, methods that give an option the
+# same meaning get the same value: if one method is set to five clusters, all have five.
 NUMBER_OF_MODELS = "K, the number of models that clients share"
 COLD_START_CLIENTS = "clients per cluster that the cold start trains"
 RATE_BETWEEN_CLUSTERS = "learning rate between clusters, a step of these papers"
@@ -40,8 +40,8 @@ class About:
         count: how the number of clusters is determined: given, found, or -.
         leaves: data that a client sends in addition to FedAvg's.
         meanings: the meaning of each option that another method has too. In a comparison, a method
-            takes over those options of the main method to which both give the same meaning. An
-            option without an entry is never taken over.
+            takes the value of an option from the main method if both give it the same meaning. The
+            value of an option without an entry is never taken over.
     """
 
     name: str

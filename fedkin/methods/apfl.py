@@ -10,10 +10,11 @@ Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arX
               a_i  <- a_i - lr <v_i - w, grad f_i(v~_i)>, cut to 0 .. 1, once a round
     tested:   a_i v_i + (1 - a_i) w
 
-Both steps use the same batch, and the mix has w_i from before its step. The gradient of a_i is
-taken at the start of the round, at the received w; training uses the previous a_i. This gradient is
-an inner product over the *whole* model, so at lr 0.1 a share becomes 0 or 1 after a few rounds.
-``share_lr`` slows it down, and ``adapt=False`` keeps the share fixed.
+w_i and v_i take their steps on the same batch, and the mix uses w_i before its step. The share a_i
+is updated at the start of a round, with the gradient at the received w, but training still uses the
+old a_i. This gradient is an inner product over the *whole* model, so at lr 0.1 a share becomes 0 or
+1 after a few rounds. A smaller ``share_lr`` slows it down, and ``adapt=False`` keeps the share
+fixed.
 
 Differs from the paper: the gradient of a_i uses the full training loss (the text: one batch), which
 costs one more pass. v_i starts as the first w that the client receives. A client that never
@@ -45,7 +46,8 @@ from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 
 @dataclass(frozen=True)
 class APFLState(State):
-    """One model. Each client keeps a personal model and its share, and is tested with their mix."""
+    """One model. Each client keeps a personal model and its share in the mix of both, with which
+    the client is tested."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateMixed(self.models, self.assignment[clients])

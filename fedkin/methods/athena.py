@@ -6,13 +6,13 @@ Federado. CoUrb 2023; and the thesis.
 
     f_d         detector d, a model with one score, trained by FedAvg in its cluster: its class
                 against the cluster's other classes
-    class of x  = argmax_c f_{d(c)}(x), the first of ties, over one detector d(c) of each class
+    class of x  = argmax_c f_{d(c)}(x) over one detector d(c) of each class; in a tie, the first
 
 Clusters come from the detectors' last layers, or are given. If they are given, ``assignment`` has
-the cluster of every client (-1: excluded), such as ``tuple(run.assignment)`` of Hierarchical with
-another model; the paper clusters with a MobileNet. If several clusters have a class, a client uses
-its own cluster's detector, or otherwise the detector of the cluster where most clients have the
-class. Every client trains all detectors of its cluster on the same batches, and only these are
+the cluster of every client (-1: excluded), e.g. ``tuple(run.assignment)`` of a run of Hierarchical
+with another model; the paper clusters with a MobileNet. If several clusters have a class, a client
+uses its own cluster's detector, or otherwise the detector of the cluster where most clients have
+the class. Every client trains all detectors of its cluster on the same batches, and only these are
 sent. The server learns which classes a client has. A class that comes later, with a new client,
 gets no detector: its samples are negatives for the detectors of its cluster.
 
@@ -62,7 +62,7 @@ from fedkin.tasks.train import train
 class AthenaState(LastLayerState):
     """Arrays that Athena keeps from round to round."""
 
-    positive: Int[np.ndarray, "D"]  # class of each detector
+    positive: Int[np.ndarray, "D"]  # the class that each detector detects
     home: Int[np.ndarray, "D"]  # cluster of each detector
     trained: Bool[np.ndarray, "D"]  # False if its cluster has no other class
     table: Int[np.ndarray, "k C"]  # detector of each class, for the clients of a cluster
@@ -161,7 +161,8 @@ class Athena(LastLayerClustering):
         else:
             clustering = self._given_clusters(world, stream)
 
-        # Each cluster has a detector for each of its classes.
+        # Each cluster has a detector for each of its classes. A detector without negative samples
+        # gets a last layer of zeros, so that its score is 0.
         assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
         clients = np.intersect1d(world.clients(stream.round), assigned)
         counts = count_classes(world, clients, clustering.assignment[clients], clustering.clusters)
@@ -219,7 +220,7 @@ class Athena(LastLayerClustering):
         return remarks
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
-        """A state with the given clusters, for which no client has trained."""
+        """A state with the given clusters; no client trains to find them."""
         assignment = np.array(self.assignment, np.int64)
         clients = world.total_clients
         self.check_run(world.spec, clients, world.work)
@@ -233,7 +234,8 @@ class Athena(LastLayerClustering):
         )
 
     def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
-        """The state with Platt's scale for every detector, from the samples of all clusters."""
+        """The state with Platt's scale for every detector, fitted to the samples of all
+        clusters."""
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
         detectors = len(state.home)

@@ -68,8 +68,8 @@ from fedkin.tasks.gradients import CriterionGradients
 class CFLGPState(State):
     """Arrays that CFL-GP keeps from round to round."""
 
-    profiles: Float[np.ndarray, "N P"]  # G, one row per client
-    answers: Int[np.ndarray, "N"]  # number of queries in each client's row
+    profiles: Float[np.ndarray, "N P"]  # G, one row per client: the mean of its gradients
+    answers: Int[np.ndarray, "N"]  # number of gradients in each client's mean
     criteria: Float[np.ndarray, "Q P"]  # the criterion model of each query
     asked: Bool[np.ndarray, "Q"]  # which queries have been made
 
@@ -160,7 +160,7 @@ class CFLGP:
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> CFLGPState:
-        """New clients join the nearest mean of Z once there are clusters."""
+        """New clients join the cluster with the nearest mean of Z, once there are clusters."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
         clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
@@ -196,7 +196,7 @@ class CFLGP:
         state = self._answers(world, state, query, world.clients(stream.round))
 
         clients = np.flatnonzero(state.answers > 0)
-        # Too few clients have replied so far.
+        # Too few clients have replied so far for this number of clusters.
         if len(clients) < max(len(state.models), self.clusters or 3):
             return state
         decomposition = spectrum(gram(state.profiles[clients]))

@@ -1,5 +1,6 @@
-"""Steps that clustered methods share: placement of new clients, migration after a shift, initial
-models, averaging weights, and inter-cluster aggregation.
+"""Steps that clustered methods share: placement of clients (their assignment to clusters),
+migration (a new placement after a client's data have shifted), initial models, averaging weights,
+and inter-cluster aggregation.
 
 Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
 clients of a call.
@@ -38,11 +39,11 @@ S = TypeVar("S", bound=State)
 
 
 def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
-    """Raise MethodError for impossible policies in a method's fields.
+    """Raise MethodError if the fields of a method that set the shared steps have invalid values.
 
     Args:
         method: a method with the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
-        newcomers: placement policies that the method offers.
+        newcomers: values of ``newcomers`` that the method offers.
     """
     check_choice("newcomers", method.newcomers, newcomers)
     check_choice("migration", method.migration, MIGRATION)
@@ -51,17 +52,16 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
-    """The test with which clients detect shifts of their labels, in every reply; empty if clients
-    do not migrate."""
+    """The task in which clients test whether their labels have shifted, which all clients do in
+    every round; empty if clients do not migrate."""
     if method.migration == "none":
         return ()
     return (Shifted(method.migration, method.threshold),)
 
 
 def shared_head(method: Any) -> str:
-    """The comparison of a placement policy that needs shared last layers; empty without one.
-
-    It goes into the method's ``Requirements``.
+    """For the method's ``Requirements``: what it compares that needs last layers which clients
+    share; empty if it compares nothing like that.
 
     Args:
         method: a method with the field ``newcomers``.
@@ -70,7 +70,8 @@ def shared_head(method: Any) -> str:
 
 
 def sends(method: Any) -> str:
-    """What policies make clients send to the server; empty for nothing. For ``Requirements``.
+    """For the method's ``Requirements``: what the shared steps make clients reveal to the server;
+    empty for nothing.
 
     Args:
         method: a method with the fields ``newcomers`` and ``eta_g``.
@@ -81,8 +82,8 @@ def sends(method: Any) -> str:
 
 
 def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream: Stream) -> S:
-    """The state after clients whose data have shifted are placed again, selected or not (FlexCFL,
-    Alg. 2, l. 4-6).
+    """The state after all clients whose data have shifted are assigned to clusters again, also
+    those outside the cohort (FlexCFL, Alg. 2, l. 4-6).
 
     A client that does not reply keeps its cluster, and detects the same shift again in the next
     round.
@@ -121,10 +122,11 @@ def assign(
 def update_assignment(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with the clusters that clients have chosen or got in this round.
+    """The state with the new clusters of a round's clients, for methods that assign clusters again
+    in every round.
 
-    Unlike ``assign``, only clients that had no cluster store their label counts. The others still
-    compare with the counts that they stored before.
+    Unlike in ``assign``, only clients that had no cluster store their label counts. The others
+    still compare with the counts that they stored before.
 
     Args:
         world, state: clients and state of the round.
@@ -140,8 +142,8 @@ def update_assignment(
 def _with_clusters(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with new clusters. Clients whose cluster changes delete the data that they kept for
-    the old one."""
+    """The state with new clusters. Clients whose cluster changes are told to delete what they have
+    stored for the old one."""
     is_placed = cluster != UNASSIGNED
     placed = clients[is_placed]
     assignment = state.assignment.copy()
@@ -169,7 +171,8 @@ def cluster_by_loss(
 
 
 class Nearest(NamedTuple):
-    """Clusters by direction, and which clients have replied and so have received the directions."""
+    """The nearest cluster of each client, and which clients have replied. A client that replied has
+    received the directions."""
 
     cluster: Int[np.ndarray, "n"]
     replied: Bool[np.ndarray, "n"]
@@ -185,7 +188,7 @@ def cluster_by_direction(
 ) -> Nearest:
     """The cluster whose direction is nearest to each client's first update (FlexCFL, eq. 8).
 
-    It is argmin_k (1 - cos)/2, the first of ties.
+    It is argmin_k (1 - cos)/2; in a tie, the first one.
 
     Args:
         world, stream: clients and random numbers of the round.
@@ -338,11 +341,12 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
 
 
 def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
-    """Raise MethodError for local training that is not equivalent to one step of plain SGD.
+    """Raise MethodError if local training uses more than plain SGD steps, so that an update is no
+    multiple of a gradient.
 
     Args:
         work: local training of the clients.
-        option: the method's option that needs such a step, for the message.
+        option: the method's option that needs plain steps, for the message.
         cure: another option to set, for the message.
     """
     is_used = {

@@ -1,5 +1,5 @@
-"""The base of methods without a server: every peer keeps its model, queries other peers, and
-averages with some of them.
+"""The base of methods without a server: every client is a peer that keeps its own model, queries
+other peers for their models, and averages with some of them.
 
 Row i of an array belongs to peer i, and no decision of a peer needs another row. The simulator
 therefore decides for all peers at once, and a real peer uses the same functions for its row.
@@ -11,7 +11,7 @@ Round t of a peer:
     select_queries      peers whose models it queries; the replies give the similarities s_ij
     match_neighbours    peers that it trusts now
     select_partners     peers that it averages with:  w_i^t <- mean of w_j^{t-1/2} over these and
-                        itself, by examples
+                        itself, weighted by training samples
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MIN_LOSS = 1e-12  # smaller losses are raised to this, so that 1 / loss stays f
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The knowledge of n peers about all N peers."""
+    """What n peers know about all N peers."""
 
     trust: Bool[np.ndarray, "n N"]  # each peer's neighbours; for PANM in stage two, its bag
     votes: Int[np.ndarray, "n N"]  # how often each other peer was among the best (PENS)
@@ -45,7 +45,8 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class PeerState(State):
-    """One model per peer. ``assignment`` has the communities of peers that trust each other."""
+    """One model per peer. ``assignment`` numbers the communities, groups of peers that trust each
+    other."""
 
     start: Float[np.ndarray, "P"]  # w_0, the same for all peers
     trust: Bool[np.ndarray, "N N"]
@@ -67,24 +68,27 @@ class PeerState(State):
         return trained
 
     def neighbourhood(self, peers: Int[np.ndarray, "n"]) -> Neighbourhood:
-        """The knowledge of these peers at the beginning of their round."""
+        """What these peers know at the beginning of their next round."""
         return Neighbourhood(self.trust[peers], self.votes[peers], self.age[peers] + 1)
 
 
 class PeerMethod:
-    """Base class of methods whose clients decide for themselves: their rounds, in any world.
+    """Base class of methods whose clients decide for themselves with whom they average.
 
-    ``select_queries``, ``match_neighbours`` and ``select_partners`` are pure, with one row per
-    peer.
+    A subclass overrides ``select_queries``, ``match_neighbours`` and ``select_partners``. These are
+    functions without side effects, with one row per peer. By default a peer queries no peers, and
+    averages with ``neighbours`` random peers among those that it trusts.
+
     Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
-    and do not reply. Peers that have left are forgotten. A peer that runs out of time continues
-    with the steps it has done. By default a peer queries no peers, and averages with ``neighbours``
-    of the peers that it trusts.
+    and do not reply. Peers that have left are no longer trusted. A peer that runs out of time
+    continues with the steps it has done.
     """
 
     neighbours: int = 0
-    alpha: float | int = 0.0  # weight of the last updates, if gradients are compared
-    similarity_of: ClassVar[str] = "nothing"  # "gradient" (updates, last and total), or "loss"
+    alpha: float | int = 0.0  # weight of the last updates, if updates are compared
+    # How peers are compared: by "gradient" (their last and total updates), by "loss" (of the other
+    # peer's model on the peer's data), or by "nothing".
+    similarity_of: ClassVar[str] = "nothing"
 
     @property
     def needs_updates(self) -> bool:
@@ -92,7 +96,8 @@ class PeerMethod:
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
-        """Requirements: no server, all peers in every round, memory to compare all models."""
+        """The method needs no server, all peers in every round, and memory to compare all
+        models."""
         return Requirements(
             clients=AtLeast(self.neighbours + 1, because="neighbours"),
             reads=ClientReads(updates="single"),
@@ -110,7 +115,7 @@ class PeerMethod:
         """The peers that each peer queries in this round.
 
         Args:
-            neighbourhood: knowledge of the peers.
+            neighbourhood: what the peers know.
             reachable: peers that can be queried.
             noise: random numbers from ``draw_noise``.
         """
@@ -125,7 +130,7 @@ class PeerMethod:
         """The peers that each peer trusts after the replies.
 
         Args:
-            neighbourhood: knowledge of the peers before.
+            neighbourhood: what the peers knew before.
             replied: peers whose models have arrived.
             similarity: similarity to these peers; values for other peers are ignored.
         """
@@ -140,7 +145,7 @@ class PeerMethod:
         """The peers that each peer averages with.
 
         Args:
-            neighbourhood: knowledge of the peers.
+            neighbourhood: what the peers know.
             reachable: peers that can be selected.
             noise: random numbers from ``draw_noise``.
         """
@@ -172,7 +177,7 @@ class PeerMethod:
     ) -> PeerState:
         """The state after every peer of the cohort has done its next round.
 
-        All peers act at once, so replies belong to this round.
+        All peers act at the same time, so every reply holds a model of this round.
         """
         # w_i^{t-1/2} <- local training from w_i^{t-1}
         work = replace(world.work, partial=True)
@@ -233,7 +238,8 @@ class PeerMethod:
         update: Float[np.ndarray, "n P"],
         replied: Bool[np.ndarray, "n n"],
     ) -> Float[np.ndarray, "n n"]:
-        """s_ij: by gradients for all pairs at once, or by losses for pairs with a reply."""
+        """s_ij: by gradients for all pairs, in one matrix product; or by losses, which are computed
+        only for pairs with a reply."""
         if self.similarity_of == "gradient":
             vectors = (solution, update)
             return gradient_similarity(self.alpha, start, vectors, vectors)
@@ -296,7 +302,8 @@ def average_models(
 
 
 def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float[np.ndarray, "n N"]:
-    """Random numbers in [0, 1) with which each peer draws others: it takes the lowest numbers.
+    """Random numbers in [0, 1), one for each pair of peers. A peer that draws k others at random
+    takes those with the k lowest numbers.
 
     Args:
         stream: stream of the round and purpose.
@@ -315,7 +322,8 @@ def lowest(
     Args:
         values: values to compare.
         mask: which values are considered.
-        count: number of values per row, the first of ties; a row with fewer values gives all.
+        count: number of values per row. Of equal values the first are taken; a row with fewer
+            values gives all.
     """
     return ranks(values, mask) < count
 
@@ -375,7 +383,7 @@ def update_peers(
     Args:
         state: state before the round.
         peers: peers that did the round.
-        neighbourhood: their knowledge after it.
+        neighbourhood: what they know after it.
         models: models of all peers.
     """
     trust = _replace_rows(state.trust, peers, neighbourhood.trust)

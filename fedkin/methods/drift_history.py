@@ -1,4 +1,4 @@
-"""Histories of clients: how many samples of each step each model predicts correctly.
+"""How many samples of each time step each model predicts correctly, for every client (FedDrift).
 
 Shapes: n clients of a call, N clients in all, M models, S steps, k models in use.
 """
@@ -57,7 +57,7 @@ def gather(
     ends: Int[np.ndarray, "N S"],
     clients: Int[np.ndarray, "n"],
 ) -> History:
-    """The history of clients, which evaluate the models in use on every step of their data.
+    """Let clients evaluate the models in use on the samples of every step, and return the counts.
 
     Args:
         world: the clients.
@@ -84,7 +84,8 @@ def gather(
 def count(
     world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N S"]:
-    """Number of samples of each client after each step; the last step has the present number.
+    """Number of samples of each client after each step. The last column is set to the numbers that
+    clients report now.
 
     Args:
         world: the clients.

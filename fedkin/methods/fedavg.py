@@ -67,7 +67,7 @@ class FedAvg:
 
 
 def single_model_state(world: World, stream: Stream) -> State:
-    """A state with one new model, and all clients in its cluster."""
+    """A state with one new model and one cluster, which holds all clients."""
     start = world.initial(stream.child("model"))
     return State(models=start[None], assignment=np.zeros(world.total_clients, np.int64))
 

@@ -177,7 +177,7 @@ class FedDrift:
         return self._merge(state, history, in_use, _fresh(world, self.models, stream))
 
     def _choose(self, state: FedDriftState, history: History) -> FedDriftState:
-        """The state after lines 1 to 3."""
+        """The state after lines 1 to 3: each client has chosen a model, or has drifted."""
         step = state.owner.shape[1] - 1
         # Line 1 (isolated clients), line 2, and the drifts of line 3
         chosen = choose_models(
@@ -210,7 +210,7 @@ class FedDrift:
         in_use: Int[np.ndarray, "k"],
         fresh: Float[np.ndarray, "M P"],
     ) -> FedDriftState:
-        """The state after line 4.
+        """The state after line 4, the merging of models.
 
         Args:
             state: state after lines 1 to 3.
@@ -232,7 +232,7 @@ class FedDrift:
             threshold=self._merge_threshold,
             linkage=self.linkage,
         )
-        # Index -1, which stands for no model, must map to no model.
+        # The appended entry makes index -1, which stands for no model, map to no model.
         into = np.append(into, UNASSIGNED)
         return replace(
             state, models=models, owner=into[state.owner], assignment=into[state.assignment]

@@ -26,7 +26,7 @@ code: a client never seen counts with the mean size of the known clients, and a 
 is lost counts as not selected. The server knows the weights (``membership``), which stay on the
 clients in the authors' code: K numbers for each client. So clients keep nothing.
 
-A client is in the cluster of its largest weight, the first of ties. Before its first round all
+A client is in the cluster of its largest weight (in a tie, the first). Before its first round all
 weights are 1/K. A new client gets its weights by one E-step on its training samples, and trains
 nothing, as in the authors' code.
 """
@@ -134,7 +134,8 @@ class FedEM:
         return with_membership(state, newcomers, world.run(task, newcomers))
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
-        """The share of all training samples that the clients that trained have."""
+        """The factor of the mean update: the share of all clients' training samples that the
+        clients which have trained hold; 1 for a mean over the cohort."""
         is_known = state.samples > 0
         if self.average_over == "cohort" or not is_known.any():
             return np.float32(1)
@@ -144,9 +145,9 @@ class FedEM:
 
 
 def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
-    """Different random components and equal weights.
+    """The initial state of a mixture: different random components, and equal weights.
 
-    Reachable clients are in the first cluster, and numbers of samples are unknown.
+    Reachable clients are in the first cluster. Their numbers of samples are not known yet.
 
     Args:
         world, stream: clients and random numbers of the start.

@@ -56,8 +56,8 @@ class FedGroupState(State):
     """Arrays that FedGroup keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
-    pretrained: Bool[np.ndarray, "N"]  # took part in the group cold start
+    directions: Float[np.ndarray, "K P"]  # mean updates of the groups in the cold start
+    pretrained: Bool[np.ndarray, "N"]  # whether a client took part in the group cold start
 
     @property
     def global_model(self) -> Float[np.ndarray, "P"]:
@@ -124,7 +124,8 @@ class FedGroup:
         )
 
     def init(self, world: World, stream: Stream) -> FedGroupState:
-        """Group cold start (Alg. 4), then client cold start of all others."""
+        """Find groups from the first updates of some clients (the group cold start, Alg. 4), then
+        place all other clients (the client cold start)."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(
@@ -183,7 +184,7 @@ class FedGroup:
             rng = stream.child("place").rng()
             assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
-        # Portions as large as the group cold start bound the number of updates in memory.
+        # Portions of this size hold no more updates in memory than the group cold start.
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = self._pretrain(world, state.start, part, stream)
@@ -227,6 +228,7 @@ class FedGroup:
         return kmeans(similarity, self.clusters, seed=seed)
 
     def _work(self, world: World) -> LocalTraining:
+        """The run's local training, with the proximal term of FedGrouProx."""
         return replace(world.work, mu=self.mu, partial=self.mu > 0)
 
 

@@ -43,7 +43,8 @@ from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 @dataclass(frozen=True)
 class FedPerState(State):
-    """One model, whose head stays at its initial value. Clients keep their own heads."""
+    """One model, of which only the body is trained; its head keeps its initial value. Clients keep
+    their own heads."""
 
     start: Float[np.ndarray, "P"]  # the initial model
 

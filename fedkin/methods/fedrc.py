@@ -147,6 +147,7 @@ class FedRC:
 
 
 def label_shares(masses: Float[np.ndarray, "K C"]) -> Float[np.ndarray, "K C"]:
-    """C_k(y), from the sums over clients of the weights of each label's samples."""
+    """The label shares C_k(y), from the sample weights of each component, summed by label over all
+    clients."""
     floored = np.maximum(masses, _FLOOR)
     return floored / floored.sum(axis=1, keepdims=True)

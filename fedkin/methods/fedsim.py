@@ -107,7 +107,7 @@ class FedSim:
             check_choice("as_coded", quirk, QUIRKS)
 
     def requirements(self) -> Requirements:
-        """Requirements: the cohort must be divisible into the clusters."""
+        """The method needs a cohort of at least as many clients as clusters."""
         clusters = AtLeast(self.clusters, because="clusters")
         return Requirements(
             clients=clusters,
@@ -128,7 +128,7 @@ class FedSim:
     def round(
         self, world: World, state: FedSimState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FedSimState:
-        """Alg. 1, l. 2-11."""
+        """Train, cluster the cohort by gradients, and average (Alg. 1, l. 2-11)."""
         # Alg. 1, l. 2 and 7, and Alg. 2, l. 2
         round_robin = self._is_round_robin(stream)
         at_last_cluster = "leftover_model" in self.as_coded and not round_robin
@@ -180,9 +180,9 @@ class FedSim:
     def _clusters(
         self, gradients: Float[np.ndarray, "a P"] | None, clients: int, stream: Stream
     ) -> Int[np.ndarray, "a"]:
-        """Clusters of the cohort (Alg. 2, l. 3-7).
+        """The cluster of each client that replied (Alg. 2, l. 3-7).
 
-        There are at most as many as clients, or as distinct gradients.
+        There are at most as many clusters as clients, or as distinct gradients.
         """
         if gradients is None:
             in_turn = np.arange(clients) % min(self.clusters, clients)

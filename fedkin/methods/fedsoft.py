@@ -16,7 +16,7 @@ u is measured every ``every`` rounds, and by a client that has no u yet. All cen
 every client of a round, since all are in its proximal term. One model comes back, and K numbers. As
 in the authors' code, u is not divided by its sum after the floor. Clients are tested with their
 models. A client that never trained is tested with sum_k u_ik c_k, which is also the initial w_i. A
-client is in the cluster of its largest u, the first of ties. A new client measures u and trains
+client is in the cluster of its largest u (in a tie, the first). A new client measures u and trains
 nothing.
 
 Differs: the clients of a round are the run's cohort, v is over the clients that replied, and
@@ -181,7 +181,8 @@ class FedSoft:
 def selection_probabilities(
     importance: Float[np.ndarray, "a K"], samples: Int[np.ndarray, "a"]
 ) -> Float[np.ndarray, "a K"]:
-    """v: each client's share of the samples that count for a centre.
+    """v: each client's share of a centre's samples. Of a client's samples, a centre gets the part
+    that its importance gives.
 
     Args:
         importance: u, above 0.

@@ -1,4 +1,4 @@
-"""FEROMA: each client trains a mix of all last solutions, weighted by similarity of data.
+"""FEROMA: each client trains a mix of all clients' last solutions, weighted by similarity of data.
 
 M. Li, D. Fenoglio, M. Gjoreski, M. Langheinrich: Federated Learning with Profile Mapping under
 Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.

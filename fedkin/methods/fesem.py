@@ -6,7 +6,7 @@ M. Xie, G. Long, T. Shen, T. Zhou, X. Wang, J. Jiang: Multi-Center Federated Lea
 Notation: K clusters (the paper's centers), w~_k the model of cluster k, w_i the last local solution
 of client i.
 
-    E-step:  r_i = argmin_k |w_i - w~_k|_2     for the selected clients, the first of ties;
+    E-step:  r_i = argmin_k |w_i - w~_k|_2     for the selected clients (in a tie, the first);
                                                on the server
     update:  client i trains from w~_{r_i}, and sends its solution w_i
     M-step:  w~_k = mean of the w_i of cluster k
@@ -75,7 +75,8 @@ class FeSEMState(State):
 
     @property
     def solutions(self) -> SharedRows:
-        """``local`` as shared rows, also after a checkpoint."""
+        """``local`` with its type ``SharedRows``, which stores equal rows once. (A checkpoint
+        restores a plain array.)"""
         return SharedRows.of(self.local)
 
 
@@ -135,7 +136,8 @@ class FeSEM:
         )
 
     def init(self, world: World, stream: Stream) -> FeSEMState:
-        """K different random models. Every client holds one model, the same for all."""
+        """K different random models. The solution of every client is one other model, the same for
+        all."""
         models = cluster_steps.random_models(world, self.clusters, stream)
         start = world.initial(stream.child("model"))
         local = SharedRows([start[self._measured(world.spec)]] * world.total_clients)
@@ -149,7 +151,7 @@ class FeSEM:
         self, world: World, state: FeSEMState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FeSEMState:
         state = cluster_steps.migrate(world, state, method=self, place=self.place, stream=stream)
-        # A client that could not be placed waits until it is selected again.
+        # A client without a cluster could not be placed, and waits until it is selected again.
         if self.newcomers != "own":
             cohort = cohort[state.assignment[cohort] != UNASSIGNED]
 
@@ -191,6 +193,7 @@ class FeSEM:
     def _nearest(
         self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]
     ) -> Int[np.ndarray, "n"]:
+        """The cluster whose model is nearest to each client's last solution."""
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]

@@ -64,7 +64,7 @@ class FlexCFLState(State):
     """Arrays that FlexCFL keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    directions: Float[np.ndarray, "K P"]  # group updates of the cold start, for newcomers
+    directions: Float[np.ndarray, "K P"]  # mean updates of the groups in the cold start
     informed: Bool[np.ndarray, "N"]  # whether a client has been sent the directions
 
 
@@ -127,7 +127,8 @@ class FlexCFL:
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:
-        """Group cold start (Alg. 3). All other clients are placed when first selected."""
+        """Find groups from the first updates of some clients (the group cold start, Alg. 3). All
+        other clients are placed when they are first selected."""
         reachable = world.clients(stream.round)
         if self.clusters > len(reachable):
             raise MethodError(

@@ -174,10 +174,8 @@ class FLHC:
         )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
-        """The clustering round: all clients train from the joint model, and are clustered.
-
-        The state has the clusters of the updates, and their first models.
-        """
+        """The clustering round: all clients train from the joint model, and are clustered by their
+        updates. Returns the state with the clusters and their first models."""
         reachable = world.clients(stream.round)
         reply = train(
             world,
@@ -224,7 +222,13 @@ class FLHC:
         return self.clusters or CLUSTERS
 
     def _require(self, clients: int, count: str) -> None:
-        """Raise MethodError unless there are at least as many clients as clusters, and one."""
+        """Raise MethodError unless there are at least as many clients as clusters, and at least
+        one.
+
+        Args:
+            clients: number of clients.
+            count: which clients were counted, for the message.
+        """
         clusters = self._cluster_count() or 1
         if clients < clusters:
             raise MethodError(

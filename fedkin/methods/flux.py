@@ -223,7 +223,8 @@ class FLUX:
         return cluster_steps.assign(world, state, clients, labels)
 
     def _eps(self, points: Float[np.ndarray, "n d"]) -> float:
-        """Eps by the selected rule; above zero even if all clients are equal."""
+        """DBSCAN's eps by the rule that the option ``eps`` names. It is above zero even if all
+        clients are equal."""
         if self.eps == "gap":
             return dbscan_eps.suggest_eps(dbscan_eps.eps_ranges(points, 2), _GAP)
         distances = dbscan_eps.k_distances(points, 2)

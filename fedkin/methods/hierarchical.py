@@ -131,7 +131,7 @@ class Hierarchical(LastLayerClustering):
         return remarks
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
-        """The local training of a cluster that ``own`` names."""
+        """The local training of a cluster whose hyper-parameters ``own`` changes."""
         changes = self.own[cluster]
         is_number = isinstance(cluster, (int, np.integer)) and cluster >= 0
         is_valid = isinstance(changes, Mapping) and changes.keys() <= OWN_SETTINGS
@@ -165,7 +165,8 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
 def _widen_heads(
     world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The models; a class that these clients hold and a head excludes gets the bias of w_0."""
+    """The models. If a client holds a class that its cluster's head excludes, the bias of this
+    class is set to its value in w_0, so that it is learned from now on."""
     bias = world.spec.head_bias
     assert bias is not None
     counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)

@@ -6,24 +6,23 @@ NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1
 Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t
 all of them.
 
-    j_i = argmin_j F_i(theta_j)     on the client's training data, the first of ties
+    j_i = argmin_j F_i(theta_j)     on the client's training data; in a tie, the first
     models:     theta_j <- mean of the local solutions of S_j
     gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
 
 All k models are sent to every client of the cohort, and one returns: n (k + 1) messages a round.
 
 Differs from the authors' code: clients choose by the losses of this round's models, as in Alg. 1.
-The code uses the losses measured at the end of the last round. Differs from FlexCFL's IFCA: its
-"simple mean" counts only the first client of a cluster, in the order in which the cohort was drawn
-(of ids, while clients take turns). ``weighting="first_client"`` keeps this error. Before it, that
-code weighted by numbers of samples, ``weighting="examples"``. docs/results-flexcfl.md compares
-the numbers that FlexCFL's authors published for IFCA with all three. Clusters have no common start,
-so newcomers cannot be placed by direction.
+The code uses losses from the end of the last round. Differs from FlexCFL's IFCA: its "simple mean"
+counts only the first client of a cluster, in the order in which the cohort was drawn.
+``weighting="first_client"`` keeps this error. An earlier version of that code weighted by samples,
+``weighting="examples"``. docs/results-flexcfl.md compares all three with the published numbers.
+Clusters have no common start, so newcomers cannot be placed by direction.
 
-The random models determine the clusters: one of them may take two true clusters and keep them
+The random models determine the clusters: one of them may keep two true clusters
 (docs/results-planted.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
-(FlexCFL, section 5.3) also lets clients choose again, selected or not, when they detect a shift of
-their data. That costs k more messages for each of them.
+(FlexCFL, section 5.3) also lets a client choose again when it detects a shift of its data. That
+costs k more messages for the client.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
 from fedkin.tasks.train import TrainingReply, train
 
+# Names of the options with which the method reads single updates, for messages.
 _SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
 _WHOLE = 2**31 - 1  # batch size larger than any client's data: one batch of all samples
 
@@ -167,6 +167,7 @@ class IFCA:
     def _choose(
         self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
+        """Assign clients to clusters now, by loss or by the option ``newcomers``."""
         policy = "loss" if self.newcomers == "round" else self.newcomers
         return cluster_steps.place_by_policy(
             world, state, policy=policy, clients=clients, stream=stream
@@ -174,6 +175,7 @@ class IFCA:
 
     @property
     def _reads_means(self) -> bool:
+        """Whether the method needs only the mean update of each model, and no single updates."""
         return self.averaging == "models" and self.weighting == "examples" and not self.shared_base
 
     def _average(

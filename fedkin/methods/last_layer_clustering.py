@@ -76,7 +76,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class LastLayerState(State):
-    """Arrays that both methods keep from round to round."""
+    """Arrays that Hierarchical and Athena keep from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
     layers: Float[np.ndarray, "N d"]  # v_i; NaN for a client without one
@@ -91,7 +91,8 @@ S = TypeVar("S", bound=LastLayerState)
 
 @dataclass(frozen=True)
 class LastLayerClustering:
-    """The clustering of clients. The two methods define how clusters are trained."""
+    """Base class of Hierarchical and Athena: how clients are clustered. The two methods add how
+    clusters are trained."""
 
     algorithm: Literal["dbscan", "optics", "kmeans"] = "dbscan"  # clustering of the last layers
     eps: float = 0.0279  # eps of dbscan: the authors', for MobileNetV2 on CIFAR-10 after ten epochs
@@ -129,6 +130,7 @@ class LastLayerClustering:
         )
 
     def _distance_limit(self) -> float:
+        """Distance from all other clients above which a client is excluded; may be infinite."""
         return np.inf if self.suspicious is None else self.suspicious
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
@@ -196,7 +198,7 @@ class LastLayerClustering:
         )
 
     def _partition(self, points: Float[np.ndarray, "n d"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """Clusters, numbered by their lowest client."""
+        """The cluster of each point. Clusters are numbered in the order of their first clients."""
         if self.algorithm == "kmeans":
             labels = kmeans(points, self.clusters or 1, int(stream.child("kmeans").words()[0]))
         elif self.algorithm == "dbscan":

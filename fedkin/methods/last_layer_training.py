@@ -1,4 +1,4 @@
-"""Client operations that Hierarchical and Athena share: last layers, classes, and sampling of
+"""Steps that Hierarchical and Athena share: clients' last layers, their classes, and sampling of
 cluster members."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedkin.core.world import World
 from fedkin.tasks.classes import Classes
 from fedkin.tasks.train import train
 
-NO_DETECTOR = -1
+NO_DETECTOR = -1  # in a table of detectors: no client has the class
 
 
 def last_layer_updates(
@@ -111,11 +111,12 @@ def sample_members(
 
 
 def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
-    """The detector of each class that a cluster's clients use.
+    """The detector that a cluster's clients use for each class.
 
-    Detectors are numbered by cluster and class; ``counts`` has the number of clients with each
-    class. Clients use their cluster's detector, or otherwise the detector of the cluster where most
-    clients have the class (the first of ties). NO_DETECTOR marks a class that no client has.
+    ``counts`` has the number of clients of each cluster that have each class. A cluster has a
+    detector for each of its classes, numbered in the order of this table. For any other class its
+    clients use the detector of the cluster where most clients have the class (in a tie, the first
+    one). NO_DETECTOR marks a class that no client has.
     """
     exists = counts > 0
     number = np.cumsum(exists).reshape(counts.shape) - 1

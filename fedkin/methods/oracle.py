@@ -2,8 +2,8 @@
 cluster.
 
 It is an upper bound for peer-to-peer methods, which must find the clusters (PANM, section 2; the
-code of PENS' authors). It runs only if the true clusters are known, as in a planted federation. If
-they change, it follows them.
+code of PENS' authors). It runs only if the true clusters are known, as in simulated data with
+planted clusters. If they change, it follows them.
 """
 
 from __future__ import annotations

@@ -150,7 +150,8 @@ class PACFL:
         return self._cluster(world, state, newcomers, self._bases(world, newcomers))
 
     def _bases(self, world: World, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d q"]:
-        """U_i for the comparison: the vectors themselves, or an orthonormal basis of their span."""
+        """U_i of each client, as the angle needs it: the vectors themselves, or an orthonormal
+        basis of their span (for principal angles)."""
         columns = side_by_side(world.run(LabelSubspaces(self.p), clients).basis)
         principal = self.angle in ("smallest", "sum")
         return (orthonormal(columns) if principal else columns).astype(np.float32)

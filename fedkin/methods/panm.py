@@ -5,8 +5,10 @@ Z. Li, C. Wu: Towards Effective Clustered Federated Learning: A Peer-to-peer Fra
 Neighbor Matching. Poster, MLSys 2022, arXiv 2203.12285 (eqs. 1-10).
 
 Notation: w_i^{t-1/2} the model of peer i after local training, g_i the change by it, h_i =
-w_i^{t-1/2} - w_0, l the size of a candidate list, k of a list of neighbours, B_i the bag, T1 the
-rounds of stage one, tau the period of HNM.
+w_i^{t-1/2} - w_0, F_i the loss on its training samples. N_i are its neighbours (k peers with which
+it averages), C_i its candidates (l random other peers). In stage one (CNI, the first T1 rounds) it
+chooses neighbours. In stage two it draws them from its bag B_i, a set of similar peers that it
+updates every tau rounds (HNM).
 
     PANMGrad:  s_ij = alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j)
     PANMLoss:  s_ij = 1 / F_i(w_j)
@@ -61,8 +63,8 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Matching(PeerMethod):
-    """Base of PANM and PANMLoss: peers choose neighbours in stage one, and match their bags in
-    stage two."""
+    """Base of PANM and PANMLoss: peers choose neighbours in stage one. In stage two each keeps a
+    list of similar peers (its bag), which it updates from time to time (matching)."""
 
     neighbours: int = 3  # k, the number of neighbours
     candidates: int = 6  # l, the number of candidates
@@ -120,7 +122,8 @@ class Matching(PeerMethod):
     def _stages(
         self, neighbourhood: Neighbourhood
     ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Which peers choose their neighbours in this round, and which match their bags."""
+        """Which peers choose their neighbours in this round (stage one), and which update their
+        bags."""
         stage_one = (neighbourhood.age <= self.stage_one) | ~neighbourhood.trust.any(axis=1)
         return stage_one, ~stage_one & (neighbourhood.age % self.period == 0)
 

@@ -13,7 +13,8 @@ selection).
 
 Means are weighted by training samples, and include the peer's own model.
 
-In stage one the neighbours are the peers of the round, in stage two the peers with enough votes.
+In stage one a peer's neighbours are the n_t best peers of the round, in stage two the peers with
+enough votes.
 If stage one is short, a single vote is enough, so that neighbours are random.
 
 Differs from the authors' later code: there peers act one after another and read models of the same
@@ -112,4 +113,5 @@ class PENS(PeerMethod):
         return lowest(noise, neighbourhood.trust & reachable, self.sampled)
 
     def _in_stage_one(self, neighbourhood: Neighbourhood) -> Bool[np.ndarray, "n 1"]:
+        """Which peers are in stage one, as a column."""
         return (neighbourhood.age <= self.stage_one)[:, None]

@@ -126,6 +126,7 @@ class PFedMe:
         return state  # there is one cluster, and all clients are in it from the start
 
     def _check_rate(self, work: LocalTraining) -> None:
+        """Raise MethodError if the learning rate is so high for ``strength`` that SGD diverges."""
         rate = work.highest_rate()
         if work.optimizer == "sgd" and rate * self.strength >= 2:
             raise MethodError(

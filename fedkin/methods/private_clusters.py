@@ -156,7 +156,11 @@ class PrivateClusters:
         seed: int,
         stream: Stream,
     ) -> Float64[np.ndarray, "K s"]:
-        """Directions of clusters: eigenvectors, K-means on few sums, and further K-means steps."""
+        """The directions of the clusters, from noisy sums only.
+
+        The steps: whiten by the eigenvectors of the second moment, K-means on sums for random
+        directions, and some further K-means steps with new sums.
+        """
         # M, and W
         pretrain = stream.child("pretrain")
         task = SketchMoments(start=start, work=world.work, size=self.sketch, seed=seed)
@@ -199,7 +203,8 @@ class PrivateClusters:
 
 
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
-    """W: the first eigenvectors, divided by the roots of their eigenvalues; zeros without one."""
+    """W: the first eigenvectors, divided by the roots of their eigenvalues (up to a common
+    factor); a column of zeros in place of a missing eigenvector."""
     values, vectors = leading_eigenpairs(moments, clusters)
     # An eigenvector is defined up to its sign, and the candidates are drawn in this basis. So the
     # largest entry of each is made positive, and rounding of the moments cannot flip it.

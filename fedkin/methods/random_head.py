@@ -1,5 +1,5 @@
-"""A model whose last layer is a random projection, so that its outputs describe that layer's input
-(FLUX, FEROMA).
+"""Replaces a model's last layer by a random projection, so that the outputs describe the features
+before this layer (FLUX, FEROMA).
 
 Shapes: P parameters, C classes, H inputs of the last layer.
 """

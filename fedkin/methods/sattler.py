@@ -180,7 +180,7 @@ class SattlerCFL:
         clients: Int[np.ndarray, "n"],
         updates: Float[np.ndarray, "n P"],
     ) -> SattlerState:
-        """Split every cluster that is due, once.
+        """Split every cluster whose clients disagree, once in a round.
 
         A new cluster takes the next number, and starts from the old cluster's model.
         """
@@ -190,7 +190,7 @@ class SattlerCFL:
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
-                # Clients of the cluster that are absent or silent stay unassigned.
+                # Clients of the cluster that have not replied in this round lose their cluster.
                 assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)
                 state = replace(state, models=models, assignment=assignment)
                 state = cluster_steps.assign(world, state, clients[rows], np.where(leaving, new, k))
@@ -211,10 +211,8 @@ class SattlerCFL:
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:
-        """Whether the clients are stationary together but not each of them.
-
-        It uses the norm of the mean update, not the mean of norms.
-        """
+        """Whether the clients disagree: the norm of their mean update is small (the cluster is
+        stationary), but the norm of some client's update is large."""
         if len(updates) <= self.min_size:
             return False
         mean = np.linalg.norm(np.mean(updates, axis=0, dtype=np.float64))

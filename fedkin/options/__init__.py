@@ -1,7 +1,8 @@
 """Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
 privacy and secret sums.
 
-``SECTIONS`` lists all options. To add one, add a file with its class, and an entry in this list.
+``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry
+that names the class.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ class OptionSection(NamedTuple):
 
     Attributes:
         words: the option's name in messages.
-        kinds: choices of the section: the name in a configuration, and the place of its class
-            (``module:Class``).
+        kinds: the choices of the section. Each maps a name in the configuration to the location of
+            the class (``module:Class``), which is imported only when needed.
         titles: text that tables add to a method's name, for each choice; choices without an entry
             add nothing.
         only_simulated: whether the option applies only to simulated clients.

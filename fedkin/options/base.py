@@ -1,9 +1,9 @@
 """Options: settings that can be added to any method, and their effect in a run.
 
     Option          the settings, as given by the user: ``fk.FedAdam(lr=0.1)``
-    ActiveOption    the same option in one run, with its state, such as a mechanism and a journal
-    Around          its effect on one call of the method: the world that the method sees, and the
-                    change of the state that the method returns
+    ActiveOption    the same option in one run, with what it needs there (e.g. its open journal)
+    Around          its effect on one call of the method: the world (the access to clients) that
+                    the method sees, and the change of the state that the method returns
 
 A user's option is a frozen dataclass that derives from ``Option``. Pass it to
 ``simulate(options=[...])``, or name it in ``fedkin/options/__init__.py`` to give it a section in a
@@ -38,12 +38,13 @@ class RunFacts:
 
     Attributes:
         method: the method, without options.
-        plan: rounds, cohort, seed and other settings of the run (``config.plan.Plan``).
+        plan: number of rounds, cohort size, seed and other settings of the run
+            (``config.plan.Plan``).
         spec: the model's size and layers.
         clients: number of clients N.
         options: all options of the run, by section.
-        trackers: the run's trackers.
-        measures: the user's measures in the run.
+        trackers: where the run sends its metrics (e.g. TensorBoard).
+        measures: additional metrics that the user has defined.
         folder: the run's folder; None if it has none.
         true_clusters: true clusters of the clients, if known.
     """
@@ -84,7 +85,8 @@ class RunEnd:
 
 
 class Call(NamedTuple):
-    """One call of a method: the initial step, a round, or the placement of new clients."""
+    """One call of a method: its initial step, a round, or the assignment of new clients to
+    clusters ("place")."""
 
     step: Literal["init", "round", "place"]
     stream: Stream
@@ -97,14 +99,14 @@ class Call(NamedTuple):
 
 
 def unchanged(state: State) -> State:
-    """The state as the method returned it, for an option that does not change it."""
+    """Return the state as it is: the ``finish`` of an option that does not change states."""
     return state
 
 
 class Around(NamedTuple):
-    """An option's work before and after one call of the method.
+    """An option's effect on one call of the method.
 
-    Both functions come from one scope, so the second can use what the first has recorded.
+    ``finish`` may read what ``world`` has recorded during the call, such as the weights of replies.
     """
 
     # The world that the method sees in this call.
@@ -139,11 +141,11 @@ class Option:
         return ""
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Raise ConfigError if the runs are impossible with this option, before anything is
-        written.
+        """Raise ConfigError if the option's settings do not fit the runs. It is called before any
+        file is written.
 
         Args:
-            runs: facts for each method, the main one first.
+            runs: facts about the run of each compared method, the main method first.
         """
 
     def requirements(self, needs: Requirements) -> Requirements:
@@ -155,7 +157,8 @@ class Option:
         return needs
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
-        """The data of a simulation with this option, and their shift.
+        """The data of a simulation and their shift over rounds, as this option changes them (e.g.
+        an attack poisons samples).
 
         Args:
             data: the user's data.
@@ -167,7 +170,7 @@ class Option:
         return data, shift
 
     def bind(self, run: RunFacts) -> ActiveOption:
-        """The option in a run. Journals are opened here."""
+        """The option in a run. An option that keeps a journal opens its file here."""
         return ActiveOption(self.section)
 
     @classmethod
@@ -176,7 +179,7 @@ class Option:
     ) -> Task | None:
         """The task that evaluates clients if a part of their models stays on them.
 
-        None: the method's own evaluation.
+        None means that the method's usual evaluation applies.
 
         Args:
             state: a state with the option's arrays in its ``extras``.
@@ -194,16 +197,18 @@ class ActiveOption:
         section: the option's section.
     """
 
-    hides_replies = False  # whether clients' replies must not decide when the run ends
+    # Whether the run's end must not depend on clients' replies, since the last round would reveal
+    # something about them (privacy).
+    hides_replies = False
 
     def __init__(self, section: str) -> None:
         self.section = section
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The option's work before and after a call of the method.
+        """The option's effect on a call of the method.
 
         Args:
-            world: the world outside the option.
+            world: the world that the option sees, nearer to the clients.
             before: the state before the call; None for "init".
             call: the step, and its clients.
         """
@@ -212,8 +217,13 @@ class ActiveOption:
     def select_cohort(
         self, reachable: Int[np.ndarray, "c"], round: int
     ) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, ascending, drawn from the eligible clients; None if the plan
-        decides."""
+        """The cohort of a round, in ascending order, if this option draws it; None if the run's
+        usual selection does.
+
+        Args:
+            reachable: clients that can take part.
+            round: the round.
+        """
         return None
 
     def exhausted(self) -> str:
@@ -225,7 +235,7 @@ class ActiveOption:
         return {}
 
     def closing(self, end: RunEnd) -> Record:
-        """The option's entries in the summary of a run. It also writes the option's files."""
+        """The option's entries in the summary of a run. The option also writes its files here."""
         return {}
 
     def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:
@@ -233,5 +243,5 @@ class ActiveOption:
         return {} if state is None else state.extras.get(self.section, {})
 
     def with_arrays(self, state: State, arrays: Mapping[str, np.ndarray]) -> State:
-        """The state after these arrays of the option have replaced earlier ones."""
+        """The state with these arrays as the option's, in place of earlier ones."""
         return replace(state, extras={**state.extras, self.section: dict(arrays)})

@@ -1,5 +1,8 @@
-"""The journal of a private run. It records each release before it happens, so that no restart loses
-a release."""
+"""The journal of a private run, a file with one line for each noisy sum that leaves the run.
+
+The line is written before the sum is used. So a release still counts if the process is killed and
+restarted.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ class Journal:
     """The releases of a run, kept in a file if the run has a folder.
 
     If a process is killed while it writes, the incomplete last line is removed: its sums were not
-    released. If a process is killed before its checkpoint, the round is repeated with other noise,
-    and both releases count.
+    released. If a process is killed after that but before its checkpoint, the round is repeated
+    with other noise, and both releases count.
 
     Raises:
         CheckpointError: a complete line cannot be read, so its release and the epsilon are unknown.
@@ -39,7 +42,7 @@ class Journal:
             ]
 
     def add(self, **entry: Any) -> None:
-        """Add an entry, and sync it to the disk. Raises StorageError if that fails."""
+        """Add an entry, and wait until it is on the disk. Raises StorageError if that fails."""
         self.entries.append(entry)
         if self.path is not None:
             append_line(self.path, json.dumps(entry))
@@ -71,15 +74,16 @@ class Journal:
 
     @property
     def uncharged(self) -> list[str]:
-        """The tasks with replies that no noise covered, in the order of first use."""
+        """The tasks whose replies clients sent without noise, in the order of first use."""
         tasks = [entry["uncharged"] for entry in self.entries if "uncharged" in entry]
         return list(dict.fromkeys(tasks))
 
     def next_clip(self, before: int) -> float | None:
-        """The clipping norm of a round, as set by the last round before it; None without one.
+        """The clipping norm that the last completed round has set for a round; None if there was
+        no such round.
 
         Args:
-            before: the round, which is not included.
+            before: the round; only entries of earlier rounds are read.
         """
         clips = [
             entry["next_clip"]
@@ -90,7 +94,7 @@ class Journal:
 
 
 def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The entry of a line of the journal. Raises CheckpointError if the line is damaged."""
+    """Parse a line of the journal. Raises CheckpointError if the line is damaged."""
     try:
         entry = json.loads(line)
         if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):

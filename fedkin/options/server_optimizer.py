@@ -7,8 +7,9 @@ Brown: Measuring the Effects of Non-Identical Data Distribution for Federated Vi
 2019, arXiv 1909.06335.
 
 The pseudo-gradient D of a cluster is its model after the method's round minus its model before. It
-includes everything that the method does: weights of the mean, and the effect of sharing between
-clusters (``eta_g``). With x the model before the round, the new model is
+includes everything that the method does: weights of the mean, and sharing between clusters
+(``eta_g``). With x the model before the round, m and v the first and second moment, the new model
+is
 
     FedAvgM     m = beta m + D
                 x + lr m
@@ -26,11 +27,12 @@ belong to clusters, so a client that migrates takes none along. If the number of
 split, a late clustering, a merge), a new cluster takes the moments of its parent, and the parent's
 former model as x. The parent is the cluster that most of its clients were in before the round. A
 cluster without a parent keeps the model that the method made, and starts with new moments. FedSim
-clusters a cohort only to weight its one model, so it has one pair of moments. Running statistics
-(batch normalisation) have no gradient: they are averaged as without an optimiser.
+groups a cohort only to weight the mean of its single model, so it has one pair of moments. Running
+statistics (batch normalisation) have no gradient: they are averaged as without an optimiser.
 
-Server optimisers do not apply to peer-to-peer methods, to detectors, or to options that change
-models in addition to averaging (``Requirements.changes``).
+Server optimisers cannot be used with peer-to-peer methods, with methods that train detectors of
+single classes, or with methods that change models in other ways than by averaging
+(``Requirements.changes``).
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ class Step(NamedTuple):
 
 
 class ServerOptimizer(Option):
-    """Base class of server optimisers, which convert pseudo-gradients of clusters to model
-    steps."""
+    """Base class of server optimisers. Each computes a step of every cluster's model from its
+    pseudo-gradient."""
 
     section = "server_optimizer"
 
@@ -216,15 +218,21 @@ class ActiveOptimizer(ActiveOption):
         return Around(world, finish)
 
     def _first_moments(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """The moments before any step, for models of this shape."""
         return {
             "momentum": np.zeros(shape, np.float32),
             "square": np.full(shape, self._optimizer.start, np.float32),
         }
 
     def _stepped(self, world: World, before: State, after: State, steps: bool) -> State:
-        """The state that the method returned, with the next moments.
+        """The state that the method returned, with the optimiser's moments of its clusters.
 
-        If ``steps``, the optimiser's models replace the method's.
+        Args:
+            world: the world, for the model's layers.
+            before: the state before the call, with the earlier moments.
+            after: the state that the method returned.
+            steps: whether the optimiser steps, so that its models replace the method's. If not,
+                new clusters only take over the moments of their parents.
         """
         models = after.models
         moments = self._first_moments(models.shape)
@@ -240,11 +248,13 @@ class ActiveOptimizer(ActiveOption):
         square[has_parent] = earlier["square"][parent[has_parent]]
         former[has_parent] = before.models[parent[has_parent]]
 
-        # Running statistics have no gradient. With a change of zero, no moment changes them.
+        # Running statistics have no gradient. With their change set to zero, the optimiser leaves
+        # them as the method has averaged them.
         for part in world.spec.untrained:
             former[:, part] = models[:, part]
 
         delta = models - former
+        # A cluster without any reply keeps its model and moments.
         moved = delta.any(axis=1) & steps
         step = self._optimizer.step(
             delta=delta[moved],
@@ -299,6 +309,7 @@ def parents(
         new: number of clusters after.
     """
     parent = np.arange(new)
+    # If no cluster has disappeared, the first ``old`` ones are their own parents.
     without_certain_parent = range(old, new) if new >= old else range(new)
     for k in without_certain_parent:
         members = before[(after == k) & (before != UNASSIGNED)]

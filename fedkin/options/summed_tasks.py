@@ -1,6 +1,8 @@
-"""Classifies tasks by their replies: a sum of one vector per client, a choice, or something else.
+"""What clients send in reply to a task: one vector each that is only summed, a choice among models,
+or something else.
 
-It also holds the message for a method that requests single updates where an option needs means.
+Options that work on sums or means (privacy, secret sums, robust rules, late replies) ask this. They
+also share the message here for a method that reads every client's update by itself.
 """
 
 from __future__ import annotations
@@ -12,23 +14,27 @@ from fedkin.core.task import Task
 
 
 def wants_sums(task: Task) -> bool:
-    """Whether a task replies with sums of one vector per client, which noise covers.
+    """Whether a task needs only the sum of one vector per client, so that noise on the sum protects
+    the clients.
 
-    It may also send numbers that are not needed.
+    A task may also ask for a few numbers, such as losses; privacy and secret sums replace these by
+    zeros.
     """
     return task.charged == "sum" and _is_one_vector(task)
 
 
 def is_start(task: Task) -> bool:
-    """Whether a task replies with sums of one vector of norm at most 1 per client (cold start)."""
+    """Whether a task of a cold start needs only the sum of one vector per client, of norm at most
+    1."""
     return task.charged == "unit_sum" and _is_one_vector(task)
 
 
 def is_choice(task: Task) -> bool:
-    """Whether a client only chooses among released values, using its data.
+    """Whether a client's reply is only its choice among values that are already public (e.g. which
+    of the released models fits its data best).
 
-    The server does not release the choice. Values that the server computes from the choice are
-    charged as a noisy sum.
+    The choice itself costs no privacy, since a trusted server does not release it. The sums that
+    the server computes by these choices get noise, and are charged.
     """
     arrays = task.up.arrays.values()
     return task.charged == "choice" and all(
@@ -37,6 +43,7 @@ def is_choice(task: Task) -> bool:
 
 
 def _is_one_vector(task: Task) -> bool:
+    """Whether a task's only large array is one vector per client, averaged by model."""
     up = task.up
     vectors = [array for array in up.of("model").values() if array.norm_checked]
     other_arrays = up.of("all") or any(array.counted for array in up.of("row").values())
@@ -44,7 +51,8 @@ def _is_one_vector(task: Task) -> bool:
 
 
 def averages_itself(method: Method, so_that: str) -> str:
-    """The message for a method that averages single updates itself, so an option has no effect.
+    """The message for a method that collects single updates and averages them itself, so that an
+    option which acts on the world's means would have no effect.
 
     Args:
         method: the method.
@@ -67,8 +75,8 @@ def check_asks_for_means(
         section: section of the option that needs means.
         method: the method.
         so_that: consequence for the option, after "so that".
-        round: the round. In the round of a first clustering, methods may read single updates to
-            find clusters.
+        round: the round. In the round in which a method first finds its clusters, it may read
+            single updates.
         single: number of calls that requested single updates.
         averages: number of calls that requested means.
     """

@@ -1,4 +1,4 @@
-"""A method together with the options of its run."""
+"""A method together with the options of its run, which stand between it and the clients."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from fedkin.options.base import ActiveOption, Call, Option, RunEnd, RunFacts
 
 OTHERS = "*"  # place in ORDER of options that it does not name
 
-# The options from the method outwards to the clients. The method sees the world through the first
-# option, which is also the first to change the state that the method returns.
+# The order of options from the method to the clients. The method's requests pass through the first
+# option first, and replies through the last one first. The first option is also the first to change
+# the state that the method returns.
 ORDER = (
     # Clients train their personal parts before other options change the shared updates.
     "personal",
@@ -72,7 +73,7 @@ def _place(section: str) -> int:
 
 
 def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any, Any]:
-    """The data of a simulation with options, and their shift.
+    """The data of a simulation and their shift over rounds, as all options change them.
 
     Args:
         options: the run's options.
@@ -87,8 +88,8 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 def refusal(run: RunFacts) -> tuple[str, str] | None:
     """Section and reason of the first option that cannot be used in a run; None if all can.
 
-    Options next to the clients are checked first, since they exclude other options. Options next to
-    the method exclude models.
+    The check begins with the options nearest to the clients (privacy, secret sums). They exclude
+    other options, and that is more helpful to read than why one of those does not fit the model.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
@@ -143,7 +144,7 @@ class ActiveOptions:
 
 
 def _bound(option: Option, run: RunFacts) -> ActiveOption:
-    """Start an option in a run. Raises ConfigError if a user's option fails."""
+    """Start an option in a run. Raises ConfigError if the code of a user's own option fails."""
     try:
         return option.bind(run)
     except FedkinError:
@@ -189,21 +190,22 @@ class WithOptions:
         return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
 
     def _called(self, world: World, before: State | None, call: Call) -> State:
-        # From the clients to the method, each option decides what the next one sees. The method
-        # sees the world of the last option.
+        """Call the method through its options, and return the state that they make of it."""
+        # From the clients to the method, each option wraps the world that the next one sees.
         finishes = []
         for option in reversed(self.options.options):
             around = option.around(world, before, call)
             world = around.world
             finishes.append(around.finish)
         state = self._step(world, before, call)
-        # A method may return a new state object, which lacks the options' arrays.
+        # A method may make its state from scratch, without the options' arrays.
         state = replace(state, extras={} if before is None else before.extras)
         for finish in reversed(finishes):
             state = finish(state)
         return state
 
     def _step(self, world: World, before: State | None, call: Call) -> State:
+        """Call the method's function for this step."""
         if before is None or call.clients is None:
             return self.method.init(world, call.stream)
         step = self.method.round if call.step == "round" else self.method.place
@@ -219,11 +221,10 @@ def requirements_with(method: Method, options: Iterable[Option]) -> Requirements
 
 
 def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
-    """The task that evaluates clients whose models are partly on the client.
+    """The task that evaluates clients if a part of their models stays on them.
 
-    None: the usual evaluation.
-
-    An option whose arrays are in the state has priority over the method.
+    None means that the usual evaluation applies. An option whose arrays are in the state has
+    priority over the method.
 
     Args:
         state: the run's state.
@@ -241,7 +242,7 @@ def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
 def _kinds_of(section: str) -> list[type[Option]]:
     """The classes of a section's options, the latest defined first."""
     if section in SECTIONS:
-        # A process that only reads a finished run may not have imported them yet.
+        # A process that only reads a finished run may not have imported the classes yet.
         SECTIONS[section].classes()
     return [kind for kind in reversed(list(_defined(Option))) if kind.section == section]
 
@@ -257,8 +258,8 @@ def check_options(runs: Sequence[RunFacts], places: Sequence[str]) -> None:
     """Raise ConfigError for options that cannot be used with a method, a model or each other.
 
     Args:
-        runs: facts for each method, the main one first.
-        places: place of each method in the configuration.
+        runs: facts about the run of each compared method, the main method first.
+        places: where each method stands in the configuration, for messages.
     """
     for run, place in zip(runs, places, strict=True):
         if refused := refusal(run):

@@ -1,5 +1,5 @@
-"""Makes a trial federation of peers: a folder with a configuration for each, and with ``tls``
-certificates."""
+"""Makes a trial federation: a folder for each peer with its configuration and, if wanted, its TLS
+certificate."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def init_federation(
 ) -> list[Path]:
     """Write ``folder/peer-0/peer.toml`` and so on for all peers.
 
-    Existing peers keep their files, except the access rules, which get the new peers.
+    Existing peers keep their files. Only their access rules are rewritten, to admit the new peers.
 
     Args:
         folder: folder for the peers' folders.
-        peers: largest number of peers.
-        tls: whether to write an authority too, and a key, a certificate and access rules for each
-            peer.
+        peers: number of peers. Fewer may run at a time.
+        tls: whether peers connect by TLS. If so, the certificate and key of an authority are
+            written too, and a certificate, a key and access rules for each peer.
         federation: name of the federation.
         host: address at which the peers listen.
         port: port of the first peer; the others get consecutive ports.
@@ -66,8 +66,8 @@ def init_federation(
         The peers' configuration files.
 
     Raises:
-        ConfigError: numbers or settings are impossible, or existing peers use certificates and the
-            new ones do not (or the other way round).
+        ConfigError: numbers or settings are invalid, or existing peers use certificates and the new
+            ones do not (or the other way round).
         StorageError: a file cannot be written.
         MissingExtra: ``cryptography`` is not installed.
     """
@@ -134,7 +134,8 @@ def _raw_config(
     for text in settings:
         section, key, value = parse_override(text)
         raw.setdefault(section, {})
-        # The trial's options belong to its own choice, and are dropped for another one.
+        # If the user chooses another method (or data set, model), the trial's options for its own
+        # choice do not apply.
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
             raw[section] = {}
         raw[section][key] = value
@@ -161,7 +162,8 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
 
 
 def _read_rules(path: Path) -> dict[str, Any]:
-    """Other Zenoh options in a peer's rules file; empty if it is missing or not plain JSON."""
+    """The options in a peer's rules file, which the user may have extended; empty if the file is
+    missing or not plain JSON."""
     try:
         rules = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
@@ -170,10 +172,10 @@ def _read_rules(path: Path) -> dict[str, Any]:
 
 
 def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
-    """Zenoh's rules for access by certificate name.
+    """Zenoh's access rules, which identify a peer by the name in its certificate.
 
-    Every peer may query every other peer, and may declare and reply only under its own keys. All
-    else is forbidden.
+    Every peer may query every other peer. It may announce itself and reply only under its own
+    Zenoh keys (paths that contain its name). Everything else is forbidden.
     """
     root = f"fedkin/{federation}"
     requesting = ["query", "liveliness_query", "declare_liveliness_subscriber"]

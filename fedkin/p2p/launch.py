@@ -1,4 +1,4 @@
-"""Builds a real peer from its configuration."""
+"""Builds a real peer (one that uses a network) from its configuration."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from fedkin.simulation.engine import SimulatedWorld
 def build_peer(
     config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None
 ) -> Peer:
-    """Build a peer: its data, its model, its folder, and then an open network connection.
+    """Build a peer: its data, its model and its folder, and at last its network connection, which
+    is open then.
 
     Args:
         config: configuration of the peer.
         on_round: called with the record of every round.
 
     Raises:
-        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: a part
-            cannot be made.
+        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: one of
+            these cannot be built.
     """
     with error_context("data"):
         data = registry.make_site_data(config.data)

@@ -8,8 +8,8 @@
                  arrays
 
 No part of a message is trusted: sizes and the signature are checked before the archive is decoded.
-An invalid message raises an ``PeerMessageError`` with a one-word reason, so that failures can be
-counted. Symbols: P parameters.
+An invalid message raises a ``PeerMessageError`` with a one-word reason, so that failures can be
+counted by reason. Symbols: P parameters.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PeerMessageError(FedkinError):
 class Message:
     """A peer's model after one of its rounds.
 
-    A message without arrays announces a finished round.
+    A message without arrays only says which round the peer has finished.
     """
 
     sender: str
@@ -70,7 +70,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a peer, with which its reply is checked."""
+    """A request to a peer, and everything else that the peer's reply must agree with."""
 
     federation: str
     name: str
@@ -81,7 +81,7 @@ class Request:
 
 
 class RequestText(NamedTuple):
-    """The content of a request: names of arrays, and an optional round."""
+    """The content of a request: names of arrays, and the round; None for the latest round."""
 
     arrays: tuple[str, ...]
     round: int | None
@@ -142,7 +142,7 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
 
     Args:
         data: the whole message.
-        request: the request, including the peer.
+        request: the request that the reply must answer, including the peer's name.
         signer: checks certificate and signature; None to ignore both.
 
     Raises:
@@ -173,6 +173,8 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
 
 
 class _Parts(NamedTuple):
+    """The parts of a message, as bytes."""
+
     certificate: bytes
     signature: bytes
     archive: bytes
@@ -202,7 +204,8 @@ def _parts(data: bytes, limit: int) -> _Parts:
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Check the entries of a header, the peer and the round. Raises PeerMessageError."""
+    """Check a header: types and ranges of its entries, and whether it names the requested peer and
+    round. Raises PeerMessageError otherwise."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise PeerMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
@@ -220,6 +223,7 @@ def _check_header(header: Mapping[str, Any], request: Request) -> None:
 
 
 def _is_within(value: object, low: int, high: int) -> bool:
+    """Whether a value is an integer (and not a bool) in a range."""
     return type(value) is int and low <= value <= high
 
 

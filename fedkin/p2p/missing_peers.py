@@ -1,4 +1,5 @@
-"""Detects peers that other peers reach and this peer does not, so that it must reconnect."""
+"""Detects peers that are online for other peers but not for this peer, so that this peer must
+reconnect to the network."""
 
 from __future__ import annotations
 
@@ -22,19 +23,22 @@ _CHECKS = 3
 
 @dataclass
 class _Mentions:
+    """When other peers named a peer that is not online here."""
+
     first: float
     last: float
     silent: int = 0  # number of checks since the peer was last named
 
 
 class MissingPeers:
-    """Tracks peers that other peers name and that are not online here.
+    """Tracks peers that other peers name as online, but that are not online for this peer.
 
-    A peer is *missing* if it is named for longer than a wait, at first ``PATIENCE`` seconds.
-    Whenever peers are missing, the wait doubles, up to ``LONGEST_WAIT``. It is reset when no peer
-    has been named for twice the wait. So slow connections, or a firewall between two peers, rarely
-    make this peer reconnect. A malicious sender of invented names can do so at most about twice a
-    minute: 6 s of naming and 24 s of silence.
+    A peer counts as *missing* if others have named it for longer than a wait, at first ``patience``
+    seconds. Each time peers are missing, this peer reconnects, and the wait doubles, up to
+    ``LONGEST_WAIT``. The wait is reset when no peer has been named for twice the wait. So slow
+    connections, or a firewall between two peers, rarely make this peer reconnect. A malicious peer
+    that invents names can make it reconnect at most about twice a minute: it must name them for 6 s
+    and then be silent for 24 s.
 
     Args:
         name: name of this peer, which is never missing.
@@ -54,7 +58,7 @@ class MissingPeers:
         self._calm_since = clock()
 
     def add(self, names: Iterable[str]) -> None:
-        """Record peers that others name and that are not online here. Thread-safe."""
+        """Record that others name these peers, which are not online here. Thread-safe."""
         now = self._clock()
         with self._lock:
             for name in names:
@@ -69,8 +73,8 @@ class MissingPeers:
             self._mentions.pop(name, None)
 
     def check(self) -> list[str]:
-        """The missing peers. If there are any, all waits start again, because the peer
-        reconnects."""
+        """The missing peers. If there are any, the caller must reconnect, so all recorded names are
+        forgotten and the wait doubles."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
@@ -108,7 +112,7 @@ def names_to_bytes(names: Iterable[str]) -> bytes:
 def names_of_bytes(content: bytes) -> list[str]:
     """The names in a text, one per line; none if the text exceeds the limit.
 
-    They may not be valid names, because any peer may have sent them.
+    They need not be valid names, since any peer may have sent any text.
     """
     if len(content) > TEXT_LIMIT:
         return []

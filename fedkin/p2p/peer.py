@@ -1,11 +1,14 @@
 """A peer: trains on its data, finds peers with similar data, and averages with them without a
 server.
 
-Peers are asynchronous: each does its rounds without waiting for the others. In a round a peer does
-what the method (``fedkin.methods.decentralized``) does, for one row instead of all rows, and gets
-its replies from the network. Replies are checked and counted; wrong, late and missing ones are left
-out. The random streams are the simulator's, so peers in lockstep reproduce a simulation. Symbols: N
-peers in the peer's table, P parameters.
+Peers are asynchronous: each does its rounds without waiting for the others. In a simulation, the
+method (``fedkin.methods.decentralized``) computes a round for all peers, one row of an array each.
+A real peer calls the same functions for its own row, with replies from the network. Replies are
+checked and counted; wrong, late and missing ones are left out. The random streams are the
+simulator's, so peers in lockstep (which wait for each other in every round) reproduce a simulation.
+
+The peer's table (``PeerTable``) gives every known peer a number. Symbols: N peers in the table, P
+parameters.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ class PeerMemory:
 
     model: Float[np.ndarray, "P"]
     age: int = 0  # number of rounds done
-    trust: tuple[str, ...] = ()
-    votes: Mapping[str, int] = field(default_factory=dict)
+    trust: tuple[str, ...] = ()  # names of the peers that it takes for similar
+    votes: Mapping[str, int] = field(default_factory=dict)  # the method's votes, by peer name
     names: tuple[str, ...] = ()  # names of all peers ever met, by number
 
 
@@ -63,7 +66,7 @@ class Peer:
 
     Args:
         settings: name, federation, client, seed and rounds.
-        method: selects the peers to query, to trust and to average with.
+        method: decides which peers to query, to trust and to average with.
         world: data and trainer; only the client ``settings.client`` is used.
         transport: reaches the other peers. ``run`` closes it.
         storage: storage of the peer's memory and records.
@@ -187,7 +190,15 @@ class Peer:
         return Message(self.settings.name, stream.round, int(reply.examples[0]), arrays)
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
-        """Query other peers, and average with similar ones. Returns the names of these peers."""
+        """Query other peers, and average with similar ones.
+
+        Args:
+            own: this peer's model and update after its training.
+            stream: random numbers of the round.
+
+        Returns:
+            The names of the peers whose models are in the average.
+        """
         reachable = self.client.reachable()
         table = self.table
         method = self.method
@@ -207,7 +218,7 @@ class Peer:
         partners = [name for name in table.names_of(selected) if name in replies]
 
         votes = zip(table.names, neighbourhood.votes[0], strict=True)
-        # A peer that reaches no other peer cannot judge trust, so its trust stays.
+        # A peer that reaches no other peer cannot compare itself with any, so its trust stays.
         trust = self.memory.trust
         if reachable.any():
             trust = tuple(table.names_of(neighbourhood.trust))
@@ -221,13 +232,14 @@ class Peer:
         return partners
 
     def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
-        """Trust in the reachable peers, and votes for them, in the current round."""
+        """This peer's row of the method's state: which reachable peers it trusts, and its votes for
+        all peers."""
         trust = self.table.mask(self.memory.trust) & reachable
         votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
         return Neighbourhood(trust, votes, np.array([self.memory.age + 1]))
 
     def _similarity(self, own: Message, replies: Mapping[str, Message]) -> Float[np.ndarray, "1 N"]:
-        """Similarity s_ij to the peers that replied; 0 for all others."""
+        """Similarity s_ij of this peer i to each peer j that replied; 0 for all others."""
         similarity = np.zeros((1, len(self.table)))
         messages = self._in_order(replies.values())
         if not messages or self.method.similarity_of == "nothing":
@@ -255,12 +267,23 @@ class Peer:
         return decentralized.average_models(_stack(ordered, "model"), weights)[0]
 
     def _in_order(self, messages: Iterable[Message]) -> list[Message]:
-        """Messages in the order of the table, as in the simulator."""
+        """Messages in the order of their senders' numbers in ``PeerTable``.
+
+        The simulator sums in this order too. A sum of floats depends on the order, so only the same
+        order gives the same bits.
+        """
         return sorted(messages, key=lambda message: self.table.names.index(message.sender))
 
     # --- records and memory
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
+        """The record of round t: accuracy of the peer's model on its test data, and its exchanges.
+
+        Args:
+            t: the round.
+            partners: names of the peers with which it has averaged.
+            start_time: when the round began.
+        """
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
         examples = int(scores.examples[0])
         counts = self.client.counts
@@ -278,10 +301,12 @@ class Peer:
         }
 
     def _save(self) -> None:
+        """Save the memory to disk."""
         self._try_writing(partial(self._storage.save, self.memory))
 
     def _try_writing(self, write: Callable[[], None]) -> None:
-        """Write to disk. A full disk is counted as a failure, and the peer continues."""
+        """Write to disk. If that fails (e.g. the disk is full), it is counted as a failure, and the
+        peer continues."""
         try:
             write()
         except StorageError as error:
@@ -327,4 +352,5 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
 
 
 def _stack(messages: Iterable[Message], name: str) -> Float[np.ndarray, "m P"]:
+    """One array of all messages, a row each."""
     return np.stack([message.arrays[name] for message in messages])

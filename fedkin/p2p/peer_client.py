@@ -1,4 +1,5 @@
-"""A peer's requests to other peers. Replies are checked and counted; in lockstep the peer waits."""
+"""A peer's requests to other peers. Replies are checked and counted. In lockstep, a peer waits for
+the others in every round."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _FIRST_CONTACT = 1.0  # seconds to search for other peers before a log line says
 
 @dataclass
 class ExchangeCounts:
-    """Numbers of requests, replies and failures since the last record."""
+    """Requests, replies and failures of a round: names of peers that were queried and that replied,
+    and the number of failures by reason."""
 
     requested: list[str] = field(default_factory=list)
     replied: list[str] = field(default_factory=list)
@@ -54,7 +56,9 @@ class PeerClient:
         timeout: seconds to wait for a reply.
         lockstep: the peers that run in lockstep; None for asynchronous rounds.
         signer: signs and checks messages; None if peers have no certificates.
-        clock: returns the time in seconds. All waiting ends when ``stopped`` is set.
+        clock: returns the time in seconds.
+
+    All waiting ends when the event ``stopped`` is set.
     """
 
     def __init__(
@@ -82,7 +86,8 @@ class PeerClient:
         self._online = False
 
     def serve(self, message: Message) -> None:
-        """Serve this message to others from now on. The first call brings this peer online.
+        """Answer other peers' requests with this message from now on. The first call brings this
+        peer online.
 
         Raises ConfigError if another peer has the same name.
         """
@@ -151,7 +156,8 @@ class PeerClient:
     # --- replies
 
     def _exchange(self, names: list[str], text: str) -> dict[str, tuple[bytes, ...]]:
-        """The replies of all peers. In lockstep the request is repeated until all have replied."""
+        """The raw replies of all peers, by name. In lockstep the request is repeated until all have
+        replied or the deadline is over."""
         if not names:
             return {}
         if self._lockstep is None:
@@ -161,7 +167,8 @@ class PeerClient:
         return replies
 
     def _complete(self, replies: dict[str, tuple[bytes, ...]], text: str) -> bool:
-        """Query the peers without a reply again. Returns whether all have replied now."""
+        """Query those peers again that have not replied, and add their replies to ``replies``.
+        Returns whether all have replied now."""
         missing = [name for name, data in replies.items() if not data]
         replies |= self._transport.request(missing, text, self._timeout)
         return all(replies.values())
@@ -179,9 +186,9 @@ class PeerClient:
     # --- waiting
 
     def _await_first_peers(self) -> None:
-        """Wait briefly for other peers.
+        """Wait for other peers: briefly, or in lockstep until all are online.
 
-        If none comes, this is logged once, and the peer trains alone until one comes.
+        If no other peer comes, this is logged, and the peer trains alone until one comes.
         """
         if self._lockstep:
             others = set(self._lockstep.peers) - {self.settings.name}

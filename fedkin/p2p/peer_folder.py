@@ -27,7 +27,8 @@ LAYOUT = "1"
 
 
 class PeerFolder:
-    """A peer's folder, as a ``PeerStorage``. Raises StorageError if it cannot be created."""
+    """A peer's folder, which implements ``PeerStorage``. Raises StorageError if it cannot be
+    created."""
 
     def __init__(self, path: Path, settings: PeerSettings) -> None:
         self.path = path
@@ -48,7 +49,8 @@ class PeerFolder:
             "votes": dict(memory.votes),
             "names": list(memory.names),
         }
-        # The records must be on disk before the memory of their round, to survive a power failure.
+        # The records must be on disk before the memory of their round, so that a power failure
+        # between the two loses no record of a finished round.
         if (self.path / METRICS).exists():
             force_to_disk(self.path / METRICS)
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
@@ -57,7 +59,9 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """The saved memory, or None without one. Records of later rounds are removed.
+        """The saved memory; None if there is none.
+
+        Records of rounds after it are removed, since the peer does these rounds again.
 
         Raises:
             CheckpointError: the memory is damaged, or belongs to another peer.
@@ -72,6 +76,7 @@ class PeerFolder:
         return memory
 
     def _read(self, parameters: int) -> PeerMemory:
+        """Read and check the saved memory. Raises CheckpointError if it cannot be used."""
         path = self.path / STATE
         try:
             header, arrays = codec.decode(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The peers that a peer knows: their numbers, whether they are reachable, and how requests
+"""The peers that a peer knows: their numbers, whether they are reachable, and how requests to them
 ended."""
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _REASONS = {
 
 
 class PeerTable:
-    """Names of peers and their numbers, which are the columns of a method's arrays.
+    """The names of all known peers. A peer's position in ``names`` is its number, which is also its
+    column in a method's arrays.
 
-    The given names come first, then others in the order of their appearance.
+    The names given at the start come first, then others in the order in which they come online.
 
     ``counts[name]`` holds a peer's exchanges (``"exchanges"``) and its failures by reason.
     """
@@ -59,8 +60,8 @@ class PeerTable:
     def update_sessions(self, sessions: Mapping[str, str]) -> None:
         """Set the reachable peers, each with its session.
 
-        A peer that returns in a new session starts from its disk, which may be slightly behind the
-        last round that it sent.
+        A peer that returns in a new session has resumed from its disk, and may be some rounds
+        behind the last round that it has sent. So an older round is accepted from it again.
         """
         self.names += [name for name in sessions if name not in set(self.names)]
         for name, session in sessions.items():
@@ -78,7 +79,7 @@ class PeerTable:
         return [self.names[j] for j in np.flatnonzero(mask[0])]
 
     def mask(self, names: Iterable[str]) -> Bool[np.ndarray, "1 N"]:
-        """A mask that selects these names."""
+        """A mask over all known peers that is True for these names."""
         selection = set(names)
         return np.array([[name in selection for name in self.names]])
 

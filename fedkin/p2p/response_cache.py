@@ -1,5 +1,5 @@
-"""A peer's latest models as encoded replies. Requests arrive on another thread than the rounds run
-on."""
+"""The replies that a peer sends: its latest models, encoded. Requests arrive on another thread than
+the one that runs the rounds, so access is locked."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ class ResponseCache:
             return count
 
     def _select(self, request: RequestText) -> Message | None:
+        """The message that answers a request, with only the requested arrays; None if there is
+        none."""
         if request.arrays == STATUS:
             return self._status if request.round is None else None
         if not self._messages:

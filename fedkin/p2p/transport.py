@@ -1,5 +1,5 @@
-"""Interface of the network between peers. ``zenoh_transport`` implements it; tests use one in
-memory."""
+"""Interface of the network between peers. ``zenoh_transport`` implements it for real networks;
+tests use an implementation in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class PeerTransport(Protocol):
     """One peer's connection to the network."""
 
     def peers(self) -> dict[str, str]:
-        """The session of each other peer that is online, by name. A session ends with its process.
+        """Names and session ids of the other peers that are online. A session lasts at most as long
+        as its process.
 
         Raises:
             ConfigError: another peer had this peer's name first.

@@ -1,10 +1,11 @@
 """The transport of real peers: Eclipse Zenoh.
 
-    fedkin/FEDERATION/model/NAME            replies to requests (``messages.request_text``)
-    fedkin/FEDERATION/alive/NAME/SESSION    is online while the process runs and is connected
+    fedkin/FEDERATION/model/NAME            the key under which a peer replies to requests
+                                            (``messages.request_text``)
+    fedkin/FEDERATION/alive/NAME/SESSION    a token that exists while the peer is connected
 
 Peers listen, connect to one or two known addresses, and find all others from there (Zenoh's
-gossip). No address is special, and any of them may leave. A reply carries the names of the peers
+gossip). No address is special, and any peer may leave. A reply also carries the names of the peers
 that its sender sees online. Zenoh's ``get`` returns at once if it knows no peer that could reply,
 even while a route is being established. Therefore a request without a reply is sent once more.
 """
@@ -37,7 +38,7 @@ _RETURN = 5.0  # seconds within which peers return after a new connection
 
 
 class ZenohTransport:
-    """A Zenoh session as a ``Transport``.
+    """A ``PeerTransport`` that uses a Zenoh session.
 
     Args:
         federation: name of the peer's federation.
@@ -58,8 +59,7 @@ class ZenohTransport:
         self._zenoh = _load_zenoh()
         self._root = f"fedkin/{federation}"
         self._name = name
-        # Later sessions have larger ids: of two peers with one name, the one with the larger id
-        # leaves.
+        # Later sessions have larger ids. If two peers have the same name, the later one leaves.
         self.session = f"{time.time_ns():016x}{secrets.token_hex(4)}"
         self._settings = settings
         self._parameters = parameters
@@ -70,11 +70,14 @@ class ZenohTransport:
         self._online: set[tuple[str, str]] = set()
         config = zenoh_config(settings, parameters)
         lease = json.loads(config.get_json("transport/link/tx/lease")) / 1000
-        # Different waits, since peers drop a hanging peer at different times.
+        # After a peer hangs, others drop it at different times, up to a lease apart. Meanwhile some
+        # still name it, which must not make this peer reconnect.
         self._missing = MissingPeers(name, max(PATIENCE, 0.6 * lease))
         self._open(config)
 
     def _open(self, config: Any) -> None:
+        """Open a Zenoh session, and listen for peers that come and go. Raises ConfigError if it
+        cannot be opened."""
         try:
             self._session = self._zenoh.open(config)
         except self._zenoh.ZError as error:
@@ -127,6 +130,7 @@ class ZenohTransport:
         self._declare(handler)
 
     def _declare(self, handler: RequestHandler) -> None:
+        """Answer requests from now on, and announce that this peer is online."""
         key = f"{self._root}/model/{self._name}"
 
         def answer(query: zenoh.Query) -> None:
@@ -160,8 +164,8 @@ class ZenohTransport:
     def _send(self, names: Iterable[str], text: str, end: float) -> dict[str, tuple[bytes, ...]]:
         """Send requests, and return the replies.
 
-        All requests are sent before the peer waits for the first reply. A reply of 400 kB is stored
-        in Zenoh meanwhile.
+        All requests are sent before the peer waits for the first reply, so that peers answer at the
+        same time. Zenoh holds replies (tested with 400 kB) until they are read.
         """
         timeout = max(end - time.monotonic(), 0.001)
         pending = {}
@@ -178,7 +182,8 @@ class ZenohTransport:
         return {name: self._distinct(replies) for name, replies in pending.items()}
 
     def _distinct(self, replies: Any) -> tuple[bytes, ...]:
-        """The different replies to one request; two suffice to detect a conflict."""
+        """The different replies to one request, at most two: two already show a contradiction (e.g.
+        two peers with the same name)."""
         contents: dict[bytes, None] = {}
         for reply in replies:
             if reply.ok is not None:
@@ -192,8 +197,8 @@ class ZenohTransport:
     def _refresh(self) -> None:
         """Query from time to time which peers are online, without waiting for the answer.
 
-        After a new connection, the message that a peer has left may arrive after the message that
-        it is back.
+        The stream of changes alone is not enough. After a reconnection, the message that a peer has
+        left may arrive after the message that it is back.
         """
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
@@ -201,7 +206,7 @@ class ZenohTransport:
         self._session.liveliness().get(self._liveliness_keys, self._on_reply, timeout=_REFRESH)
 
     def _note(self, names: list[str]) -> None:
-        """Record names that another peer has sent. Thread-safe."""
+        """Record names that another peer sees online, if they are not online here. Thread-safe."""
         self._missing.add(set(names) - self._names_online())
 
     def _open_again(self) -> bool:
@@ -248,6 +253,7 @@ class ZenohTransport:
                 self._online.discard(peer)
 
     def _names_online(self) -> set[str]:
+        """Names of the peers that are online here, including this peer. Thread-safe."""
         with self._lock:
             return {name for name, _ in self._online}
 
@@ -321,6 +327,7 @@ def _reason(error: Exception) -> str:
 
 
 def _load_zenoh() -> Any:
+    """Import Zenoh. Raises MissingExtra if it is not installed."""
     try:
         import zenoh
     except ImportError as error:

@@ -1,2 +1,2 @@
-"""The protocol of secret sums, without messages: a server learns sums over clients, but no client's
-numbers."""
+"""The protocol of secret sums, with which a server learns sums over clients, but no client's
+numbers. The code here computes the messages; tasks and options send them."""

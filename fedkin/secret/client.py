@@ -1,16 +1,18 @@
-"""A client's side of a secret sum: four requests, each answered once, in this order.
+"""A client's side of a secret sum: four requests, each answered once, in this order. The reply to
+each is
 
     keys      two new public keys, and a commitment to the seed of the client's own mask
-    shares    shares of its mask key and of that seed, sealed for each holder
-    vector    its vector + its own mask + masks with each neighbour. The client with the lower
-              number adds the mask of a pair, the other client subtracts it
-    reveal    for each neighbour ONE of the two shares: of its seed if its vector is in the sum,
-              otherwise of its key
+    shares    shares of its mask key and of that seed, encrypted ("sealed") for each holder; the
+              holders are the client and its neighbours
+    vector    its vector + its own mask + a mask for each neighbour. Both clients of a pair know
+              this mask: the one with the lower number adds it, the other subtracts it
+    reveal    for each neighbour ONE of the two shares: of its seed if its vector is in the sum (so
+              that the server can subtract its own mask), otherwise of its key (so that the server
+              can remove the masks of its pairs)
 
-Source: Bonawitz et al. 2017, Practical Secure Aggregation; masks come from
-    ``security.secret_keys``.
-Between requests the client keeps a ``Session``, which it deletes after revealing. Shapes: G holders
-of the client's shares, V numbers of a vector.
+Source: Bonawitz et al. 2017, Practical Secure Aggregation. Masks come from
+``security.secret_keys``. Between requests the client keeps a ``Session``, which it deletes after
+revealing. Shapes: G holders of the client's shares, V numbers of a vector.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from fedkin.security.secret_keys import KEY, SEAL, SEED, SecretKeyError
 ANNOUNCED = 3 * KEY
 SEALED = 2 * SEED + SEAL  # bytes of the two shares that are sealed for a holder
 LEAST = 3  # smallest number of clients in a sum that a client accepts
-NO_HOLDER = -1  # an empty place among holders
+NO_HOLDER = -1  # fills the places of missing holders
 
 # Which share of a client a holder must reveal.
 NOTHING = 0
@@ -57,9 +59,10 @@ class Session:
         stage: the last answered request.
         about: digest of run, round and group.
         seed: seed of the client's own mask.
-        mask_seed: seed of its key for masks with neighbours.
+        mask_seed: seed of its private key for masks with neighbours.
         private: its private key for shares.
-        agreed: digest of everything that later requests must not change.
+        agreed: digest of the group that the client has answered. A later request that states
+            another group is refused.
     """
 
     stage: int
@@ -102,7 +105,7 @@ class Group:
     """The holders of a client's shares, including the client, as the server states them.
 
     Attributes:
-        about: run, round and group, from which all keys are derived.
+        about: names of the run, the round and the group, from which all keys are derived.
         me: number of the client.
         holders: numbers of the holders, padded with NO_HOLDER.
         announced: announcement of each holder.
@@ -122,7 +125,7 @@ class Group:
 
     @property
     def threshold(self) -> int:
-        """Number of shares that reconstruct a secret."""
+        """Number of shares that are needed to reconstruct a secret."""
         return threshold(int(self.present.sum()))
 
     @property
@@ -140,16 +143,17 @@ class Group:
         return content.digest()
 
     def pair(self, other: int) -> bytes:
-        """The context from which the keys of this client and another are derived."""
+        """The context from which this client and another derive their common keys; it is the same
+        for both."""
         return self.about + f" {min(self.me, other)} {max(self.me, other)}".encode()
 
     def between(self, sender: int, receiver: int) -> bytes:
-        """The context with which a sender seals shares for a receiver."""
+        """The context with which a sender encrypts its shares for a receiver."""
         return self.about + f" from {sender} to {receiver}".encode()
 
 
 def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
-    """Make new secrets for a sum, and their announcement."""
+    """Make new secrets for a sum, and the announcement of their public keys."""
     session = Session(
         stage=_NEW,
         about=hashlib.sha256(about).digest(),
@@ -161,14 +165,15 @@ def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
 
 
 def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G _"]]:
-    """Shares of the client's two secrets, sealed for each holder.
+    """Shares of the client's two secrets, encrypted for each holder.
 
     Args:
         session: the session after ``begin``.
         group: the holders, whose keys have been verified.
 
     Raises:
-        MaskingError: the client has answered this request already, or must not trust the holders.
+        MaskingError: the client has answered this request already, or the list of holders is wrong
+            or too short.
     """
     _expect(session, _NEW, group.about)
     present = np.flatnonzero(group.present)
@@ -231,7 +236,7 @@ def reveal(
     sealed: UInt8[np.ndarray, "G _"],
     wanted: Int[np.ndarray, "G"],
 ) -> tuple[Session, UInt8[np.ndarray, "G s"]]:
-    """One share of each neighbour for which a share is requested.
+    """The client's share of a secret of each neighbour, if the server requests it.
 
     The session ends with this request, and its secrets are deleted.
 
@@ -239,7 +244,7 @@ def reveal(
         session: the session after ``mask``.
         group: the holders, as in ``share``.
         partners: holders with which the client has masked, as in ``mask``.
-        sealed: the message that each holder has sealed for this client.
+        sealed: the shares that each holder has encrypted for this client.
         wanted: OWN_SEED for a client whose vector is in the sum, MASK_KEY for a client that has
             dropped out, otherwise NOTHING.
 
@@ -267,7 +272,7 @@ def reveal(
             both = keys.unseal(_channel(session, group, row), sealed[row].tobytes(), about)
         except SecretKeyError as error:
             raise MaskingError(str(error)) from error
-        # Never both: with the two shares of enough holders, the server could unmask a vector.
+        # Never both: with both secrets of a client the server could unmask its vector.
         one_share = both[:SEED] if wanted[row] == MASK_KEY else both[SEED:]
         shares[row] = np.frombuffer(one_share, np.uint8)
     return Session(_OVER, session.about), shares
@@ -284,7 +289,8 @@ def needed(holders: int, least: int) -> int:
 
 
 def mask_private(mask_seed: bytes, about: bytes) -> bytes:
-    """The private key for masks. It is derived from a seed, so that the seed can be shared."""
+    """The private key for masks, derived from its seed. The seed is shorter, and fits into the
+    shares."""
     return keys.derived(mask_seed, "mask key", about, KEY)
 
 
@@ -310,19 +316,20 @@ def commitment(seed: bytes, about: bytes) -> bytes:
 
 
 def _channel(session: Session, group: Group, row: int | np.integer) -> bytes:
-    """The key with which two clients seal their messages to each other."""
+    """The key with which this client and the holder in a row encrypt messages to each other."""
     shared = keys.agreed(session.private, group.announced[row, KEY : 2 * KEY].tobytes())
     return keys.derived(shared, "channel", group.pair(int(group.holders[row])))
 
 
 def _announced(session: Session, about: bytes) -> bytes:
-    """The announcement of a session's secrets."""
+    """The announcement of a session: two public keys, and the commitment to its seed."""
     mask_public = keys.public_key(mask_private(session.mask_seed, about))
     share_public = keys.public_key(session.private)
     return mask_public + share_public + commitment(session.seed, about)
 
 
 def _expect(session: Session, stage: int, about: bytes) -> None:
+    """Raise MaskingError if the session is of another sum, or at another stage."""
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
         raise MaskingError(
             "the request is not the next one of this sum: each is answered once, in this order"
@@ -330,5 +337,7 @@ def _expect(session: Session, stage: int, about: bytes) -> None:
 
 
 def _enough(count: int, what: str, least: int = LEAST) -> None:
+    """Raise MaskingError if a number of clients is too small; ``what`` says what these clients
+    do."""
     if count < max(least, LEAST):
         raise MaskingError(f"only {count} clients {what}, but {max(least, LEAST)} are needed")

@@ -22,12 +22,12 @@ def ring_size(neighbours: int) -> int:
 
 
 def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
-    """Each client and its neighbours, by position.
+    """The holders of each client's shares (the client and its neighbours), as positions from 0.
 
     Neighbours are all other clients, or the adjacent ones on a ring in random order.
 
     If a is a neighbour of b, b is a neighbour of a. The order comes from the operating system's
-    randomness, so that outsiders cannot choose neighbours.
+    randomness, so that attackers cannot arrange to be the neighbours of a client.
 
     Args:
         clients: number of clients n.
@@ -44,9 +44,10 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
 
 
 def threshold(count: int) -> int:
-    """t, the number of shares that reconstruct a secret: more than two thirds of the holders.
+    """t, the number of shares needed to reconstruct a secret: more than two thirds of the holders.
 
-    A server may tell some holders that a client is present, and others that it has dropped out.
-    With this threshold it never gets enough shares of both kinds.
+    A dishonest server may tell some holders that a client is present, so that they reveal shares of
+    one secret, and others that it has dropped out, so that they reveal shares of the other. With
+    this threshold it cannot get enough shares of both secrets.
     """
     return 2 * count // 3 + 1

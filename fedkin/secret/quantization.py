@@ -1,11 +1,12 @@
 """Vectors as integers, whose sums are exact. Arithmetic is modulo 2^32; a negative number x is
 stored as 2^32 - |x|.
 
-    q = floor(x L / R + u),  |x| <= R,  u uniform on [0, 1):  unbiased;  L = 2^(b - 1) - 1,  n 2^b
-    <= 2^32
+    q = floor(x L / R + u),   |x| <= R,   u uniform on [0, 1)
+    L = 2^(b - 1) - 1,   n 2^b <= 2^32
 
-With these values no sum of n clients can leave the range. A few integers follow each vector, in the
-same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
+The rounding is unbiased: the mean of q is x L / R. Numbers are clipped to R, and b bits for each
+are so few that no sum of n clients can leave the range. Four integers with counts follow each
+vector, in the same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BLOCK = 2**16  # number of values that are rounded at a time
 
 @dataclass(frozen=True)
 class NoiseShare:
-    """A client's share of the noise of a private sum.
+    """A client's share of the noise of a private sum, to which all clients of the sum contribute.
 
     Attributes:
         clip: clipping norm C.
@@ -48,7 +49,8 @@ class NoiseShare:
         return update * min(1.0, self.clip / norm)
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
-        """``count`` numbers of noise, from a key that is used once and not stored."""
+        """``count`` numbers of noise. They come from a random key that is used once and not stored,
+        so the noise cannot be computed again."""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         words = np.zeros(2 * count, np.uint32)
@@ -58,7 +60,7 @@ class NoiseShare:
 
 @dataclass(frozen=True)
 class IntegerGrid:
-    """The integer grid of a sum: how numbers are converted to integers and back.
+    """The integers in which a sum is computed: how numbers are converted to integers and back.
 
     Attributes:
         clients: largest number of clients n in the sum.
@@ -88,13 +90,14 @@ class IntegerGrid:
         return 1 / self.scale
 
     def fits(self) -> bool:
-        """Whether the weights of all clients also fit into one sum."""
+        """Whether the integers suffice: the sum of all clients' weights fits into 32 bits, and each
+        client has more than 8 bits for a number."""
         return self.clients * self.cap < 2**31 and self.bits > 8
 
     def quantized(
         self, update: Float[np.ndarray, "p"], examples: int, rng: np.random.Generator
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's weighted vector as integers, followed by its counts.
+        """A client's weighted vector as integers, followed by four counts (``EXTRA``).
 
         If the vector is not finite, or the client has no samples, only the last integer is nonzero.
 
@@ -121,7 +124,8 @@ class IntegerGrid:
         rng: np.random.Generator,
         numbers: int = 0,
     ) -> UInt32[np.ndarray, "V"]:
-        """A client's clipped vector with its share of noise, as integers, without counts.
+        """A client's clipped vector with its share of noise, as integers. The four counts after it
+        are zero, since no noise would protect them.
 
         Args:
             update: the client's update; None if it has not trained the model, and sends only noise.
@@ -147,7 +151,8 @@ class IntegerGrid:
         vector: UInt32[np.ndarray, "V"],
         rng: np.random.Generator,
     ) -> None:
-        """Write numbers as integers to the first places of a vector."""
+        """Write numbers as integers to the first places of a vector, block by block to save
+        memory."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK].astype(np.float64)
             scaled = np.clip(part, -self.limit, self.limit) * (self.scale * weight)
@@ -155,7 +160,7 @@ class IntegerGrid:
             vector[start : start + len(part)] = rounded.astype(np.int64).astype(np.uint32)
 
     def sums(self, total: UInt32[np.ndarray, "K V"]) -> ModelSums:
-        """The means and counts in sums of such vectors."""
+        """Convert sums of clients' integer vectors back to means and counts."""
         signed = total.view(np.int32)
         weight, clients, clipped, unusable = total[:, -EXTRA:].T.astype(np.int64)
         mean = signed[:, :-EXTRA] / self.scale * self.cap / np.maximum(weight, 1)[:, None]
@@ -169,7 +174,7 @@ class IntegerGrid:
 
 
 class ModelSums(NamedTuple):
-    """ModelSums over the clients of each model, as numbers."""
+    """The result of the sums: for each model, the mean over its clients and their counts."""
 
     mean: Float[np.ndarray, "K p"]  # weighted by samples; zeros without clients
     weight: np.ndarray  # [K] number of samples, up to the cap for each client

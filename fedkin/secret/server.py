@@ -1,5 +1,5 @@
-"""The server's side of a secret sum: which clients are present, which shares to request, and the
-unmasked sum.
+"""The server's side of a secret sum: it tracks which clients are present, decides which shares to
+request, and computes the sum without masks.
 
 Shapes: n clients of a group, G holders of each client's shares, V numbers of a vector.
 """
@@ -29,13 +29,13 @@ class Exchange:
     """The server's state of one sum over a group of clients.
 
     Attributes:
-        about: run, round and group, from which all keys are derived.
+        about: names of the run, the round and the group, from which all keys are derived.
         clients: numbers of the clients that have announced keys, ascending.
         announced: announcement of each client.
         places: holders of each client's shares, as positions among ``clients``.
         least: smallest number of clients in a sum.
-        shared: clients that have sealed shares for their holders.
-        sealed: the sealed shares, by client and by place of the holder.
+        shared: clients that have sent encrypted shares for their holders.
+        sealed: the encrypted shares, by client and by place of the holder.
         total: sum of the masked vectors.
         answered: clients whose vector is in the sum.
     """
@@ -67,8 +67,8 @@ class Exchange:
         """Start a sum over clients that have announced keys.
 
         Args:
-            about: run, round and group, from which all keys are derived.
-            clients: numbers of the clients.
+            about: names of the run, the round and the group, from which all keys are derived.
+            clients: numbers of the clients, ascending.
             announced: announcement of each client.
             neighbours: approximate number of neighbours of each client.
             least: smallest number of clients in a sum.
@@ -94,7 +94,7 @@ class Exchange:
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Remove clients whose holders have not shared in sufficient number.
+        """Remove clients of which too few holders have sent their own shares.
 
         They would refuse to send a vector. Removal repeats, since other clients may then have too
         few holders.
@@ -109,7 +109,7 @@ class Exchange:
             self.shared &= ~lonely
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Clients that have answered, and whose holders have answered in sufficient number.
+        """Clients that have sent their vector, and enough of whose holders have sent theirs.
 
         Any other client would refuse to reveal a share.
         """
@@ -118,7 +118,7 @@ class Exchange:
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
-        """Mask of the holders with which each client masks: it and the holder have shared."""
+        """Mask of the holders with which each client masks: both have sent their shares."""
         return self.shared[self.places] & self.shared[:, None]
 
     def holder_numbers(self) -> Int[np.ndarray, "n G"]:
@@ -126,8 +126,7 @@ class Exchange:
         return self.clients[self.places]
 
     def inbox(self) -> UInt8[np.ndarray, "n G _"]:
-        """The message that each holder has sealed for each client, in the order of the client's
-        holders."""
+        """The encrypted shares for each client, one from each of its holders, in their order."""
         return self.sealed[self.places, self._place_of_each]
 
     def add(self, position: int, masked: UInt32[np.ndarray, "V"]) -> None:
@@ -158,7 +157,8 @@ class Exchange:
         if count < self.least or self.total is None:
             raise LostSumError(f"{count} clients have answered, but {self.least} are needed")
         answered = np.flatnonzero(self.answered).tolist()
-        # The sum still contains the masks that other clients share with these.
+        # Clients that have shared but sent no vector. Their neighbours' vectors still contain the
+        # masks of pairs with them, which do not cancel.
         gone = np.flatnonzero(self.shared & ~self.answered).tolist()
         secrets = {
             position: self._secret(position, revealed, replied) for position in (*answered, *gone)

@@ -1,8 +1,8 @@
 """Signed announcements of clients, so that a server cannot replace their keys.
 
-A client signs with a member's certificate (``security.signatures``). The signature covers the sum,
-the client's number and its keys. Shapes: G holders of a client's shares, S bytes of a signature,
-the name and the certificate.
+A client signs with the certificate of its site (``security.signatures``). The signed content names
+the sum, the client's number and its keys. Shapes: G holders of a client's shares, S bytes for a
+signature with the signer's name and certificate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
-    """The signature of a client's announcement.
+    """A client's signature of its announcement, with its name and certificate, as S bytes.
 
     Args:
         identity: identity of the client; None if it has none.
@@ -92,7 +92,8 @@ def check_signed(
 
 
 def _content(group: Group, row: int) -> bytes:
-    """The bytes of a client's announcement that it signs."""
+    """The bytes that a client signs: a context that fits no other sum or client, and its
+    announcement."""
     number = int(group.holders[row])
     context = b"fedkin secret sums 1 keys " + group.about + f" client {number} ".encode()
     return context + group.announced[row].tobytes()

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate
 
+# Number of days for which certificates are valid.
 AUTHORITY_DAYS = 3650
 MEMBER_DAYS = 825
 
 
 class Authority:
-    """Signs the certificates of one federation."""
+    """The certificate authority of one federation, which signs its members' certificates."""
 
     def __init__(self, certificate: Certificate, key: EllipticCurvePrivateKey) -> None:
         self.certificate = certificate
@@ -106,6 +107,7 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
+    """A certificate to be signed, with the entries that all certificates have."""
     c = load_cryptography()
     now = datetime.datetime.now(datetime.UTC)
     builder = c.x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key)
@@ -116,6 +118,7 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
 
 
 def _name(text: str) -> Any:
+    """A common name, in the form that a certificate stores."""
     c = load_cryptography()
     return c.x509.Name([c.x509.NameAttribute(c.x509.oid.NameOID.COMMON_NAME, text)])
 
@@ -130,10 +133,12 @@ def _address(text: str) -> Any:
 
 
 def _pem(certificate: Certificate) -> bytes:
+    """A certificate in PEM format."""
     return certificate.public_bytes(load_cryptography().serialization.Encoding.PEM)
 
 
 def _pem_key(key: EllipticCurvePrivateKey) -> bytes:
+    """A private key in PEM format, without a password."""
     s = load_cryptography().serialization
     return key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
 

@@ -26,7 +26,7 @@ _BLOCK = 2**16  # numbers of a mask that are generated at a time
 
 
 class SecretKeyError(FedkinError):
-    """A key, sealed content, or shares are wrong."""
+    """A key or an encrypted message is invalid, or there are too few shares."""
 
 
 def check_installed() -> None:
@@ -44,7 +44,7 @@ def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> by
     """Derive a key from a secret, separately for each purpose and context.
 
     Args:
-        secret: a secret, for example one that two clients have agreed on.
+        secret: a secret (e.g. one that two clients have agreed on).
         purpose: purpose of the key; each purpose gives a different key.
         context: round and clients; each context gives a different key.
         size: size of the key in bytes.
@@ -60,7 +60,7 @@ def public_key(private: bytes) -> bytes:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """The shared secret of the owners of two X25519 keys.
+    """The secret that two owners of X25519 keys agree on; both compute the same.
 
     Raises SecretKeyError for an invalid public key.
     """
@@ -91,12 +91,12 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt and authenticate content, so that only an owner of the key can read or change it.
+    """Encrypt content with a key, so that without the key it cannot be read, or changed unnoticed.
 
     Args:
         key: 16 bytes.
         content: plaintext.
-        about: context of the content; ``unseal`` needs the same one.
+        about: context of the content (e.g. sender and receiver); ``unseal`` needs the same one.
     """
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _cryptography()["AESGCM"](key).encrypt(nonce, content, about)
@@ -177,6 +177,7 @@ def _cryptography() -> dict[str, Any]:
 
 @cache
 def _shamir() -> Any:
+    """PyCryptodome's Shamir secret sharing, imported on first use."""
     try:
         from Crypto.Protocol.SecretSharing import Shamir
     except ImportError as error:
@@ -185,6 +186,7 @@ def _shamir() -> Any:
 
 
 def _missing(package: str) -> MissingExtra:
+    """The error for a package that is not installed."""
     return MissingExtra(
         f"secret sums need {package}, which is not installed: pip install 'fedkin[secret]'"
     )

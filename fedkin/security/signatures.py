@@ -1,7 +1,7 @@
 """Signatures that authenticate the senders of messages. Needs ``cryptography``.
 
-Without them, a member with a valid certificate could reply in another member's name. Therefore each
-sender signs its messages.
+Any member of a federation has a valid certificate, so without signatures it could send messages in
+another member's name. Therefore each sender signs its messages.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ class Signer:
         return self._public_keys[name, certificate]
 
     def _verified(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
+        """Check a certificate (signer, name, dates), and return its public key. Raises
+        SignatureError."""
         c = load_cryptography()
         try:
             claimed = c.x509.load_der_x509_certificate(certificate)

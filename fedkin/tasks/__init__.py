@@ -1,7 +1,11 @@
-"""Client work, one kind of task per file: what clients receive, compute and reply.
+"""Client work, one kind of task per file: the data that clients receive, compute and send back.
+
+A call of a task has one row for each client that is asked (a client may have several, e.g. one for
+each model that it trains). ``compute`` does the work of one client. ``compute_rows`` does the same
+for all rows of a simulation, portion by portion, so that the arrays of a portion fit into memory.
 
 Importing this package imports all its modules, which registers every kind of task by name. A user's
-task can import its parts from here: ``from fedkin.tasks import Rows, Task, floats``.
+own task can import all that it needs from here: ``from fedkin.tasks import Rows, Task, floats``.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ class TrainMixed(Train):
     gradient of the loss.
 
     v starts as the first w that the client receives. If a training diverges, v is not changed. The
-    share is updated once before the training, but used only after it: share - share_lr <v - w,
-    g(v~)>, with the gradient of the full training loss, clipped to 0 .. 1.
+    new share is share - share_lr <v - w, g(v~)>, clipped to 0 .. 1. It is computed before the
+    training, with the gradient of the full training loss, but used only from the next training on.
 
     Attributes:
         share: initial share of v in the mix.
@@ -76,7 +76,7 @@ class TrainMixed(Train):
         index = np.asarray(self.model_index, np.int64)
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
         call = rows.train_call(self.models, index, self.work, gradient=self.gradient)
-        # Memory holds w, v and their mix for each row.
+        # Each row needs memory for three models: w, v and their mix.
         for portion in rows.portions(3 * self.models.shape[1]):
             clients = rows.clients[portion]
             received = self.models[index[portion]]
@@ -108,7 +108,8 @@ class TrainMixed(Train):
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the clients' new models and shares, and which rows are valid."""
+        """The reply's arrays, the clients' new models v and shares, and which rows are finite, so
+        that the client stores them."""
         after = share
         if gradient is not None:
             difference = (own_model - received).astype(np.float64)
@@ -123,7 +124,8 @@ class TrainMixed(Train):
         return self._arrays(local), own_model, after, sound
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, but the client's own model is the mix.
+        # ``Train.for_messages`` would make a client store its local w as its model, but its own
+        # model is the mix.
         return self
 
 
@@ -146,7 +148,7 @@ def mixed(
     received: Float[np.ndarray, "r P"],
     share: Float[np.ndarray, "r"],
 ) -> Float[np.ndarray, "r P"]:
-    """The mix share v + (1 - share) w of each row.
+    """The model share v + (1 - share) w of each row.
 
     Args:
         own_model: v, the clients' models.

@@ -1,4 +1,4 @@
-"""Histograms of detectors' scores on clients' samples."""
+"""Histograms of the scores that detectors (models for a single class) give to clients' samples."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedkin.measures.calibration import BINS, score_histogram
 
 @dataclass(frozen=True)
 class Detections(Task):
-    """Histograms of each detector's scores on a client's samples.
+    """Histograms of a detector's scores on a client's samples.
 
-    One histogram is for the ``positive`` class and one for all others (``measures.calibration``).
-    Without a reply on training samples all entries are -1.
+    One histogram is for the samples of the detector's class ``positive``, one for all others
+    (``measures.calibration``). If a client does not reply, all its entries are -1.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -33,7 +33,8 @@ class Detections(Task):
 
     @property
     def can_be_lost(self) -> bool:  # type: ignore[override]
-        """Only training samples: other splits are scored to measure a method, on every client."""
+        """Whether a simulation may drop a client's reply: only if the method itself uses it, on
+        training samples. Other splits are scored to evaluate the method, on every client."""
         return self.split == "train"
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -46,6 +47,7 @@ class Detections(Task):
         scores = rows.scorer.raw_scores(self.models, rows.clients, self.model_index, self.split)
         positive = rows.data.y[owned.rows] == np.repeat(self.positive, owned.sizes)
         starts = owned.offsets[:-1]
+        # The first entry is what precedes the first row, so it is empty.
         scores_by_row = np.split(scores, starts)[1:]
         positive_by_row = np.split(positive, starts)[1:]
         counts = [

@@ -33,8 +33,8 @@ class TrainBeside(Train):
     v_i is regularised towards the received model w: v_i <- v_i - lr (g_i(v_i) + strength (v_i -
     w)).
 
-    Both use the same batches. v_i starts as the first w that the client receives. If its training
-    diverges, it is not changed.
+    Both models see the same batches. v_i starts as the first w that the client receives. If its
+    training diverges, it is not changed.
 
     Attributes:
         strength: strength of the regularisation.
@@ -85,6 +85,7 @@ class TrainBeside(Train):
             yield portion, arrays
 
     def _strengths(self, rows: int) -> Float[np.ndarray, "r"]:
+        """The strength of the regularisation, once for each row."""
         return np.full(rows, self.strength, np.float32)
 
     def _own_work(self) -> LocalTraining:
@@ -100,5 +101,6 @@ class TrainBeside(Train):
         return replace(work, steps=self.own_epochs)
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, but the client's own model is v_i.
+        # ``Train.for_messages`` would make a client store its local w as its model, but its own
+        # model is v_i.
         return self

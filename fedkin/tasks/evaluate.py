@@ -23,13 +23,13 @@ class Evaluate(Task):
     """Evaluation of each client's model on its own data.
 
     If models are detectors, ``model_index`` [n C] has a detector for each class (-1: none). The
-    predicted class is the class of the detector with the highest score, the first of several.
+    predicted class is the class whose detector has the highest score; in a tie, the first one.
 
     Attributes:
         models: models to evaluate.
         model_index: model of each row.
         split: ``test``, ``train``, or ``validation`` if the data have one.
-        local: whether peers evaluate models that they have already.
+        local: whether peers evaluate models that they have already, so that no model is sent.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -64,7 +64,8 @@ class Evaluate(Task):
         yield rows.every, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError unless detectors come one per class, and other models one per row."""
+        """Raise ModelError unless each row has one detector per class or, if models are no
+        detectors, one model."""
         expected = (classes,) if spec.detects else ()
         if self.model_index.shape[1:] != expected:
             raise ModelError(
@@ -83,8 +84,8 @@ class Evaluate(Task):
 
 @dataclass(frozen=True)
 class Scores:
-    """Evaluation results, one entry per row. They are counts, so that they can be summed over any
-    set of clients.
+    """Evaluation results, one entry per row. Correct predictions are counts and not
+    shares, so that they can be summed over any set of clients.
 
     Examples:
         >>> import fedkin as fk

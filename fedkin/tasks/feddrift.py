@@ -1,8 +1,9 @@
-"""FedDrift's client work on parts of clients' samples: a model trains on those steps of a client
-that it owns.
+"""FedDrift's client work: each model trains only on the samples of those time steps that the server
+has assigned to it, separately for each client.
 
-Clients keep the samples of all steps in order of arrival. The server refers to samples by position.
-Shapes: n rows, r rows of a portion, K models, P parameters, S steps, s samples.
+Clients keep the samples of all steps in order of arrival. The server knows no samples, only their
+positions in this order; a span is a range of positions. Shapes: n rows, r rows of a portion, K
+models, P parameters, S steps, s samples.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class SampleCounts(Task):
 
 @dataclass(frozen=True)
 class SpanScores(Task):
-    """The number of correct predictions of each model on a span of each row's training samples.
+    """The number of correct predictions of each model on a span of a client's training samples.
 
-    The span has the samples ``start`` to ``stop`` - 1.
+    The span of a row has the samples ``start`` to ``stop`` - 1.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -85,8 +86,8 @@ class TrainSpans(Task):
         models: initial models.
         work: training settings.
         model_index: model of each row; a client may have several rows.
-        spans: first position and end position (excluded) of the samples of each step; empty for a
-            step that is not used.
+        spans: for each step, the first position of its samples and the position after the last; an
+            empty range for a step on which the row does not train.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")

@@ -35,18 +35,19 @@ _MEMBERSHIP = floats("c", low=0, high=1 + 1e-6, over="row", counted=False)
 class TrainMixture(Task):
     """One E-step, and local training of every component on the weighted samples.
 
-    The weighted loss of a batch is divided by its number of samples, not by the sum of weights. All
-    components of a client form one vector, and the server receives only means of it over clients.
-    The new ``membership`` is the mean weight of each component over the client's samples.
+    The E-step computes how well each component explains each sample (its weight). The weighted loss
+    of a batch is divided by its number of samples, not by the sum of weights. The updates of all
+    components form one vector, and the server receives only its mean over clients. The new
+    ``membership`` in the reply is the mean weight of each component over the client's samples.
 
     Attributes:
         models: the components, concatenated in one row.
         work: training settings.
         membership: weights of the components for each client, before the E-step.
-        by_label: whether to reply with the sums of sample weights for each label,
-            ``label_masses``.
-        shares: share of each label among the samples of each component; weights are divided by it.
-            None: no division.
+        by_label: whether to reply with the sums of sample weights for each label too
+            (``label_masses``, which FedRC needs).
+        shares: share of each label among the samples of each component, by which sample weights are
+            divided (FedRC); None: no division.
     """
 
     models: Float[np.ndarray, "K m"] = shared("K m")
@@ -126,6 +127,7 @@ class TrainMixture(Task):
 
     @property
     def _components(self) -> Float[np.ndarray, "c P"]:
+        """The components, one row each."""
         return self.models.reshape(self.membership.shape[1], -1)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
@@ -209,6 +211,7 @@ class EvaluateMixture(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.samples(self.split)[1]
         prior = np.repeat(self.membership, len(labels), axis=0)
+        # A generator, so that only one model's scores are in memory at a time.
         scores = (client.scores(model, self.split) for model in self.models)
         correct, losses = _mixed(scores, prior, labels)
         return {
@@ -241,7 +244,13 @@ class EvaluateMixture(Task):
 def _mixed(
     scores: Iterator[np.ndarray], prior: Float[np.ndarray, "t K"], labels: Int[np.ndarray, "t"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the mixture of probabilities classifies each sample correctly, and its loss."""
+    """Whether the mixture classifies each sample correctly, and its loss on each.
+
+    Args:
+        scores: logits of each component on all samples.
+        prior: weight of each component for each sample.
+        labels: labels of the samples.
+    """
     mixed: Any = sum(
         np.exp(log_softmax(of_component)) * prior[:, k, None]
         for k, of_component in enumerate(scores)
@@ -266,6 +275,7 @@ def label_masses(
         sizes: number of samples of each client.
         classes: number of classes C.
     """
+    # One bin for each (client, label), in a flat array.
     place = np.repeat(np.arange(len(sizes)), sizes) * classes + labels
     room = len(sizes) * classes
     sums = [
@@ -280,9 +290,9 @@ def sample_weights(
     shares: Float[np.ndarray, "c C"] | None,
     labels: Int[np.ndarray, "t"],
 ) -> Float[np.ndarray, "c t"]:
-    """The posterior probability of each component for each sample.
+    """The weight of each component for each sample: its posterior probability.
 
-    It is divided by the label shares if these are given.
+    If label shares are given, probabilities are divided by them before they are normalised.
 
     Args:
         losses: loss of every component on every sample.

@@ -49,7 +49,7 @@ class Personal(Task):
         head: slice of a whole model that is the head; None without a head.
         head_epochs: epochs (or steps) in which only the head is trained, before only the body is;
             0: both are trained together.
-        reduce: whether the mean update of each body is enough.
+        reduce: whether the server needs only the mean update of each body.
     """
 
     models: Float[np.ndarray, "K b"] = chosen("K b")
@@ -64,8 +64,8 @@ class Personal(Task):
 
     @property
     def up(self) -> Schema:
-        """The bodies' updates (or the mean for each body), losses, numbers of samples, and
-        bodies."""
+        """Schema of the reply: the bodies' updates (or the mean for each body), losses, numbers of
+        samples, and which body each row has trained."""
         return _schema(self.reduce)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Personal(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         examples = rows.data.train.sizes[rows.clients].astype(np.int64)
-        # Memory holds a model and an update for each row.
+        # Each row needs memory for a model and an update.
         for portion in rows.portions(2 * len(self.start)):
             kept = _heads(self, rows, portion)
             index = self.model_index[portion]
@@ -99,7 +99,7 @@ class Personal(Task):
             yield portion, arrays | {"examples": examples[portion], "model_index": index}
 
     def _trained(self, rows: ClientRows, call: TrainCall) -> LocalUpdates:
-        """Train a portion's rows: head and body together, or one after the other.
+        """Train whole models: head and body together, or first the head and then the body.
 
         Args:
             rows: rows of the task.
@@ -112,6 +112,7 @@ class Personal(Task):
         head_call = replace(call, work=work, num_steps=steps, trained=self._only(head=True))
         head = rows.trainer.train(head_call)
         models = call.models.copy()
+        # After the models of the rows come those that only pad the array.
         models[: len(call.clients)] += head.update
         body = rows.trainer.train(replace(call, models=models, trained=self._only(head=False)))
         return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
@@ -131,9 +132,9 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the new heads, and which rows have a valid training.
+        """The reply's arrays, the new heads, and which rows hold finite numbers within the bounds.
 
-        The update of any other row is NaN.
+        The update of any other row becomes NaN, so that the server excludes it.
         """
         update = np.asarray(local.update)
         heads = kept + update[:, _slice(self.head)]
@@ -141,7 +142,8 @@ class Personal(Task):
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
         }
-        # The server checks updates and losses. Here the same checks cover the heads too.
+        # The server never sees heads, so the checks that it makes on updates and losses are made
+        # here for heads too.
         numbers = {"update": np.concatenate([update, heads], axis=1), **losses}
         checks = [sound_rows(self.up.arrays[name], values) for name, values in numbers.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
@@ -275,6 +277,7 @@ def _schema(reduce: bool) -> Schema:
 
 
 def _slice(head: slice | None) -> slice:
+    """The head's slice; an empty one without a head."""
     return slice(0) if head is None else head
 
 
@@ -293,6 +296,7 @@ def _heads(
 
 
 def _check_parts(task: Personal | EvaluatePersonal) -> None:
+    """Raise TaskError unless the bodies are as long as the body of the initial model."""
     body = body_of(task.start, task.head)
     if len(body) != task.models.shape[1]:
         raise TaskError(

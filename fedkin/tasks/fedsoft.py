@@ -1,5 +1,6 @@
 """FedSoft's client work: each client has one model, which is trained with proximal terms to all
-centres. The weight of a centre is the share of the client's samples that it fits best.
+centres (the models of the clusters). The importance of a centre to a client is the share of the
+client's samples on which this centre has the lowest loss.
 
 Shapes: n rows, r rows of a portion, K centres, P parameters, t samples of all rows.
 """
@@ -34,12 +35,13 @@ class TrainTowards(Train):
 
     The terms are strength/2 sum_k u_k |w - c_k|^2.
 
-    The update in the reply is w minus the centre ``model_index``. w starts as the mean of the
-    centres with weights u. If its training diverges, it is not changed.
+    The update in the reply is w minus the centre with the number ``model_index``. Before its first
+    training, w is the mean of the centres with weights u. If a training diverges, w is not changed.
 
     Attributes:
         models: the centres c.
-        importance: u of each row. For a row of zeros u is measured first, as in ``Importance``.
+        importance: u of each row. For a row of zeros the client measures u first, as in
+            ``Importance``.
         strength: strength of the proximal terms.
         floor: number that replaces an importance of 0.
     """
@@ -78,7 +80,7 @@ class TrainTowards(Train):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         index = np.asarray(self.model_index, np.int64)
-        # Memory holds a model and an anchor for each row.
+        # Each row needs memory for a model and an anchor.
         for portion in rows.portions(2 * self.models.shape[1]):
             clients = rows.clients[portion]
             importance = self.importance[portion].astype(np.float64)
@@ -122,7 +124,8 @@ class TrainTowards(Train):
         return GradientTerms(anchor=anchor, strength=strength.astype(np.float32))
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, but a client stores its own model already.
+        # ``Train.for_messages`` would make a client store its local solution too, but here it keeps
+        # its own model already.
         return self
 
     def training(self, reply: Reply) -> TrainingReply | None:
@@ -132,7 +135,7 @@ class TrainTowards(Train):
 
 @dataclass(frozen=True)
 class Importance(Task):
-    """The share of a client's samples that each centre fits best; the first of several.
+    """The share of a client's samples on which each centre has the lowest loss.
 
     Attributes:
         models: the centres.
@@ -152,9 +155,10 @@ class Importance(Task):
 def importances(
     losses: Float[np.ndarray, "K t"], sizes: Int[np.ndarray, "r"], floor: float
 ) -> Float[np.ndarray, "r K"]:
-    """Share of each client's samples whose loss is lowest at each centre; ``floor`` in place of 0.
+    """Share of each client's samples on which each centre has the lowest loss; ``floor`` replaces a
+    share of 0.
 
-    A row may sum to a little more than 1, as in the authors' code.
+    With this replacement a row may sum to a little more than 1, as in the authors' code.
 
     Args:
         losses: loss of each centre on the samples of all clients, concatenated.

@@ -37,6 +37,7 @@ class Gradients(Task):
 
 @dataclass(frozen=True)
 class CriterionGradients(Gradients):
-    """Gradients by which clients are clustered; here clients may fail to reply."""
+    """Gradients by which clients are clustered. Unlike in ``Gradients``, a simulation may drop a
+    client's reply."""
 
     can_be_lost = True

@@ -18,7 +18,7 @@ from fedkin.core.task import Task, shared
 class LabelErrors(Task):
     """Root mean square error of the class *numbers* that each model predicts, on training samples.
 
-    NaN without a reply. Only the errors are sent.
+    NaN if a client does not reply. A client sends only one error per model.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")

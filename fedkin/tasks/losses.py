@@ -16,8 +16,8 @@ from fedkin.core.task import Task, shared
 
 @dataclass(frozen=True)
 class Losses(Task):
-    """Mean training loss of every model on every client, with the regularisation of training; NaN
-    without a reply."""
+    """Mean training loss of every model on every client, including the regularisation term; NaN if
+    a client does not reply."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 

@@ -75,8 +75,8 @@ class EvaluateOwn(Task):
         """The models with which the clients of some rows are evaluated.
 
         Args:
-            stored: reads an array from the clients' memory, by its name and a default for clients
-                without it.
+            stored: function that reads an array from the clients' memory, by its name; its second
+                argument is the value for clients that have not stored one.
             received: models of the clients' clusters.
         """
         return stored(OWN, received)

@@ -1,5 +1,5 @@
-"""PACFL's client work: subspaces of clients' samples. Shapes: d features of a sample, p directions,
-C classes."""
+"""PACFL's client work: the main directions of a client's samples, which describe its data. Shapes:
+d features of a sample, p directions, C classes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from fedkin.measures.principal_angles import directions_by_label, leading_direct
 
 @dataclass(frozen=True)
 class Subspace(Task):
-    """The first p left singular vectors of each client's data matrix; NaN without a reply.
+    """The first p left singular vectors of each client's data matrix; NaN if it does not reply.
 
     The columns of the data matrix are the client's training samples.
 
     Samples are flattened and not centred. The largest component of each vector is positive. If a
     client has fewer than p samples, or its samples span fewer dimensions, the last columns are
     zeros. The authors' code sends p vectors for each class that a client has, side by side. Here p
-    vectors are computed over all samples, so every client sends the same amount and needs no
-    labels.
+    vectors are computed over all samples, so every client sends the same amount and uses no labels.
 
-    The vectors are directions of the data. The first one resembles a mean sample, and it is sent
-    unprotected.
+    The vectors reveal something about the data: the first one resembles a mean sample, and it is
+    sent without protection.
 
     Attributes:
         p: number of vectors.
@@ -56,9 +55,9 @@ class Subspace(Task):
 class LabelSubspaces(Task):
     """The first p left singular vectors of each client's training samples of each label.
 
-    NaN without a reply.
+    NaN if a client does not reply.
 
-    Samples are treated as in ``Subspace``. Every reply has space for all C labels, with columns of
+    Samples are treated as in ``Subspace``. Every reply has p columns for each of the C labels, with
     zeros for labels that a client does not have.
 
     Attributes:

@@ -15,11 +15,10 @@ from fedkin.core.task import Task, stays
 
 @dataclass(frozen=True)
 class Ask(Task):
-    """Whether each queried peer replies with its vectors: its model, and possibly its last update.
+    """A request to peers for vectors: a peer's model and, if ``vectors`` is 2, its last update.
 
-    The simulation has the models already, so the reply carries none.
-
-    Bytes count as download and as upload: one client receives what another sends.
+    The simulation has all models already, so the reply only tells which peers have replied. The
+    vectors' bytes count as download and as upload, since one client receives them from another.
     """
 
     vectors: int = stays(default=1)
@@ -29,7 +28,7 @@ class Ask(Task):
 
     @property
     def up(self) -> Rows:
-        """The vectors that one peer sends."""
+        """Schema of the reply: the vectors that one peer would send."""
         return Rows(vectors=floats(f"{self.vectors} P", np.float32, carried=False))
 
     def compute(self, client: Client) -> dict[str, Any]:

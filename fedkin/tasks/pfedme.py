@@ -28,8 +28,8 @@ _MODEL = floats("P", np.float32)
 class TrainEnvelope(Train):
     """Local training of w as in ``Train``, with strength (w - theta) in place of the gradient.
 
-    theta comes from ``own_steps`` steps of gradient descent from w, on the batch's loss plus
-    strength/2 |theta - w|^2.
+    For each batch, theta is found by ``own_steps`` steps of gradient descent from w, on the batch's
+    loss plus strength/2 |theta - w|^2.
 
     The client keeps the theta of its last batch, or the previous one if the training diverges.
 
@@ -70,7 +70,7 @@ class TrainEnvelope(Train):
             gradient=self.gradient,
             envelope=self._envelope(),
         )
-        # Memory holds w and theta for each row.
+        # Each row needs memory for w and theta.
         for portion in rows.portions(2 * self.models.shape[1]):
             local = rows.trainer.train(call.select(portion))
             own_model = self.models[index[portion]] + np.asarray(local.own)
@@ -84,8 +84,10 @@ class TrainEnvelope(Train):
             )
 
     def _envelope(self) -> Envelope:
+        """The settings of the steps to theta."""
         return Envelope(self.strength, self.own_steps, self.own_lr)
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        # Train would store the local solution, but the client's own model is theta.
+        # ``Train.for_messages`` would make a client store its local w as its model, but its own
+        # model is theta.
         return self

@@ -32,8 +32,9 @@ _MEMORY = {_CONTROL: Memory("P", np.float32)}
 class Controlled(Task):
     """Local training by y <- y - lr (g_i(y) - c_i + c), after which the client keeps a new c_i.
 
-    The server receives unweighted means of the updates of models and of control variates. If a
-    client's training diverges, it keeps its old control variate.
+    c_i is the client's control variate, c the server's. The server receives means over clients
+    without weights: of the models' updates, and of the changes of control variates. If a client's
+    training diverges, it keeps its old control variate.
 
     Attributes:
         models: initial models.
@@ -41,7 +42,7 @@ class Controlled(Task):
         work: training settings; plain SGD steps.
         model_index: the model of each row.
         rate: learning rate of this round.
-        option: number in the paper of the update rule for c_i.
+        option: which of the paper's two update rules for c_i is used.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -103,7 +104,8 @@ class Controlled(Task):
     def _way(
         self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r 1"]:
-        """K_i lr: the sum of the learning rates of all steps of each row.
+        """The sum of the learning rates of all steps of each row: K_i lr for K_i steps with a
+        constant rate.
 
         Args:
             sizes: number of samples of each client.
@@ -120,7 +122,14 @@ class Controlled(Task):
     def _results(
         self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The reply's arrays, and which rows are valid. The updates of any other row are NaN."""
+        """The reply's arrays, and which rows hold finite numbers within the bounds. The updates of
+        any other row become NaN, so that the server excludes them.
+
+        Args:
+            old: control variates before the training.
+            local: results of the training.
+            way: sum of the learning rates of each row.
+        """
         update = np.asarray(local.update)
         if self.option == "I":
             # c_i+ = g_i(x)
@@ -136,7 +145,8 @@ class Controlled(Task):
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
         }
-        # The same checks as the server's, so that an invalid row keeps its old control variate.
+        # The server makes the same checks. Here they decide which clients keep their old control
+        # variate.
         checks = [sound_rows(self.up.arrays[name], values) for name, values in arrays.items()]
         sound: np.ndarray = np.logical_and.reduce(checks)
         if not sound.all():

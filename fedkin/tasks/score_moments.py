@@ -1,5 +1,6 @@
-"""Moments of a model's outputs on clients' samples (FLUX, FEROMA). Shapes: P parameters, C classes
-and outputs."""
+"""Moments (means and standard deviations) of a model's outputs on clients' samples, which describe
+the clients' data (FLUX, FEROMA). Shapes: P parameters, C classes, which is also the number of
+outputs."""
 
 from __future__ import annotations
 
@@ -20,9 +21,10 @@ _OVERALL = floats("2 C")
 
 @dataclass(frozen=True)
 class DescribingModel(Task):
-    """The model of ``ScoreMoments``, which clients keep.
+    """The model that ``ScoreMoments`` uses, which clients keep.
 
-    A real client receives it with the first task that uses it.
+    No message is sent for this task: a real client receives the model with the first
+    ``ScoreMoments``.
     """
 
     model: Float[np.ndarray, "P"] = kept("P")
@@ -41,10 +43,9 @@ class DescribingModel(Task):
 class ScoreMoments(Task):
     """Mean and standard deviation of each output of a model on a client's training samples.
 
-    They are taken over all samples, and over the samples of each class (-1 for a class with fewer
-    than two samples).
-
-    The model's last layer may be a projection: then these are moments of the projected features.
+    They are computed over all samples, and over the samples of each class (-1 for a class with
+    fewer than two samples). The model's last layer may be a random projection; then these are the
+    moments of projected features.
 
     Attributes:
         model: the model, which clients have already (``DescribingModel``).
@@ -56,7 +57,8 @@ class ScoreMoments(Task):
 
     @property
     def up(self) -> Rows:
-        """Moments of all samples [2 C], and of each class [2 C C] if labels are read."""
+        """Schema of the reply: moments of all samples [2 C], and of each class [2 C C] if labels
+        are read."""
         return _WITH_LABELS if self.labels else _WITHOUT
 
     def compute(self, client: Client) -> dict[str, Any]:

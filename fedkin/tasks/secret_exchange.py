@@ -1,8 +1,8 @@
 """The exchanges of a secret sum that carry keys and shares: the first, second and last of four.
 
-In the third exchange clients train and send masked vectors (``secret_training``). A client's
-refusal is an error, which a real site sends as its reply. Shapes: n rows of a call, G holders of a
-client's shares, including the client.
+In the third exchange clients train and send masked vectors (``secret_training``). If a client
+refuses a request that would not be safe, it raises an error; a real site sends this error as its
+reply. Shapes: n rows of a call, G holders of a client's shares, including the client.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SecretKeys(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Holders:
-    """Fields of tasks that name the holders of a client's shares.
+    """Base class of tasks that tell a client the holders of its shares (it and its neighbours).
 
     Attributes:
         sum_id: unique id of the sum, as in ``SecretKeys``.
@@ -100,7 +100,7 @@ class Holders:
 
 @dataclass(frozen=True, kw_only=True)
 class SecretShares(Holders, Task):
-    """Shares of each client's secrets, sealed for the holders.
+    """Shares of each client's secrets, encrypted ("sealed") for its holders.
 
     Attributes:
         signatures: signatures of the holders' announcements; empty if they are not signed.
@@ -126,11 +126,11 @@ class SecretShares(Holders, Task):
 
 @dataclass(frozen=True, kw_only=True)
 class SecretReveal(Holders, Task):
-    """One share for each neighbour of a client for which a share is requested.
+    """A client's shares of its neighbours' secrets, one for each neighbour that is asked about.
 
     Attributes:
         partners: holders with whom the client has masked.
-        sealed: the message that each holder has sealed for the client, in bytes.
+        sealed: the shares that each holder has encrypted for the client, in bytes.
         wanted: 0 for nothing; 1 for a share of the seed of a neighbour whose vector is in the sum;
             2 for a share of the key of a neighbour that has dropped out.
     """
@@ -162,9 +162,9 @@ class SecretReveal(Holders, Task):
 
 @dataclass(frozen=True)
 class SecretForget(Task):
-    """Clients delete the secrets of their last sum if they have not revealed shares.
+    """Clients that have not reached the last exchange of a sum delete their secrets.
 
-    The sum was lost, or computed without them.
+    The sum has failed, or was computed without them.
     """
 
     memory = SESSION_MEMORY

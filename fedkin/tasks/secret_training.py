@@ -1,9 +1,9 @@
 """Local training whose update leaves the client as masked integers, for a sum over a group of
 clients.
 
-Every kind of training that secret sums may request has its masked form here, in two lines. Shapes:
-n rows of a call, r rows of a portion, G holders of a client's shares, V numbers that a client
-sends, K models.
+Every training task that can be used with secret sums has its masked form here, a class of two
+lines. Shapes: n rows of a call, r rows of a portion, G holders of a client's shares, V numbers that
+a client sends, K models.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from fedkin.tasks.train import Train
 
 @dataclass(frozen=True, kw_only=True)
 class _Masked(Holders):
-    """The masked form of a training: a mix-in, which comes first among a class's bases.
+    """Mix-in that turns a training task into its masked form. It must come first among a class's
+    bases, since it calls the training's ``compute`` and masks the result.
 
     Attributes:
         partners: holders with whom each client masks.
@@ -67,6 +68,7 @@ class _Masked(Holders):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for index, arrays in cast(Any, super()).compute_rows(rows):
+            # The training may give its rows as a slice; masking needs their numbers.
             portion = np.arange(len(rows.clients))[index]
             masked = [
                 self._masked_row(rows, int(row), arrays, at) for at, row in enumerate(portion)
@@ -80,6 +82,14 @@ class _Masked(Holders):
     def _masked_row(
         self, rows: ClientRows, row: int, arrays: dict[str, Any], at: int
     ) -> UInt32[np.ndarray, "V"]:
+        """The masked vector of one client in a simulation.
+
+        Args:
+            rows: rows of the task.
+            row: row of the client.
+            arrays: the training's reply for a portion of the rows.
+            at: place of the row in the portion.
+        """
         client = int(rows.clients[row])
         memory = OwnMemory(rows.memory, client, rows.task, rows.declared)
         number = int(rows.ids[client])
@@ -124,8 +134,8 @@ class _Masked(Holders):
     def _vectors(
         self, reply: dict[str, Any], rng: np.random.Generator
     ) -> UInt32[np.ndarray, "k v"]:
-        """The integers that a client adds: to the sum of its model, or to the sums of all
-        models."""
+        """The integers that a client adds to the sums: one vector for its model or, if choices are
+        hidden, one for every model."""
         grid = IntegerGrid(self.members, self.limit, self.cap)
         examples = int(reply["examples"])
         sizes = self.sizes()
@@ -161,7 +171,7 @@ class _Masked(Holders):
         return self
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
-        """Only the cluster's model, since the reply does not contain the client's model."""
+        """Only the cluster's model: the client's own model is not in the reply, which is masked."""
         index = cast(Any, self).model_index
         if index is None or not reply.arrived.all():
             return {}

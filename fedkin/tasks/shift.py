@@ -1,5 +1,5 @@
-"""Shifts of clients' data: each client keeps its label counts from its placement, and tests whether
-they have changed.
+"""Shifts of clients' data: each client stores its label counts when it is assigned to a cluster
+("placed"), and tests later whether they have changed.
 
 Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5. As in the authors' code, the distance is
 between label counts. Shapes: n rows, C classes.
@@ -25,8 +25,8 @@ _MEMORY = {"noted_labels": Memory("C", np.int32), "samples_at_first": Memory("",
 
 
 class _Noted(NamedTuple):
-    """The counts that clients keep: label counts at their placement, and the number of samples
-    before any shift."""
+    """The counts that clients have stored: label counts, and the number of samples before any
+    shift."""
 
     labels: Int[np.ndarray, "n C"]
     samples: Int[np.ndarray, "n"]
@@ -34,11 +34,11 @@ class _Noted(NamedTuple):
 
 @dataclass(frozen=True)
 class Note(Task):
-    """Clients that have just been placed store their present label counts.
+    """Clients that have just been assigned to a cluster store their present label counts.
 
-    If counts are stale (``Incremental(as_coded=True)``), the counts of a first placement serve only
-    one test (see ``Shifted``). ``samples_at_first`` is stored only with counts that last: without
-    it, counts serve one test.
+    With stale counts (``Incremental(as_coded=True)``, as in the authors' code), the counts of a
+    first placement are used for only one test (see ``Shifted``). The entry ``samples_at_first`` in
+    a client's memory marks counts that stay: without it, the stored counts are used once.
     """
 
     memory = _MEMORY
@@ -66,10 +66,10 @@ class Note(Task):
 
 @dataclass(frozen=True)
 class Shifted(Task):
-    """Whether each client's data have shifted since it was placed.
+    """Whether each client's data have shifted since it was assigned to its cluster.
 
-    They have if the distance between its label counts and the stored ones is above ``threshold``
-    n_i / C.
+    They have shifted if the distance between its label counts and the stored ones is above
+    ``threshold`` n_i / C.
 
     ``label_blind`` is the Wasserstein distance between the counts as samples, which does not detect
     a permutation of classes. Its n_i is always the client's number of samples before any shift, as
@@ -78,9 +78,13 @@ class Shifted(Task):
     client that has lost most of its samples would hardly ever detect a shift.)
 
     In the authors' code a client is first tested in the round after its placement, against its
-    counts before any shift. Here it is also tested in the round of its placement. If counts are
-    stale, that test uses the counts of its placement, and stores the counts before any shift for
-    the next test.
+    counts before any shift. Here it is also tested in the round of its placement. With stale
+    counts, that test uses the counts at its placement, and then replaces them by the counts before
+    any shift, so that the next test is the authors'.
+
+    Attributes:
+        test: name of the distance, ``label_blind`` or ``label_aware``.
+        threshold: largest distance without a shift, in units of n_i / C.
     """
 
     test: str = "label_blind"
@@ -104,7 +108,7 @@ class Shifted(Task):
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
-        # Counts that served one test are replaced by the counts before any shift.
+        # Counts that are used for one test only are replaced by the counts before any shift.
         if (
             client.stale_counts
             and "noted_labels" in client.memory
@@ -122,13 +126,15 @@ class Shifted(Task):
         yield rows.every, {"shifted": self._shifted(noted, counts)}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
+        """Whether each row's present label counts are too far from the stored ones."""
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
         distance = TESTS[self.test](counts, noted.labels)
         return distance > shift_threshold(size, counts.shape[1], self.threshold)
 
 
 def _store_first(rows: ClientRows) -> None:
-    """Clients whose counts serve only one test store their counts before any shift."""
+    """Clients whose stored counts are used for one test only store their counts before any shift
+    instead."""
     noted = rows.memory.has("noted_labels", rows.clients)
     lasting = rows.memory.has("samples_at_first", rows.clients)
     once = np.flatnonzero(noted & ~lasting)
@@ -138,8 +144,8 @@ def _store_first(rows: ClientRows) -> None:
 
 
 def _noted(rows: ClientRows) -> _Noted:
-    """The counts that the clients of all rows keep; the counts before any shift for clients without
-    stored ones."""
+    """The counts that the clients of all rows have stored. For a client that has stored none, these
+    are its counts before any shift."""
     first = rows.samples.first_data.label_counts(clients=rows.clients)
     samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
     return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

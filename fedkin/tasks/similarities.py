@@ -19,9 +19,9 @@ from fedkin.measures.cosine import unit_rows
 
 @dataclass(frozen=True)
 class Directions(Task):
-    """Directions of clusters, which clients keep.
+    """Directions of clusters (vectors with which updates are compared), which clients keep.
 
-    A real client receives them with the first task that uses them.
+    No message is sent for this task: a real client receives them with the first ``Similarities``.
     """
 
     directions: Float[np.ndarray, "K P"] = kept("K P")
@@ -42,7 +42,7 @@ class Directions(Task):
 class Similarities(Task):
     """Cosines between each client's update and the directions that it keeps (``Directions``).
 
-    NaN without a finite reply, or if the update is zero.
+    NaN if a client does not reply, or if its update is zero or not finite.
 
     Attributes:
         start: the run's initial model, from which clients train.

@@ -1,6 +1,7 @@
-"""Sums of the directions of clients' first updates, reduced to a few numbers, and the nearest
-direction of each client.
+"""Private clustering by sketches: a sketch is a client's first update, projected at random to a few
+numbers and scaled to length 1.
 
+The tasks here request sums of sketches, or the direction that is nearest to each client's sketch.
 A client adds one vector of length 1 to one sum, so noise of a fixed size makes the sum private
 (``charged = "unit_sum"``). The client trains again for each of these tasks, and gets the same
 update from the same stream. Shapes: r rows of a portion, P parameters, K directions, s numbers of a
@@ -74,21 +75,22 @@ class _Sketching:
                 raise TaskError(f"task {task_name}: {name} is outside 0..{directions - 1}")
 
     def sizes(self) -> dict[str, int]:
-        """Sizes by name. Moments count as one model."""
+        """Sizes of the axes by name. K is 1 for moments, which have one mean over all clients."""
         size = int(self.size)
         sizes = super().sizes()  # type: ignore[misc]
         return {"K": 1, **sizes, "s": size, "m": size * (size + 1) // 2}
 
     def _sketches(self, updates: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r s"]:
+        """The sketch of each row's update."""
         return unit_sketches(updates, self.size, self.seed)
 
 
 @dataclass(frozen=True)
 class SketchMoments(_Sketching, Task):
-    """The second moments x x^T of clients' sketched directions x, as the mean over all clients.
+    """The second moments x x^T of clients' sketches x, as the mean over all clients.
 
     Attributes:
-        reduce: whether the mean is enough.
+        reduce: whether the server needs only the mean.
     """
 
     reduce: bool = True
@@ -98,7 +100,7 @@ class SketchMoments(_Sketching, Task):
 
     @property
     def up(self) -> Schema:
-        """The moments (or their mean), and numbers of samples."""
+        """Schema of the reply: the moments (or their mean), and numbers of samples."""
         return _schema("moments", "m", self.reduce)
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
@@ -113,13 +115,13 @@ class SketchMoments(_Sketching, Task):
 
 @dataclass(frozen=True)
 class SketchSums(_Sketching, Task):
-    """Clients' sketched directions, as the mean for each of K directions.
+    """Clients' sketches, as the mean for each of K directions.
 
-    A client counts for the direction with which its product is highest.
+    A client's sketch is averaged for the direction with which its inner product is highest.
 
     Attributes:
         directions: directions with which each client compares its sketch.
-        reduce: whether the means are enough.
+        reduce: whether the server needs only the means.
     """
 
     directions: Float[np.ndarray, "K s"] = shared("K s", default=None)
@@ -130,8 +132,8 @@ class SketchSums(_Sketching, Task):
 
     @property
     def up(self) -> Schema:
-        """The sketch (or its mean for each direction), numbers of samples, and nearest
-        directions."""
+        """Schema of the reply: the sketch (or its mean for each direction), numbers of samples, and
+        nearest directions."""
         return _schema("sketch", "s", self.reduce)
 
     def arrays(self, sketches: Float[np.ndarray, "r s"]) -> dict[str, np.ndarray]:
@@ -143,9 +145,9 @@ class SketchSums(_Sketching, Task):
 
 @dataclass(frozen=True)
 class NearestSketch(_Sketching, Task):
-    """The one of K directions that has the highest product with each client's direction.
+    """The one of K directions that has the highest inner product with each client's sketch.
 
-    -1 without a reply, or if the client's update is zero.
+    -1 if a client does not reply, or if its update is zero.
 
     Attributes:
         directions: directions with which each client compares its sketch.
@@ -166,7 +168,8 @@ class NearestSketch(_Sketching, Task):
 def _nearest(
     sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]
 ) -> np.ndarray:
-    """The direction with the highest product for each row; the first of several."""
+    """The direction with the highest inner product for each row; in a tie, the first one."""
+    # One direction at a time, so that the bits do not depend on how many there are.
     products = [np.nan_to_num(sketches) @ direction for direction in directions]
     return np.stack(products, axis=1).argmax(axis=1)
 

@@ -30,20 +30,23 @@ _MAX_LOSS = 1e30  # a larger loss cannot be true
 
 @dataclass(frozen=True)
 class Train(Task):
-    """Local training of ``models[model_index]``. Detectors of one client see the same batches.
+    """Local training of ``models[model_index]``.
+
+    A client that trains several detectors has several rows, which all see the same batches.
 
     Attributes:
         models: initial models.
         work: training settings.
         model_index: the model of each row; None: each client trains the model with its lowest
             training loss.
-        reduce: whether the mean update of each model is enough.
-        gradient: whether to reply with the gradient of the full training loss at the start too, in
-            the same message.
+        reduce: whether the server needs only the mean update of each model.
+        gradient: whether the same reply also holds the gradient of the full training loss at the
+            start.
         part: slice of the update that is requested; None: all of it.
-        test: whether to evaluate the models before training, all rows together.
+        test: whether clients evaluate the models on their test samples before training. The reply
+            holds the sums over all rows.
         save: whether a client that is alone on its device stores its model.
-        local: whether peers train models that they have already.
+        local: whether peers train models that they have already, so that no model is sent.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")
@@ -61,8 +64,8 @@ class Train(Task):
 
     @property
     def up(self) -> Schema:
-        """Update (or its mean for each model), losses of the last and first local epoch, numbers of
-        samples, and the models that were trained."""
+        """Schema of the reply: update (or its mean for each model), losses of the last and first
+        local epoch, numbers of samples, and which model each row has trained."""
         return _schema(self.reduce, self.gradient, self.test)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -94,15 +97,18 @@ class Train(Task):
             yield portion, arrays
 
     def _chosen(self, rows: ClientRows) -> Int[np.ndarray, "n"]:
-        """The model that each row trains: the one with the lowest loss, never one whose loss is
-        NaN."""
+        """The model that each row trains: the given one or, if clients choose, the one with the
+        lowest loss. A model whose loss is NaN is never chosen."""
         if self.model_index is not None:
             return np.asarray(self.model_index, np.int64)
         return np.argmin(_finite(rows.scorer.losses(self.models, rows.clients)), axis=1)
 
     def _arrays(self, local: LocalUpdates) -> dict[str, Any]:
-        """The requested part of the update; NaN in rows with any other number that is not
-        finite."""
+        """Losses, and the requested part of the update (and gradient).
+
+        The server sees only that part. So if any other number of a row's update is not finite, the
+        part becomes NaN, and the server excludes the row.
+        """
         arrays = {
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
@@ -118,10 +124,8 @@ class Train(Task):
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError unless detectors have one class each and other models none.
-
-        Clients cannot choose among detectors.
-        """
+        """Raise ModelError if detectors have no class each, or other models have one, or if clients
+        would choose among detectors."""
         has_classes = self.work.positive is not None
         detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
@@ -155,8 +159,8 @@ class Train(Task):
         return replace(self, reduce=False) if self.reduce else None
 
     def for_messages(self, spec: ModelSpec) -> Train:
-        """The form that is sent to real clients: they evaluate a whole model before they train it,
-        and store it, so that no other message is needed."""
+        """The form in which the task is sent to real clients: they also evaluate a whole model
+        before they train it, and store their model, so that no other message is needed for that."""
         whole = self.part is None and self.work.steps is None and not spec.detects
         return replace(self, test=whole, save=whole)
 
@@ -203,9 +207,8 @@ class TrainingReply:
     update: Float[np.ndarray, "rows p"]
     model_index: Int[np.ndarray, "n"]  # model that each row trained
     examples: Int[np.ndarray, "n"]  # number of training samples of each row
-    # Mean training loss in the last local epoch. With ``reduce``, the mean over all rows of the
-    # same
-    # model.
+    # Mean training loss in the last local epoch. With ``reduce``, each row holds the mean over all
+    # rows of its model.
     loss: Float[np.ndarray, "n"]
     first_loss: Float[np.ndarray, "n"]  # the same during the first local epoch
     arrived: Bool[np.ndarray, "n"]  # whether a finite update arrived
@@ -219,7 +222,8 @@ class TrainingReply:
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
-    """Convert a reply to ``Train``, so that each array has one entry per row."""
+    """Convert a reply to ``Train``: arrays that have one entry per model (losses of means) get one
+    entry per row."""
     arrays = dict(reply.arrays)
     if task.model_index is not None:
         arrays["model_index"] = np.array(task.model_index, np.int64)
@@ -267,7 +271,7 @@ def train(
 
 
 def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) of a second training in a task.
+    """Epochs (or steps) that each row completes of a second training in the same task.
 
     A client that runs out of time completes the same share of both trainings.
 
@@ -281,8 +285,8 @@ def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> In
 
 
 def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
-    """The models, padded with zeros to a power of two, since each number of models needs another
-    compiled program."""
+    """The models, followed by models of zeros up to a power of two. Programs are compiled for a
+    fixed number of models, so this limits how many programs are needed."""
     padded = 1 << (len(models) - 1).bit_length()
     return np.pad(models, ((0, padded - len(models)), (0, 0)))
 

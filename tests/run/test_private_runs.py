@@ -509,7 +509,7 @@ def test_the_ledger_has_a_line_for_each_kind_of_release(tmp_path: Path) -> None:
     assert charged["models (train)"].startswith("4 noisy sums") and charged[
         "scores (evaluate)"
     ].endswith(": 1")
-    assert charged["choices of clusters"].startswith("nothing: each client's own")
+    assert charged["choices of clusters"].startswith("nothing: each client chooses")
     assert charged["counts, losses, scores of single clients, the best round"].startswith(
         "nothing: they are not released"
     )
@@ -562,7 +562,7 @@ def test_tasks_that_would_leak_are_refused(options: dict[str, Any], message: str
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "give noise_multiplier"),
+        ({}, "set noise_multiplier"),
         ({"epsilon": 0.0}, "epsilon must be a number above 0"),
         ({"epsilon": -1.0}, "epsilon must be a number"),
         ({"noise_multiplier": 1.0, "scores": 0.0}, "scores must be a number above 0"),

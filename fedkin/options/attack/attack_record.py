@@ -1,6 +1,6 @@
 """Summary entries of a run with attacks: the attackers, and the accuracy of honest clients.
 
-The accuracy of attackers is left out, since it has no meaning.
+The accuracy of attackers is left out, since no honest user depends on it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     ``honest_accuracy`` is the mean accuracy of honest clients, ``honest_bottom_decile`` the mean
     over their bottom 10%. ``honest_ari`` is the adjusted Rand index between their clusters and the
     true clusters. ``attackers_alone`` is the share of attackers in clusters without honest clients,
-    among attackers that have a cluster. An undefined entry is None.
+    among attackers that have a cluster. ``attackers`` lists the attackers. An undefined entry is
+    None.
 
     Args:
         attacks: which clients attack.
-        end: facts of the run at its end.
+        end: facts about the run at its end.
     """
     assignment = end.state.assignment
     scored = end.clients["client"].to_numpy(np.int64)

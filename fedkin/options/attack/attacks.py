@@ -35,7 +35,8 @@ def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
 
 
 def inner_product(honest: Rows, tau: float = 0.5) -> Row:
-    """IPM: -tau mu. A small tau hides among the honest rows; a tau above 1 reverses the mean."""
+    """IPM: -tau mu. With a small tau the row is hard to tell from honest rows; a large tau reverses
+    the direction of the mean over all clients."""
     return -tau * honest.mean(axis=0)
 
 
@@ -45,7 +46,8 @@ def little_is_enough(honest: Rows, z: float = 1.5) -> Row:
 
 
 def largest_hidden_shift(n: int, f: int) -> float:
-    """ALIE's largest z at which the shift stays hidden, since a majority is farther from the mean.
+    """ALIE's largest z with which the attackers, together with the honest clients that are farther
+    from the mean than they are, still form a majority.
 
     z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f.
 
@@ -63,13 +65,14 @@ def mimic(honest: Rows, target: int = 0) -> Row:
 
 
 def min_max(honest: Rows, direction: str = "unit") -> Row:
-    """MinMax: mu + g p, with the largest g that keeps the row within the honest rows' diameter.
+    """MinMax: mu + g p, with the largest g that keeps the row as near as honest rows are.
 
-    No honest row is farther from it than the two most distant honest rows are from each other.
+    Its distance to every honest row is at most the largest distance between two honest rows.
 
     Args:
         honest: honest rows.
-        direction: p: ``unit`` for -mu / |mu|, ``std`` for -s, ``sign`` for -sign(mu).
+        direction: name of the direction p: ``unit`` is -mu / |mu|, ``std`` is -s, ``sign`` is
+            -sign(mu).
     """
     limit = float(squared_distances(honest).max())
 
@@ -81,14 +84,14 @@ def min_max(honest: Rows, direction: str = "unit") -> Row:
 
 
 def min_sum(honest: Rows, direction: str = "unit") -> Row:
-    """MinSum: mu + g p, with the largest g that keeps the sum of squared distances in bounds.
+    """MinSum: mu + g p, with the largest g that keeps the row as near as honest rows are.
 
-    The sum of squared distances to the honest rows is at most the largest such sum of an honest
-    row.
+    The sum of its squared distances to the honest rows is at most the largest such sum of any
+    honest row.
 
     Args:
         honest: honest rows.
-        direction: p, as in ``min_max``.
+        direction: name of the direction p, as in ``min_max``.
     """
     limit = float(squared_distances(honest).sum(axis=1).max())
 
@@ -144,7 +147,7 @@ def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: in
 
     Args:
         honest: honest rows.
-        attack: from honest rows and a factor to the attackers' row.
+        attack: function from honest rows and a factor to the row that all attackers send.
         rule: the server's rule, as in ``rules.aggregate``.
         f: number of attackers, as many as the rule assumes.
 
@@ -173,10 +176,10 @@ def best_factor(
     improve the result, and then shrink.
 
     Args:
-        harm: the function, of the factor.
+        harm: the function that is to be large.
         trials: number of evaluations.
         step: the first step.
-        shrinkage: ratio of each later step to the one before.
+        shrinkage: ratio of each step to the one before it, once steps shrink.
     """
     best = 0.0
     most = harm(0.0)

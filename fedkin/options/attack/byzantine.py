@@ -41,7 +41,8 @@ NOISE = "gaussian"
 NOT_FINITE = "nan"
 NOTHING = "none"
 KINDS = (*ATTACKS, *OPTIMAL, *OWN, *POISONS, NOISE, NOT_FINITE, NOTHING)
-_PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")  # attacks that need two honest rows
+# Attacks that need two honest rows, for a standard deviation or a distance.
+_PAIRS = ("alie", "min_max", "min_sum", "optimal_alie")
 
 
 @plain_options
@@ -50,30 +51,31 @@ class Byzantine(Option):
     """Clients that attack, the kind of attack, and the round in which it starts.
 
     Attributes:
-        attack: vector that an attacker sends. From the honest updates: ``sign_flip`` (the negated
-            mean), ``ipm`` (-0.5 times the mean), ``alie`` (mean - 1.5 standard deviations),
-            ``optimal_ipm`` and ``optimal_alie`` (with the factor that does most harm to the rule
-            ``against``), ``mimic`` (a copy of one honest update), ``min_max``, ``min_sum``,
-            ``gaussian`` (noise), ``nan`` (not finite). From the attacker's own update:
-            ``own_sign_flip`` (times -1) and ``stretch`` (times -10). From training on poisoned
-            data: ``label_flip`` (labels y -> classes - 1 - y), ``backdoor`` (half of the images get
-            a patch of 3 x 3 in a corner and the label 0), ``backdoor_replacement`` (the same, times
-            the number of the model's clients per attacker). ``none``: the unchanged update, for use
-            with a ``disguise`` or a ``lie``.
+        attack: the vector that an attacker sends as its update. Computed from honest updates:
+            ``sign_flip`` (the negated mean), ``ipm`` (-0.5 times the mean), ``alie`` (mean - 1.5
+            standard deviations), ``optimal_ipm`` and ``optimal_alie`` (with the factor that does
+            most harm to the rule ``against``), ``mimic`` (a copy of one honest update),
+            ``min_max``, ``min_sum`` (``attacks.py``), ``gaussian`` (noise), ``nan`` (not finite).
+            The attacker's own update: ``own_sign_flip`` (times -1) and ``stretch`` (times -10). An
+            update trained on poisoned data: ``label_flip`` (labels y -> classes - 1 - y),
+            ``backdoor`` (half of the images get a patch of 3 x 3 in a corner and the label 0),
+            ``backdoor_replacement`` (the same, times the number of the model's clients per
+            attacker, so that the mean nearly becomes the attackers' model). ``none``: the unchanged
+            update, for use with a ``disguise`` or a ``lie``.
         share: share of the clients that attack.
         spread: whether attackers are spread ``evenly`` over the true clusters, or at ``random``.
         start: first round of the attack. 0 is the cold start, in which clusters are found. With a
             later start the attackers are sleepers: they attack only then.
-        disguise: vector that attackers send before ``start``, to corrupt the clusters:
+        disguise: the vector that attackers send before ``start``, to corrupt the clusters:
             ``imitation`` (the mean of another true cluster), ``splitting`` (two groups on either
             side of their cluster's mean), ``blob`` (the mean of all honest updates, sent by all
             attackers), ``bridge`` (vectors between two clusters). ``none``: their own updates.
-        lie: false reports in all rounds, also before ``start``. ``lowest`` or ``highest``: for all
-            numbers that a client reports about every model, such as losses and cosines. ``sizes``:
-            2^40 samples. ``bits``: yes to all questions, such as whether the data have shifted.
-            ``choice``: the model that the fewest honest clients chose (IFCA). ``none``: no false
-            report.
-        against: the server's rule that optimal attacks assume.
+        lie: false numbers that attackers report in all rounds, also before ``start``. ``lowest``
+            or ``highest``: the extreme value, wherever a client reports one number per model (e.g.
+            losses or cosines). ``sizes``: 2^40 samples. ``bits``: yes to all questions, such as
+            whether the data have shifted. ``choice``: the model that the fewest honest clients
+            chose (IFCA). ``none``: no false report.
+        against: the robust rule that optimal attacks assume on the server.
         clients: the attackers' positions, from 0, in place of share and spread. A client's name is
             not its position: the position of client "6" is ``data.client_names.index("6")``.
         seed: random seed for the choice of attackers.
@@ -181,13 +183,13 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         rng: np.random.Generator | None = None,
     ) -> Float[np.ndarray, "n p"]:
-        """The updates as the server receives them: honest clients' are unchanged, attackers' are
-        changed by the attack.
+        """The updates as the server receives them: attackers' updates are replaced, the others are
+        unchanged.
 
         Args:
-            updates: updates of all rows.
-            index: the model that each row trained.
-            attacks: which rows are attackers'.
+            updates: the clients' true updates, one row each.
+            index: the model that each row's client trained.
+            attacks: which rows belong to attackers.
             rng: generator of the noise.
         """
         sent = updates.copy()
@@ -217,7 +219,7 @@ class Byzantine(Option):
         if self.attack == NOISE:
             return gaussian(honest, count, rng or np.random.default_rng(0))
         if self.attack in OPTIMAL:
-            # More attackers than this are not accepted by the rule.
+            # The rule refuses to aggregate if attackers are half of the rows or more.
             f = min(count, len(honest) - 1)
             return optimal(honest, OPTIMAL[self.attack], self.against, f)
         return ATTACKS[self.attack](honest)
@@ -229,7 +231,8 @@ class Byzantine(Option):
         attacks: Bool[np.ndarray, "n"],
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
-        """The updates as the server receives them before the attack starts.
+        """The updates as the server receives them before the attack starts, with attackers' updates
+        replaced by their disguise.
 
         Args:
             updates: as in ``replies``.
@@ -241,6 +244,8 @@ class Byzantine(Option):
         if self.disguise == NOTHING:
             return sent
         disguise = DISGUISES[self.disguise]
+        # A disguise is computed from honest updates of the same model and true cluster. Attackers
+        # without such clients send their own updates.
         for k in np.unique(index[attacks]):
             is_honest = (index == k) & ~attacks
             is_attacker = (index == k) & attacks
@@ -296,6 +301,7 @@ class AttackedWorld(WorldProxy):
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The clients' reply, with the vectors and false reports of attackers."""
         attacks = self._attackers[clients]
+        # Attackers change single updates, so a request for means is computed from these here.
         single: Any = task if task.single() is None else task.single()
         vectors = [name for name, array in single.up.of("row").items() if array.norm_checked]
         silent = self._asleep and self._attack.disguise == NOTHING
@@ -328,6 +334,7 @@ class AttackedWorld(WorldProxy):
             if self._asleep:
                 sent = self._attack.disguised(rows, index, attacks[replied], kinds)
             else:
+                # The same noise again if a run is resumed in this round.
                 noise = Stream(self._attack.seed, self._round, f"byzantine/{name}").rng()
                 sent = self._attack.replies(rows, index, attacks[replied], noise)
             arrays[name] = arrays[name].copy()
@@ -349,7 +356,7 @@ class AttackedWorld(WorldProxy):
 
 
 def _check_positions(clients: Any) -> None:
-    """Raise ConfigError if attackers are not given by position, but for example by name."""
+    """Raise ConfigError if attackers are not given by position, but (e.g.) by name."""
     if clients is None:
         return
     for client in clients if isinstance(clients, (tuple, list)) else [None]:
@@ -363,6 +370,8 @@ def _check_positions(clients: Any) -> None:
 
 
 def _mask(clients: Sequence[int], total: int) -> Bool[np.ndarray, "N"]:
+    """A mask over all clients that is True at these positions. Raises ConfigError for a position
+    without a client."""
     mask = np.zeros(total, bool)
     for client in clients:
         if not 0 <= client < total:

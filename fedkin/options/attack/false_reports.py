@@ -1,8 +1,10 @@
-"""False reports: numbers in a reply, other than vectors, that a server cannot verify.
+"""False reports: attackers' lies about numbers that a server cannot verify, such as losses.
 
-The task's schema identifies them, so no task is named here. A per-client array with an entry for
-each model (the axis K) is a report about models, such as losses or cosines. ``WEIGHT`` is a
-client's number of samples, ``INDEX`` the model that it chose.
+The schema of a task declares the arrays of its reply: name, type, axes and bounds. Lies are defined
+by this declaration, so they apply to any task. A client's floats with the axis K (one per model)
+are taken for a report about models (e.g. losses or cosines). The array ``WEIGHT`` is taken for a
+client's number of samples, ``INDEX`` for the model that it chose, and a boolean for its answer to a
+question.
 """
 
 from __future__ import annotations
@@ -22,18 +24,19 @@ LIES = ("lowest", "highest", "sizes", "bits", "choice")
 def lie(
     about: str, task: Task, arrays: Mapping[str, np.ndarray], liars: Bool[np.ndarray, "n"]
 ) -> dict[str, np.ndarray]:
-    """A reply's arrays after lying clients have changed their rows.
+    """The arrays of a reply, in which the rows of lying clients hold false values.
 
     Args:
-        about: one of ``LIES``. ``lowest`` or ``highest``: the extreme possible number for every
-            model. ``sizes``: the largest possible number of samples. ``bits``: yes to every
-            question. ``choice``: the model that the fewest other clients have chosen, if clients
-            choose.
-        task: the task, whose schema declares the arrays.
-        arrays: arrays of the reply by name; those with a row per client are read.
-        liars: rows of lying clients.
+        about: one of ``LIES``. ``lowest`` or ``highest``: the extreme value that the schema allows,
+            for every model. ``sizes``: the largest number of samples that it allows. ``bits``: yes
+            to every question. ``choice``: the model that the fewest other clients have chosen, if
+            clients choose.
+        task: the task, whose schema declares each array's type, axes and bounds.
+        arrays: the true values of all clients, by the array's name.
+        liars: which rows belong to lying clients.
     """
     changed = dict(arrays)
+    # ``array`` is the schema's declaration, ``arrays[name]`` the values that clients sent.
     for name, array in task.up.of("row").items():
         value = _claim(
             about=about,
@@ -57,7 +60,17 @@ def _claim(
     values: np.ndarray,
     liars: Bool[np.ndarray, "n"],
 ) -> float | int | bool | None:
-    """The false value for an array; None if the true values are sent."""
+    """The false value that liars write into one array of the reply; None if this lie does not
+    concern the array.
+
+    Args:
+        about: one of ``LIES``.
+        task: the task of the reply.
+        name: the array's name.
+        array: the schema's declaration of the array.
+        values: the array's true values.
+        liars: which rows belong to lying clients.
+    """
     kind = np.dtype(array.dtype).kind
     if about in ("lowest", "highest") and kind == "f" and array.axes == "K":
         if about == "lowest":
@@ -74,6 +87,8 @@ def _claim(
 
 def chosen_by_clients(task: Task) -> bool:
     """Whether each client chooses its model itself in this task."""
+    # A field declared as "chosen" holds the models to choose from. Clients choose if the field that
+    # would name each client's model (``down.by``) is None.
     for name, down in fields_down(task):
         if down.kind != "chosen":
             continue
@@ -83,5 +98,5 @@ def chosen_by_clients(task: Task) -> bool:
 
 
 def _rarest(chosen: Int[np.ndarray, "h"], models: int) -> int:
-    """The model that the fewest clients chose; the first of several."""
+    """The model that the fewest clients chose; of several such models, the first."""
     return int(np.argmin(np.bincount(chosen, minlength=models)))

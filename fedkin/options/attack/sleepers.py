@@ -1,8 +1,8 @@
-"""Vectors that attackers send instead of their updates while clusters are found, to corrupt the
-clusters.
+"""Vectors that attackers send instead of their updates while the server finds clusters, so that it
+finds wrong ones.
 
-Attackers know the honest rows of the same model, and the kind (true cluster) of each client. Rows
-are [n p].
+Attackers know the honest rows (updates of honest clients) of the same model, and the kind of each
+client, which is its true cluster. Rows are [n p].
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"
 
 
 def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Rows at equal steps from their kind's mean to another kind's mean.
+    """Rows at equal steps on the line from their kind's mean to another kind's mean.
 
-    A method that links neighbouring rows merges both kinds.
+    A method that links neighbouring rows then puts both kinds into one cluster.
 
     Args:
         honest: rows of the same model.

@@ -1,4 +1,4 @@
-"""Buffer of late replies, which a later round uses.
+"""Buffer of replies that missed their round, until a later round uses them.
 
 Shapes: b buffered replies, r added replies, u used replies, p numbers of an update.
 """
@@ -17,7 +17,7 @@ from fedkin.core.task import Task
 
 
 class Row(NamedTuple):
-    """The columns stored with each buffered reply."""
+    """The numbers stored with each buffered reply: one array per number, one entry per reply."""
 
     task: Int[np.ndarray, "b"]  # checksum of the task's name
     client: Int[np.ndarray, "b"]
@@ -30,9 +30,9 @@ class Row(NamedTuple):
 
 @dataclass
 class LateBuffer:
-    """Late replies with their updates, and how many were used and dropped.
+    """Late replies with their updates, and how many were used and dropped so far.
 
-    These are the arrays of a checkpoint.
+    A checkpoint stores these three arrays.
     """
 
     rows: Int[np.ndarray, "b 7"]
@@ -62,7 +62,8 @@ class LateBuffer:
         sent: int,
         due: int,
     ) -> None:
-        """Add replies to the buffer. All buffered updates have one length; others are dropped.
+        """Add replies to the buffer. All buffered updates have one length; updates of another
+        length are dropped.
 
         Args:
             call: the task that the replies answer.
@@ -93,9 +94,10 @@ class LateBuffer:
     def take(
         self, call: Task, round: int, oldest: int, length: int, usable: Bool[np.ndarray, "b"]
     ) -> tuple[Row, Float[np.ndarray, "u p"]]:
-        """Remove and return the replies that a call uses, in the order of their clients.
+        """Take out of the buffer the replies that a call uses, in the order of their clients.
 
-        Replies that no later call can use are dropped.
+        Replies that are due for this call but cannot be used, and replies that are too old, are
+        dropped.
 
         Args:
             call: the task of the present call.
@@ -130,4 +132,5 @@ class LateBuffer:
 
 
 def _checksum(task: Task) -> int:
+    """A task's name as a number, which fits into an array."""
     return crc32(task.name.encode())

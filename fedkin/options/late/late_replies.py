@@ -8,14 +8,14 @@ staleness).
               sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i
 
 J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv
-2106.06639. The paper multiplies an update by s(a) with exponent 0.5, so a mean of only old updates
-is a smaller step. Here this is done in each cluster, and in synchronous rounds. An old update is
-not used if its client has replied in this round, if the client now belongs to another cluster, or
-if the number of clusters has changed.
+2106.06639. The paper multiplies an update by s(a) with exponent 0.5, and divides by the full
+number of samples, so a mean of only old updates is a smaller step. Here this is done in each
+cluster, and in synchronous rounds. An old update is not used if its client has replied in this
+round, if the client now belongs to another cluster, or if the number of clusters has changed.
 
-In a simulation ``share`` makes replies late: a reply is late by at least a rounds with probability
-share^a. Real clients' replies are late when they arrive late (``WaitingWorld``). With ``max_age=0``
-late replies are lost.
+In a simulation, replies are late at random: by at least a rounds with probability ``share``^a. In a
+deployment, a reply is late if it arrives after the server has ended the round (``WaitingWorld``).
+With ``max_age=0`` late replies are lost.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ class LateReplies(Option):
         return (1.0 + age) ** -self.exponent
 
     def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """By how many rounds each client's reply is late in a simulation: at least a rounds with
-        probability share^a.
+        """By how many rounds each client's reply is late in a simulation; 0 means in time.
+
+        A reply is late by at least a rounds with probability share^a.
 
         Args:
             clients: clients of the call.
@@ -111,6 +112,7 @@ class LateReplies(Option):
         """
         if not self.share:
             return np.zeros(len(clients), np.int64)
+        # With round 0 in the key, every round draws the same delays.
         late_stream = Stream(stream.seed, 0 if self.same else stream.round, "late")
         # random() is below 1, so 1 minus it is above 0 and has a logarithm.
         chance = np.array([1 - late_stream.client(int(c)).random() for c in clients])
@@ -173,7 +175,7 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def record(self, state: State) -> Record:
-        """Numbers of replies since the start that a later round used, and that came too late."""
+        """How many late replies were used, and how many were dropped, since the run's start."""
         used, dropped = self.arrays(state)["counts"]
         return {"late_used": int(used), "late_dropped": int(dropped)}
 
@@ -206,13 +208,15 @@ class LateWorld(WorldProxy):
         self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply. Means include replies that arrived in time, and late replies that are due."""
+        """The clients' reply. A request for means is answered from replies in time and late replies
+        that are due; any other task is passed on unchanged."""
         vector = mean_vector(task)
         single = task.single()
         if vector is None or single is None:
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
         self.averages += 1
+        # The option asks for single updates and averages them itself, together with late ones.
         self._take_late(single, vector)
         reply = self._world.run(single, clients, stream)
         reply = self._postpone(
@@ -256,7 +260,8 @@ class LateWorld(WorldProxy):
         return same_cluster & ~np.isin(waiting.client, replied)
 
     def _take_late(self, task: Task, vector: str) -> None:
-        """Add real clients' replies that arrived since the last round to the buffer."""
+        """Add to the buffer the replies that real clients sent since the last round, too late for
+        their own round."""
         for late in late_replies(self._world, task, self._settings.max_age):
             came = late.reply.arrived
             self._buffer.add(
@@ -271,7 +276,8 @@ class LateWorld(WorldProxy):
     def _postpone(
         self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Reply:
-        """The reply without the rows that are late in a simulation. Those go to the buffer."""
+        """In a simulation: draw which rows are late, move them to the buffer, and return the reply
+        without them."""
         delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
         for rounds in np.unique(delay[delay > 0]).tolist():
             is_late = delay == rounds
@@ -290,7 +296,8 @@ class LateWorld(WorldProxy):
 
 
 def _of_rows(reply: Reply, vector: str, rows: Bool[np.ndarray, "n"]) -> dict[str, np.ndarray]:
-    """The arrays of some rows that the buffer stores: update, model and number of samples."""
+    """The arrays that the buffer stores (update, model and number of samples), for some rows of a
+    reply."""
     return {name: reply.arrays[name][rows] for name in (vector, INDEX, WEIGHT)}
 
 
@@ -304,6 +311,7 @@ def _mean(
 ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
     """The mean update of each model over timely and late replies, and its number of samples."""
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
+    # In the order of clients, the sum does not depend on the order of replies.
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
     total.add(reply.arrays[vector][order], weight[order], reply.arrays[INDEX][order])

@@ -9,14 +9,15 @@ With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the 
 are tested with the part that they keep. A client that never trained is tested with the initial
 head, or with its cluster's model. A client that changes its cluster keeps its part.
 
-Only training in the method's rounds is personal. In a cold start, and when new clients are placed,
-clients train whole models. Every cluster's head is always reset to the initial model's head, so
-sharing between clusters and server optimisers do not change heads. In rounds, updates by which the
-method clusters have zeros for the head's entries.
+Clients use their personal parts only in the method's rounds. In a cold start, and when new clients
+are assigned to clusters, clients train whole models. The head of every cluster's model is always
+reset to the initial model's head, so sharing between clusters and server optimisers do not change
+heads. In rounds, the updates that the method sees (and may cluster by) are zero in the head's
+entries.
 
-Some methods cannot be used with personal parts (``refusal``). They cluster clients by the behaviour
-of shared last layers (``ModelParts.shared_head``), or keep a part on each client already
-(``ModelParts.own``).
+Two kinds of methods cannot be used with personal parts (``refusal``): methods that compare clients
+by last layers that they share (``ModelParts.shared_head``), and methods that keep a part of the
+model on each client already (``ModelParts.own``).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class PersonalPart(Option):
     """A part of a model that stays on each client."""
 
     section = "personal"
-    head: ClassVar[bool]  # whether the part is the last layer of the model, then not shared
+    head: ClassVar[bool]  # whether the part is the model's last layer, which is then not shared
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
         """The training that clients do instead of the method's, with their personal part.
@@ -58,7 +59,7 @@ class PersonalPart(Option):
         Args:
             task: the method's training.
             start: the run's initial model.
-            head: slice of a flat model that is its last layer.
+            head: the entries of the last layer in a flat model.
         """
         raise NotImplementedError
 
@@ -81,7 +82,7 @@ class PersonalPart(Option):
     ) -> Task | None:
         start = state.extras[cls.section]["start"]
         clusters = state.assignment[clients]
-        # Without an initial model, clients keep whole models and no heads.
+        # The initial model is stored only if clients keep heads; otherwise they keep whole models.
         if not len(start):
             return EvaluateOwn(state.models, clusters)
         bodies = body_of(state.models, spec.head)
@@ -198,14 +199,14 @@ class ActivePersonalPart(ActiveOption):
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model. It is empty if clients keep whole models, which start as their
-        cluster's model."""
+        """The run's initial model, which holds the initial head. It is empty if clients keep whole
+        models, since these start as the cluster's model."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
 
     def _with_first_heads(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
-        """The state that the method returned, with the initial head in all models."""
+        """The state that the method returned, with the initial model's head in all models."""
         if self._part.head:
             models = after.models.copy()
             models[:, world.spec.head] = start[world.spec.head]
@@ -254,8 +255,8 @@ class PersonalWorld(WorldProxy):
 
     Args:
         world: the clients.
-        personal: from the method's training to the training that clients do instead.
-        head: slice of a model that is its last layer.
+        personal: function from the method's training to the training that clients do instead.
+        head: the entries of the last layer in a flat model.
     """
 
     def __init__(self, world: World, personal: Callable[[Train], Task], head: slice | None) -> None:
@@ -264,7 +265,8 @@ class PersonalWorld(WorldProxy):
         self._head = head
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The world's reply; in training of whole models clients also use their personal parts."""
+        """The clients' reply. A training of whole models becomes personal training; any other task
+        is passed on unchanged."""
         if type(task) is not Train or task.part is not None:
             return self._world.run(task, clients, stream)
         personal = self._personal(task)
@@ -275,12 +277,12 @@ class PersonalWorld(WorldProxy):
 
 
 def whole(reply: Reply, parameters: int, head: slice | None) -> Reply:
-    """Extend a reply about bodies to one about whole models, with zero updates of heads.
+    """Extend updates of bodies to updates of whole models, with zeros in the head's entries.
 
     Args:
-        reply: reply with updates of bodies.
+        reply: reply with updates of bodies (models without the last layer).
         parameters: number of parameters P of a whole model.
-        head: slice of a flat model that is its head.
+        head: the entries of the last layer in a flat model.
     """
     bodies: Float[np.ndarray, "n b"] = reply.update
     heads = np.zeros((len(bodies), parameters - bodies.shape[1]), np.float32)

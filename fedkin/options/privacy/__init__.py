@@ -1,2 +1,2 @@
 """Client-level differential privacy: a trusted server clips clients' updates, adds noise to their
-sums, and releases models computed from these sums."""
+sums, and releases only models computed from these noisy sums."""

@@ -6,10 +6,10 @@ clients (before the first round of a cold start, and of scores after the last ro
 mechanisms without sampling, which compose with the rounds.
 
 The reported epsilon comes from the privacy loss distribution (PLD, Koskela et al. 2020, Doroshenko
-et al. 2022). Renyi differential privacy (Mironov 2017) gives an upper bound of it, and a PLD
-epsilon above that bound is refused. Only this mechanism is accounted for: the library's accountants
-disagree on the definition of replacing a client, and one of them ignores the count of a randomised
-response.
+et al. 2022). Renyi differential privacy (Mironov 2017) gives an upper bound of it. A PLD epsilon
+above that bound would show an error in one of them, so it raises an error. No other mechanism is
+accounted for: the accountants of dp-accounting disagree on the definition of replacing a client,
+and one of them ignores the count of a randomised response.
 
 The Renyi bound itself is reported in two cases. Above an epsilon of 50 a loss distribution takes
 minutes, and such an epsilon gives no protection. A delta below 1e-14 is too small for a loss
@@ -30,7 +30,9 @@ from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.options.privacy.search import PRECISION, Search
 
 _TOLERANCE = 1e-3  # relative tolerance between the two accountants
-_MOST_NOISE = 2.0**16  # largest noise multiplier tried; if it is not enough, no noise is
+# Largest noise multiplier tried. With it rounds cost almost nothing, so if it is not enough, no
+# noise of the rounds is.
+_MOST_NOISE = 2.0**16
 _FIRST_NOISE = 1.0  # first noise multiplier of a search
 
 # Above this epsilon the Renyi bound is reported: such a large epsilon gives no protection.
@@ -50,15 +52,16 @@ LEAST_DELTA = 1e-14
 
 @dataclass(frozen=True)
 class NoisyRounds:
-    """Rounds of one mechanism: a Gaussian on the sum over a Poisson sample of the clients.
+    """All releases of a run: noisy sums of rounds, each over a Poisson sample of the clients, and
+    noisy sums over all clients.
 
     Attributes:
         probability: q, with which each client takes part in a round; 1: all clients take part.
         noise_multiplier: z, the standard deviation of the noise on a sum, divided by the clipping
             norm.
         count: number of rounds.
-        cap: largest number of clients in a round, if a device needs a limit; None: no limit. Larger
-            samples are reduced at random.
+        cap: largest number of clients in a round, if a device needs a limit; None: no limit. Of a
+            larger sample, that many clients are drawn at random.
         clients: number of clients N, needed only with a cap.
         start_noise: noise multiplier of each noisy sum of all clients before the first round.
         start_sums: number of these sums.
@@ -84,7 +87,8 @@ class NoisyRounds:
         )
 
     def _of_all(self) -> list[tuple[float, int]]:
-        """Noise multiplier and number of each kind of sums over all clients that were released."""
+        """Noise multiplier and number of the sums over all clients: those of the cold start, and
+        those of scores. A kind without sums is left out."""
         sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
         return [(noise, count) for noise, count in sums if count]
 
@@ -100,6 +104,11 @@ class NoisyRounds:
         return events.ComposedDpEvent(parts)
 
     def _rounds_event(self, events: Any) -> Any:
+        """The rounds as an event of dp-accounting.
+
+        Args:
+            events: the module of events.
+        """
         noise = events.GaussianDpEvent(self.noise_multiplier)
         if self.cap is not None:
             noise = events.TruncatedSubsampledGaussianDpEvent(
@@ -132,6 +141,7 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
     if by_renyi_bound(rounds, delta):
         return renyi_epsilon(rounds, delta)
     if rounds.cap is not None:
+        # Fine steps are slow with a cap, and above this epsilon they are not worth the time.
         coarse = _pld_epsilon(rounds, delta, _COARSE_STEP)
         return coarse if coarse > MOST_EPSILON else _pld_epsilon(rounds, delta, _FINE_STEP)
     value = _pld_epsilon(rounds, delta, _FINE_STEP)
@@ -170,7 +180,8 @@ def costs_at_most(target: float, delta: float, rounds: NoisyRounds) -> bool:
 
 
 def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
-    """Whether the Renyi bound is reported: it is above 50, or delta is below 1e-14.
+    """Whether the Renyi bound is reported as the epsilon: if it is above 50, or if delta is below
+    1e-14.
 
     Args:
         rounds: the released rounds.
@@ -185,8 +196,13 @@ def by_renyi_bound(rounds: NoisyRounds, delta: float) -> bool:
 
 
 def check(value: float, bound: float | None) -> None:
-    """Raise ConfigError if an epsilon exceeds the other accountant's upper bound, if there is
-    one."""
+    """Raise ConfigError if the PLD epsilon exceeds the Renyi bound, so that one of the accountants
+    must be wrong.
+
+    Args:
+        value: the PLD epsilon.
+        bound: the Renyi bound; None if there is none.
+    """
     if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
         raise ConfigError(
             f"accountants contradict each other: epsilon is {value:.4g} by PLD, above the bound "
@@ -200,8 +216,9 @@ def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
 
     It is an upper bound, computed in milliseconds.
 
-    No bound is known for a sample with a cap. There an added client may displace another one, so
-    the bound assumes all clients in every round and half the noise.
+    For a sample with a cap, no bound with amplification by sampling is known. There an added client
+    may displace another one, which changes the sum by up to twice the clip. So the bound then
+    assumes all clients in every round, and half the noise multiplier.
 
     Raises MissingExtra if dp-accounting is not installed.
     """
@@ -214,10 +231,11 @@ def renyi_epsilon(rounds: NoisyRounds, delta: float) -> float:
 def fixed_cohort_epsilon(
     clients: int, cohort: int, noise_multiplier: float, count: int, delta: float
 ) -> float:
-    """The epsilon of rounds with cohorts of a fixed size, where one client is replaced by another.
+    """The epsilon of rounds with cohorts of a fixed size.
 
-    Replacement changes a sum by up to twice the clipping norm, so the event gets half the noise
-    multiplier. For the removal of a client no bound is known with such cohorts.
+    Neighbouring data sets differ here by one client that is replaced by another, since no bound is
+    known for the removal of a client with such cohorts. Replacement changes a sum by up to twice
+    the clipping norm, so the calculation uses half the noise multiplier.
 
     Args:
         clients: number of clients N.
@@ -246,7 +264,7 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     Args:
         target: the target epsilon.
         delta: probability that the bound does not hold.
-        rounds: from a noise multiplier to the rounds.
+        rounds: function from a noise multiplier to all releases of the run.
 
     Raises:
         ConfigError: no noise is large enough.
@@ -260,9 +278,9 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     def enough(noise: float) -> bool:
         return costs_at_most(target, delta, rounds(noise))
 
-    # Search first with the fast bound, which never underestimates. It is far too high with a cap,
-    # and if the cold start is a large part of the cost, the target may lie between the PLD epsilon
-    # and the bound.
+    # Search first with the Renyi bound, which is fast and never underestimates. It is not used in
+    # two cases: with a cap, where it is far too high, and if even the largest noise does not bring
+    # it below the target, since the cold start or the scores alone cost too much by this bound.
     quick = rounds(_FIRST_NOISE).cap is None and enough_by_bound(_MOST_NOISE)
     price = enough_by_bound if quick else enough
     if not price(_MOST_NOISE):
@@ -273,8 +291,9 @@ def calibrate(target: float, delta: float, rounds: Callable[[float], NoisyRounds
     low, high = search.bracket(price, _FIRST_NOISE)
     noise = search.least(price, low, high)
 
-    # The bound is rarely twice the PLD epsilon. If it is, half of the noise is enough, and the
-    # search continues below that.
+    # Then search below the noise found by the bound with the slow PLD epsilon. The bound is usually
+    # close, so the search tries 90% of its noise first. If the result is at the lower end of the
+    # interval, less noise may be enough, and the search continues below.
     while True:
         found = search.least(enough, noise / 2, noise, nearest=0.9)
         at_lower_end = found - noise / 2 <= found * PRECISION
@@ -291,7 +310,7 @@ def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds]
     Args:
         target: the target epsilon.
         delta: probability that the bound does not hold.
-        rounds: from a number of rounds to these rounds.
+        rounds: function from a number of rounds to all releases of the run.
         most: planned number of rounds.
 
     Raises:
@@ -303,7 +322,8 @@ def affordable(target: float, delta: float, rounds: Callable[[int], NoisyRounds]
 
 @cache
 def _pld_epsilon(rounds: NoisyRounds, delta: float, step: float) -> float:
-    """The epsilon of rounds by a loss distribution with this step size. It never underestimates."""
+    """The epsilon of rounds from a privacy loss distribution with this step size. Coarser steps may
+    overestimate it, but never underestimate it."""
     accountant = partial(
         _library("dp_accounting.pld").PLDAccountant, value_discretization_interval=step
     )
@@ -311,6 +331,7 @@ def _pld_epsilon(rounds: NoisyRounds, delta: float, step: float) -> float:
 
 
 def _spent(accountant: Callable[..., Any], rounds: NoisyRounds, delta: float) -> float:
+    """The epsilon of rounds by an accountant of dp-accounting."""
     relation = _library("dp_accounting").NeighboringRelation.ADD_OR_REMOVE_ONE
     return float(
         accountant(neighboring_relation=relation).compose(rounds.event()).get_epsilon(delta)
@@ -319,6 +340,7 @@ def _spent(accountant: Callable[..., Any], rounds: NoisyRounds, delta: float) ->
 
 @cache
 def _library(name: str) -> Any:
+    """Import a module of dp-accounting. Raises MissingExtra if it is not installed."""
     try:
         library = importlib.import_module(name)
     except ImportError as error:

@@ -4,14 +4,14 @@ A canary is a client with a random direction as its update. There are m canaries
 decides for each whether it is in or out. In each round every canary that is in takes part with the
 run's sampling probability, independently of the others and without a cap on the cohort. The run's
 own functions clip the updates and add the noise, with a fixed clip. An observer of the sums then
-guesses: the r / 2 canaries with the highest products with the sums are in, the r / 2 with the
-    lowest
-products are out. Many correct guesses are unlikely under a small epsilon. Source: Steinke, Nasr and
-Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS 2023 (theorem 5.2).
+guesses. A canary's score is the inner product of its direction with the sums: the r / 2 canaries
+with the highest scores are guessed to be in, the r / 2 with the lowest to be out. Many correct
+guesses are unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski, Privacy Auditing
+with One (1) Training Run, NeurIPS 2023 (theorem 5.2).
 
-In a run with secret sums the canaries pass through the clients' clipping and rounding. The other
-clients that add their shares of the noise are as few as in the smallest sum, so the sum has the
-least noise that any sum has.
+In a run with secret sums, clients clip and round their updates and add shares of the noise, so the
+canaries' updates pass through these functions. Noise comes from as few other clients as in the
+smallest allowed sum, so the audit tests the sum with the least noise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ LEVEL = 0.05
 _DIMENSIONS = 7850  # size of a canary's update: random directions are nearly orthogonal
 _MOST = 30.0  # initial epsilon of the search for the lower bound
 _HALVINGS = 60
-_LEAST = 1e-6  # smallest noise in the weight of a sum
+# A sum weighs 1 / noise^2 in the scores. A noise of 0 counts as this number there, so that the
+# weight is finite.
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Audit:
 
 
 def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The largest probability of at least this many correct guesses under (epsilon, delta).
+    """The largest probability with which a mechanism that is (epsilon, delta)-private lets an
+    observer make at least this many correct guesses.
 
     With q = e^eps / (1 + e^eps) it is
 
@@ -140,8 +143,8 @@ def audit(
         randomness: source of all random numbers.
         canaries: number of canaries m.
         guesses: number of guesses r, even.
-        noise_factor: factor of the added noise. A factor below 1 simulates an error that the audit
-            should detect.
+        noise_factor: factor by which the noise really added differs from the noise that the
+            mechanism declares. A factor below 1 simulates an error that the audit should detect.
         least: n_min of secret sums, in which clients add the noise; None if the server adds it.
     """
     directions = randomness.normal(canaries, _DIMENSIONS)
@@ -182,7 +185,7 @@ def audit(
 
 
 class _Release(NamedTuple):
-    """One noisy sum of a run."""
+    """Settings of one noisy sum of a run."""
 
     probability: float  # probability with which a client takes part
     clip: float
@@ -197,7 +200,20 @@ def _scores(
     present: Bool[np.ndarray, "m"],
     noise_factor: float,
 ) -> Float[np.ndarray, "m"]:
-    """Evidence for each canary in the sums of a trusted server, including cold-start sums."""
+    """How strongly the noisy sums of a trusted server, including cold-start sums, suggest that each
+    canary is in.
+
+    A score is the inner product of the canary's direction with the sums, added over all sums. Each
+    sum weighs 1 / (clip noise^2), as in a likelihood-ratio test.
+
+    Args:
+        mechanism: sampling, clip and declared noise.
+        rounds: number of rounds T.
+        randomness: source of all random numbers.
+        directions: each canary's direction, of norm 1.
+        present: which canaries are in.
+        noise_factor: factor of the noise that is really added, as in ``audit``.
+    """
     scores = np.zeros(len(directions))
     start_sum = _Release(probability=1.0, clip=1.0, noise_multiplier=mechanism.start_noise)
     round_sum = _Release(
@@ -219,7 +235,8 @@ def _scores(
             clip=clip,
             randomness=randomness,
         )
-        # Sums with less noise have more weight.
+        # The weight uses the declared noise and not ``noise_factor`` times that, since an observer
+        # knows only the declaration.
         scores += directions @ sums[0] / (clip * max(noise, _LEAST) ** 2)
     return scores
 
@@ -233,10 +250,20 @@ def _secret_scores(
     noise_factor: float,
     least: int,
 ) -> Float[np.ndarray, "m"]:
-    """Evidence for each canary in secret sums.
+    """How strongly the secret sums suggest that each canary is in: inner products of the canaries'
+    directions with the total over all rounds.
 
-    An observer sees who takes part, and the claim is about a client that takes part in every round,
-    so canaries do so.
+    With secret sums an observer sees who takes part, so the claim is about a client that takes part
+    in every round. All canaries that are in do so.
+
+    Args:
+        mechanism: clip and declared noise.
+        rounds: number of rounds T.
+        randomness: source of all random numbers.
+        directions: each canary's direction, of norm 1.
+        present: which canaries are in.
+        noise_factor: factor of the noise that is really added, as in ``audit``.
+        least: n_min, the smallest number of clients in a sum.
     """
     seeded = randomness.rng if isinstance(randomness, SeededRandomness) else None
     rng = seeded or np.random.default_rng()
@@ -251,7 +278,8 @@ def _secret_scores(
     silent = replace(share, deviation=0.0)
     faulty = replace(share, deviation=share.deviation * noise_factor)
 
-    # The sum of the canaries' updates is the same in every round.
+    # The sum of the canaries' updates is the same in every round, so it is computed once. Canaries
+    # add no noise: the claim must hold with the noise of the other clients alone.
     updates = np.zeros(numbers + EXTRA, np.uint32)
     for direction in directions[present]:
         updates += grid.noisy(2 * share.clip * direction, grid.cap, silent, rng)

@@ -28,15 +28,15 @@ class ClientDP(PrivacySettings, Option):
         adaptive: whether the clip follows the median norm, privately (Andrew et al. 2021).
         divisor: number of clients by which each cluster's sum is divided; by default the expected
             cohort / K.
-        cap: largest number of clients in a round, if a device needs a limit.
+        cap: largest number of clients in a round, if a device needs a limit; None: no limit.
         examples_cap: a client's weight is its number of training samples divided by this number,
             at most 1; by default all weights are 1.
         start_noise: noise multiplier of each noisy sum of a cold start, over all clients before the
             first round; by default four times the noise multiplier of the rounds.
         scores: noise multiplier of the sum of all clients' accuracies after the last round, whose
             mean is released with the models; None: no score is released.
-        uncharged: what happens to client work that no noise covers: ``refuse`` stops the run,
-            ``infinite`` allows it and makes epsilon infinite.
+        uncharged: what happens if the method requests replies without noise, such as single
+            updates: ``refuse`` stops the run, ``infinite`` allows it and makes epsilon infinite.
         testing_only_seeded_noise: whether noise and cohorts come from the run's seed. Then nothing
             is private.
 

@@ -3,8 +3,8 @@ quantile of the updates' norms.
 
     u_i <- u_i min(1, C / |u_i|);   S_k = sum of w_i u_i over the clients of model k + N(0, (z C)^2)
 
-A client adds one vector of norm at most C to one of the K sums, so all sums together are a single
-release for any K. Shapes: n rows, K models, P parameters.
+A client adds one vector of norm at most C to one of the K sums, so all K sums together cost as much
+privacy as a single sum. Shapes: n rows, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def noisy_sums(
 def noisy_mean(
     shares: Float[np.ndarray, "n"], clients: int, noise_multiplier: float, randomness: Randomness
 ) -> float:
-    """The mean over all clients of one share each, with noise on the sum, clipped to [0, 1].
+    """The mean of one number per client (e.g. its accuracy), with noise on the sum, clipped to
+    [0, 1].
 
     Args:
         shares: a number between 0 and 1 for each client. Values that are not finite count as 0, and
@@ -70,9 +71,9 @@ def noisy_mean(
 def noise_of_updates(noise_multiplier: float, count_deviation: float) -> float:
     """The noise multiplier of updates that are released together with a noisy count.
 
-    Updates and count together then cost as much as one release with ``noise_multiplier``.
-
-    The count sums bits of +-1/2 (Andrew et al. 2021, arXiv 1905.03871, theorem 1).
+    It is larger than z, so that updates and count together cost as much as one release with
+    ``noise_multiplier``. The count is a sum of +1/2 or -1/2 for each client (Andrew et al. 2021,
+    arXiv 1905.03871, theorem 1).
 
     Args:
         noise_multiplier: z of both together.
@@ -90,10 +91,10 @@ def next_clip(
     quantile: float = 0.5,
     rate: float = 0.2,
 ) -> float:
-    """The clip of the next round, which grows if fewer norms than the quantile are below it.
+    """The clip of the next round, which moves towards a quantile of the updates' norms.
 
-    C <- C exp(-rate (b - quantile)), where b is the noisy share of norms up to C among ``cohort``
-    clients, a number that does not depend on data.
+    C <- C exp(-rate (b - quantile)), where b is the noisy share of updates with a norm of at most
+    C. The share is of the expected cohort, a number that does not depend on data.
 
     Args:
         norms: norms of the updates before clipping.

@@ -1,8 +1,9 @@
 """Any method that averages, with client-level differential privacy.
 
-The method sees noisy means instead of means. Any other client work is refused with the name of the
-task, or makes epsilon infinite. The operating system's randomness draws the cohorts: whoever knows
-a cohort would lose the amplification by sampling.
+The method sees noisy means instead of means. If it requests replies that get no noise, the run
+stops with the name of that task, or epsilon becomes infinite. Cohorts are drawn with the operating
+system's randomness and not by the run's seed: for an observer who could compute the cohorts,
+sampling would not amplify privacy.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ MODELS = "models.safetensors"
 
 
 def refusal(method: Method, uncharged: str = "refuse") -> str:
-    """Why noisy sums are not enough for a method; empty if they are enough.
+    """Why a method needs more than noisy sums; empty if these are enough.
 
     Args:
         method: any method.
-        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: what happens to client work that
-            no noise covers.
+        uncharged: ``refuse`` or ``infinite``, as in ``ClientDP``: what happens if the method
+            requests replies without noise.
     """
     needs = requirements_of(method)
     name = type(method).__name__
@@ -74,11 +75,11 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
 
 
 def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
-    """The privacy option of a run, ready to start.
+    """The privacy option of a run, with its journal open.
 
     Args:
         settings: privacy settings.
-        run: the run; its folder holds the journal of earlier releases.
+        run: the run. If it is resumed, its folder holds the journal of earlier releases.
 
     Raises:
         ConfigError: earlier releases had other noise.
@@ -107,8 +108,8 @@ def secret_settings(run: RunFacts) -> SecretSettings | None:
 
 
 def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
-    """Raise ConfigError for runs that would release more than noisy sums, or whose epsilon is
-    undefined.
+    """Raise ConfigError for runs that would reveal more than noisy sums (e.g. by a tracker that
+    sends clients' scores elsewhere), or for which no epsilon can be computed.
 
     Args:
         settings: privacy settings.
@@ -145,12 +146,12 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
 
 
 def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
-    """The mechanism of a run with these settings. With secret sums the server learns who takes
-    part.
+    """The mechanism of a run with these settings.
 
     Args:
         settings: privacy settings.
-        run: the run. The cold start of its method may have a cost.
+        run: the run. Noisy sums in the cold start of its method are part of the cost. With secret
+            sums the server learns who takes part, so sampling does not amplify privacy.
 
     Raises:
         ConfigError: cohorts have a fixed size; the budget is below the cost of one round.
@@ -166,9 +167,9 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 
 
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
-    """Raise ConfigError if the noise differs from the noise of earlier releases.
+    """Raise ConfigError if a resumed run would add other noise than it has added before.
 
-    The accountant assumes one noise for all of them.
+    The accountant assumes the same noise for all rounds, and also for all sums of a cold start.
     """
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
@@ -218,10 +219,8 @@ class ActivePrivacy(ActiveOption):
         self.secret = secret
 
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
-        """Draw the cohort: each client independently with equal probability, or a fixed number.
-
-        A cohort above the cap is reduced at random.
-        """
+        """Draw the cohort: each client independently with equal probability, or a fixed number of
+        clients. Of a cohort above the cap, ``cap`` clients are drawn at random."""
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
@@ -282,6 +281,7 @@ class ActivePrivacy(ActiveOption):
             )
 
     def _refuse_start(self, budget: float) -> None:
+        """Raise ConfigError if earlier cold starts of this run leave no budget for another one."""
         released = self.journal.start_sums
         cost = self.mechanism.epsilon(
             self.journal.rounds, start_sums=released + self.mechanism.start_sums
@@ -360,7 +360,8 @@ class ActivePrivacy(ActiveOption):
 
 
 def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """Write the releasable files: models and statement. An infinite epsilon releases no file."""
+    """Write the files that may be published: models and statement. With an infinite epsilon, no
+    file is written."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)

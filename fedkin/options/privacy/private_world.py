@@ -1,7 +1,8 @@
-"""The world of a private run: only noisy sums over clients leave it.
+"""The world of a private run: a method gets only noisy sums over clients from it.
 
-Sums of a round are over the round's cohort, clipped to the run's norm C. Sums of a cold start are
-over unit vectors, before the first round. Each release is recorded before it leaves.
+Sums of a round are over the updates of the round's cohort, clipped to the run's norm C. Sums of a
+cold start are over vectors of norm at most 1 of all clients, before the first round. The journal
+records each release before the method gets it.
 """
 
 from __future__ import annotations
@@ -67,11 +68,11 @@ class PrivateWorld(WorldProxy):
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The noisy sums of a training or of a cold start.
 
-        Work without a reply is done unchanged, and so are choices, which a trusted server does not
-        release.
+        A task without a reply is passed on unchanged. So is a task in which clients only choose
+        among models, since a trusted server does not release the choices.
 
         Raises:
-            TaskError: any other work, unless the settings allow it.
+            TaskError: the task needs replies without noise, and the settings do not allow these.
         """
         if wants_sums(task) or is_start(task):
             self._refuse_others(task, clients)
@@ -83,7 +84,7 @@ class PrivateWorld(WorldProxy):
         return self._world.run(task, clients, stream)
 
     def _charge_infinite(self, task: Task) -> None:
-        """Record that a reply leaves clients without noise, which makes epsilon infinite.
+        """Record that clients send replies to a task without noise, which makes epsilon infinite.
 
         Raises:
             TaskError: the settings do not allow that.
@@ -184,7 +185,8 @@ class PrivateWorld(WorldProxy):
     ) -> Reply:
         """The noisy reply if clients add the noise, so that the server sees only noisy sums.
 
-        The round is charged before the request to the clients.
+        The journal records the release before the clients are asked, since it cannot be withdrawn
+        after that.
         """
         clip = self._mechanism.settings.clip
         self._journal.add(
@@ -242,7 +244,8 @@ class PrivateWorld(WorldProxy):
     ) -> Reply:
         """A reply with noisy means: the sums divided by a fixed number of clients.
 
-        All other numbers of the reply are zero.
+        The number of clients that replied is not used, since it depends on data and would need
+        noise. All other numbers of the reply (e.g. losses) are zero.
         """
         models = len(sums)
         divisor = 1.0 if is_start(task) else self._mechanism.divisor(len(sums))
@@ -281,6 +284,7 @@ class PrivateWorld(WorldProxy):
 
         The sums are recorded before they are returned.
         """
+        # Clipped here too, since a client may send a longer vector than it should.
         rows = np.concatenate([clipped(portion, 1.0) for portion in updates]) * arrived[:, None]
         noise = self._mechanism.start_noise
         sums = noisy_sums(

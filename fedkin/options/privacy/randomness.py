@@ -1,5 +1,5 @@
-"""Random numbers for noise and cohorts: from the operating system, which no seed reproduces, or
-from a seed, for tests only."""
+"""Random numbers for noise and cohorts. They come from the operating system, so no seed reproduces
+them; only in tests they come from a seed."""
 
 from __future__ import annotations
 

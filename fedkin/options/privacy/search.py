@@ -1,5 +1,5 @@
-"""Bisection searches with evaluations that may take seconds each. A search that takes long logs its
-progress."""
+"""Bisection searches in which each evaluation may take seconds (e.g. the epsilon of a noise). A
+search that takes long logs its progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-PRECISION = 1e-3  # a search ends when the interval is this share of its upper end
+PRECISION = 1e-3  # a search ends when the interval is at most this share of its upper end
 _QUIET = 5.0  # least seconds between two log lines
 
 _log = logging.getLogger("fedkin")
@@ -29,7 +29,8 @@ class Search:
         self._logged = self._start
 
     def bracket(self, enough: Callable[[float], bool], first: float) -> tuple[float, float]:
-        """An interval: its lower end is not enough, or 0, and its upper end is enough.
+        """An interval that contains the smallest value that is enough: its lower end is 0 or not
+        enough, its upper end is enough.
 
         Args:
             enough: whether a value is enough. If so, every larger value must be enough too.
@@ -50,10 +51,11 @@ class Search:
 
         Args:
             enough: whether a value is enough. If so, every larger value must be enough too.
-            low: a value that is not enough.
+            low: a lower limit of the result; it is not tried.
             high: a value that is enough.
-            nearest: smallest value tried, as a share of ``high``; for a ``high`` that is close to
-                the result.
+            nearest: no step tries a value below this share of the current ``high``. Set it (e.g. to
+                0.9) if the result is probably just below ``high``, so that the search does not try
+                the middle of the interval first. 0: plain bisection.
         """
         while high - low > high * PRECISION:
             middle = max((low + high) / 2, high * nearest)

@@ -3,10 +3,11 @@ update before it masks the update.
 
     each client adds N(0, s^2 / (n_min - 1)) to every number, s = z (C + sqrt(p) / scale):
 
-A sum of n_min answers or more has at least the noise of the mechanism; a sum of fewer answers is
-discarded. Rounding to integers may lengthen an update by sqrt(p) steps of the grid, which s
-accounts for. (A discrete Gaussian would be exact, but no maintained library draws one for millions
-of numbers in a second.)
+A sum of at least n_min clients has the noise of the mechanism even without one client's share,
+which that client knows. A sum of fewer clients is discarded. Updates are rounded to integers, in
+units of 1 / scale. This may lengthen an update of p numbers by sqrt(p) units, which s accounts for.
+(A discrete Gaussian would be exact, but no maintained library draws one for millions of numbers in
+a second.)
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 
-_TAIL = 8.0  # noise within this many standard deviations fits on the grid
+_TAIL = 8.0  # the integers are large enough for noise of this many standard deviations
 _LONGER = 1.05  # largest factor by which rounding may lengthen an update
 
 
 def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
-    """The facts that accompany an epsilon if clients add the noise.
+    """The entries of the privacy statement that differ if clients add the noise.
 
     Args:
         journal: the run's journal.
@@ -51,7 +52,11 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
 
 
 def _trusted(uncharged: list[str]) -> str:
-    """Who is trusted with which data. Replies that are not sums reach the server unprotected."""
+    """Who must be trusted, and which data the server sees.
+
+    Args:
+        uncharged: tasks whose replies reach the server without noise.
+    """
     seen = (
         "the server to follow the protocol, and each client to add its noise. The server sees "
         "noisy sums, who took part in which round, each client's test scores when the run is "
@@ -61,10 +66,10 @@ def _trusted(uncharged: list[str]) -> str:
 
 
 class SecretNoisySums(NamedTuple):
-    """The secret noisy sums that a round releases."""
+    """The noisy sums of a round, in which clients have added the noise."""
 
     sums: Float[np.ndarray, "K p"]
-    arrived: Bool[np.ndarray, "n"]  # rows that are included in a sum
+    arrived: Bool[np.ndarray, "n"]  # which clients' updates are in a sum
     made: int  # number of clusters with a sum
     lost: dict[int, str]  # reason for each cluster without a sum
 
@@ -72,7 +77,8 @@ class SecretNoisySums(NamedTuple):
 def noise_share(
     mechanism: Mechanism, least: int, members: int, numbers: int, seeded: bool
 ) -> tuple[IntegerGrid, NoiseShare]:
-    """The grid of a private sum, and the share of the noise that each client adds.
+    """The integer grid on which updates are added, and the share of the noise that each client
+    adds.
 
     Args:
         mechanism: clip and noise of the whole sum.

@@ -54,8 +54,8 @@ class PrivacySettings:
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings about settings that make the protection worthless, each with a cure; empty if
-        there are none.
+        """Warnings about settings that give no protection, each with advice; empty if there are
+        none.
 
         Args:
             clients: number of clients N.
@@ -117,6 +117,7 @@ class PrivacySettings:
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
+            """The mechanism with this noise multiplier."""
             return Mechanism(
                 settings=self,
                 clients=clients,
@@ -153,6 +154,7 @@ class PrivacySettings:
         return at(float(noise), None if self.epsilon is None else most)
 
     def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
+        """Raise ConfigError if the cold start alone costs the whole epsilon."""
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
@@ -161,6 +163,7 @@ class PrivacySettings:
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
+        """Raise ConfigError if the sum of scores alone costs the whole epsilon."""
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g} "
@@ -168,6 +171,8 @@ class PrivacySettings:
             )
 
     def _refuse_fixed_cohorts(self, clients: int, cohort: int, rounds: int) -> None:
+        """Raise ConfigError for hidden cohorts of a fixed size, since for these the accountants
+        know no amplification by sampling."""
         best_known = ""
         if self.noise_multiplier:
             fixed = accounting.fixed_cohort_epsilon(
@@ -198,8 +203,8 @@ class Mechanism:
         limit: number of rounds that the budget allows; None without a budget.
         start_sums: number of noisy sums over all clients before the first round.
         seen_cohorts: whether an observer of the sums learns who took part. Then sampling does not
-            amplify privacy, and neighbours differ by a client that sends only noise instead of its
-            update.
+            amplify privacy, and neighbouring data sets differ by a client that sends only noise
+            instead of its update.
         fixed_cohorts: whether all rounds have exactly ``cohort`` clients. If not, each client is
             drawn independently with probability q. Fixed cohorts are allowed only if observers see
             them, since then no amplification is counted.
@@ -233,8 +238,13 @@ class Mechanism:
     def priced(
         self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
     ) -> NoisyRounds:
-        """The rounds as input to the accountant, with the noisy sums of the cold start and of
-        scores; by default the planned numbers of them."""
+        """A run's releases as input to the accountant.
+
+        Args:
+            rounds: number of rounds.
+            start_sums: number of noisy sums in the cold start; None: the planned number.
+            score_sums: number of noisy sums of scores; None: the planned number.
+        """
         if start_sums is None:
             start_sums = self.start_sums
         if score_sums is None:
@@ -259,7 +269,8 @@ class Mechanism:
 
     @property
     def update_noise(self) -> float:
-        """The noise multiplier of updates: larger than z if a count is released with them."""
+        """The noise multiplier of updates. With an adaptive clip it is larger than z, since a noisy
+        count is released together with the updates."""
         if not self.settings.adaptive or not self.noise_multiplier:
             return self.noise_multiplier
         return noise_of_updates(self.noise_multiplier, self.count_deviation)
@@ -271,8 +282,15 @@ class Mechanism:
         start_sums: int | None = None,
         score_sums: int | None = None,
     ) -> float:
-        """The epsilon of released rounds, with the cold start and scores; infinite if clients sent
-        anything else."""
+        """The epsilon of a run's releases.
+
+        Args:
+            rounds: number of released rounds.
+            uncharged: whether clients have also sent replies without noise, so that epsilon is
+                infinite.
+            start_sums: number of noisy sums in the cold start; None: the planned number.
+            score_sums: number of noisy sums of scores; None: the planned number.
+        """
         if uncharged:
             return math.inf
         return accounting.epsilon(self.priced(rounds, start_sums, score_sums), self.settings.delta)

@@ -1,5 +1,5 @@
-"""The privacy statement of a run: its epsilon, the releases of each task, and the limits of the
-claim."""
+"""The privacy statement of a run: its epsilon, its releases, and the limits of the claim (e.g. that
+other runs on the same clients add to the cost)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def statement(private: Any, planned: int, round: int) -> dict[str, Any]:
 
 
 def _scores(private: Any, round: int) -> dict[str, Any]:
-    """The noisy mean accuracy of clients on the released models; empty if none was released."""
+    """The statement's entry on scores, the noisy mean accuracy of clients; empty if none was
+    released."""
     mean = private.journal.mean_accuracy(round)
     noise = private.mechanism.settings.scores
     clients = private.mechanism.clients
@@ -81,7 +82,12 @@ def _scores(private: Any, round: int) -> dict[str, Any]:
 
 
 def _charged(journal: Journal, secret: bool) -> dict[str, str]:
-    """The privacy cost of everything that left the clients, by task."""
+    """What everything that left the clients costs, in words, for each kind of reply.
+
+    Args:
+        journal: the run's journal.
+        secret: whether the run has secret sums.
+    """
     charged = {}
     tasks = Counter(entry.get("task", "train") for entry in journal.entries if "clip" in entry)
     for name, count in tasks.items():

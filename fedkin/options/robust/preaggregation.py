@@ -2,8 +2,8 @@
 of minorities.
 
 Sources: nearest-neighbour mixing NNM (Allouah et al., AISTATS 2023), bucketing (Karimireddy et al.,
-ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). Rows x_i [n P] are one per client, in the
-order of client numbers.
+ICLR 2022), adaptive clipping ARC (Allouah et al., 2024). The rows x_i [n P] are updates, one per
+client, in the order of client numbers. f is the assumed number of Byzantine rows.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ BUCKET = 2  # number of rows per bucket
 
 def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
     """NNM: replace every row by the mean of the n - f rows nearest to it, including itself."""
+    # Row i of the matrix holds the weights with which the rows are averaged into the new row i.
     chosen = np.zeros((len(rows), len(rows)))
     np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
     return chosen @ rows
@@ -84,7 +85,7 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
     """A random order whose seed comes from the rows themselves.
 
-    A resumed run gets the same order, and a client cannot know it before it has sent its row.
+    So a resumed run gets the same order, and no client knows the order before it has sent its row.
     """
     seed = hashlib.sha256(np.ascontiguousarray(rows).tobytes()).digest()
     return np.random.default_rng(int.from_bytes(seed[:16], "little")).permutation(len(rows))
@@ -105,13 +106,13 @@ def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
 def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
     """The indices of the rows that remain after removing minorities with opposing directions.
 
-    The rows are bisected repeatedly by cosine similarity (``best_silhouette``). The smaller part is
-    dropped while its mean has a cosine of 0 or less with the mean of the larger part. At most f
-    rows are dropped in total.
+    The rows are split in two groups by cosine similarity (``best_silhouette``). If the means of the
+    groups have a cosine of 0 or less, the smaller group is dropped, and the rest is split again. At
+    most f rows are dropped in total.
 
     This step is our own. Attackers that agree with each other shift a median, even if they are far
-    fewer than half. As a separate group they are detected and removed. A minority that does not
-    oppose the direction of the larger part stays.
+    fewer than half. As a separate group they are found and removed. A minority whose direction does
+    not oppose the larger group stays.
     """
     kept = np.arange(len(rows))
     while True:

@@ -1,6 +1,7 @@
-"""Robust aggregation for any method that averages.
+"""Robust aggregation for any method that averages: a rule such as a median replaces the mean of
+each cluster's updates.
 
-A robust rule needs all single updates of a round in memory at once.
+A rule compares single updates, so all updates of a round must fit into memory at once.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
 from fedkin.options.summed_tasks import averages_itself, check_asks_for_means
 
-# Names in rules that exclude honest rows too. With them, exclusion is no sign of an attack.
+# Parts of a rule's name with which the rule always excludes some honest updates too. With these
+# rules, an exclusion is no sign of an attack.
 SELECTING = ("krum", "mda", "nnm")
-# Arrays [N] in the state: the sum of each client's weights under the rule, and the number of rounds
-# in that sum.
+# Names of two arrays [N] in the state: the sum of the weights that the rule gave to each client's
+# updates, and the number of rounds in that sum.
 JUDGED = ("rule_weight", "rule_rounds")
 _NO_PLACE = "a rule has no place"  # in a method that averages updates itself
 
@@ -51,12 +53,12 @@ class RobustAggregation(Option):
             clipping), ``clip+`` (clipping to the median length), ``bucketing+`` (means of random
             pairs) or ``majority+`` (removes opposing minorities, at most as many rows as may be
             Byzantine).
-        byzantine: largest share of Byzantine replies in a cluster that is assumed; below one half.
+        byzantine: assumed largest share of Byzantine replies in a cluster; below one half.
         least: minimum number of replies. A cluster with fewer keeps its model in that round, since
             among few clients a few Byzantine ones may be the majority.
-        memory: number of rounds for which a client's last update is reused. A rule then compares
-            all clients of a cluster, not only the clients of a round. 0: no reuse. The memory
-            stores N x P numbers.
+        memory: number of rounds for which a client's last update is used again. A rule then
+            compares nearly all clients of a cluster, not only those in the round's cohort. 0: only
+            the round's updates. The memory stores N x P numbers.
         split_after: number of consecutive exclusions after which a client leaves its cluster.
             Clients that leave one cluster together share a new one. 0: no client leaves.
 
@@ -124,7 +126,7 @@ class RobustAggregation(Option):
     ) -> tuple[Float[np.ndarray, "p"], Float64[np.ndarray, "m"]]:
         """The aggregated update of a cluster, and the weight of each client's update in it.
 
-        A weight of 1 is the same as in a mean; 0 means excluded.
+        Weights are scaled so that 1 is the weight in a plain mean; 0 means excluded.
 
         Args:
             rows: updates in the order of client numbers. There are enough of them (``enough``).
@@ -133,13 +135,16 @@ class RobustAggregation(Option):
         return average.astype(rows.dtype), len(rows) * weights
 
     def enough(self, count: int) -> bool:
-        """Whether a cluster's model changes with this number of replies."""
+        """Whether a cluster has enough replies for the rule. If not, it keeps its model."""
+        # Krum sums the distances to n - f - 2 other rows, so there must be some.
         rows = 4 if "krum" in self.rule else 1
         needed = rows * BUCKET if "bucketing" in self.rule else rows
         return count >= max(self.least, needed)
 
     def excluded(self, count: int) -> int:
-        """f: the assumed number of Byzantine replies among ``count``."""
+        """f: the assumed number of Byzantine replies among ``count``, at most the number that the
+        rule can tolerate."""
+        # Every Byzantine reply may spoil one bucket.
         rows = math.ceil(count / BUCKET) if "bucketing" in self.rule else count
         possible = (rows - 3) // 2 if "krum" in self.rule else (rows - 1) // 2
         return max(0, min(math.ceil(self.byzantine * count), possible))
@@ -173,10 +178,10 @@ def split_refusal(method: Method) -> str:
 class ActiveRule(ActiveOption):
     """A robust rule in a run.
 
-    The state holds its arrays [N]. ``rule_weight`` is the sum of the rule's weights of a client's
-    updates, ``rule_rounds`` the number of rounds in that sum. ``REMEMBERED`` holds the clients'
-    last updates if the rule reuses them. ``SPLIT`` holds which clients have left a cluster if the
-    rule splits clusters.
+    It keeps arrays in the state. ``rule_weight`` [N] is the sum of the weights that the rule gave
+    to a client's updates, ``rule_rounds`` [N] the number of rounds in that sum. With ``memory``,
+    the arrays named in ``REMEMBERED`` hold each client's last update. With ``split_after``, the
+    arrays named in ``SPLIT`` hold which clients have left a cluster.
 
     Args:
         settings: settings of the rule.
@@ -189,6 +194,8 @@ class ActiveRule(ActiveOption):
         self._method = method
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
+        # Clusters are not judged yet, or new clients are only assigned: the rule averages, but its
+        # weights are not recorded.
         if call.step != "round" or before is None:
             seen = RobustWorld(world, self._settings)
             return Around(seen, lambda after: self._with_judgement(before, after, None))
@@ -212,7 +219,8 @@ class ActiveRule(ActiveOption):
         return UpdateMemory(*(arrays[name] for name in REMEMBERED))
 
     def _judged(self, before: State, after: State, world: RobustWorld, round: int) -> State:
-        """The state that the method returned, with the rule's weights of the round's updates.
+        """The state after a round, with the weights that the rule gave to updates; clients that
+        are excluded too often leave their clusters here.
 
         Raises:
             MethodError: the method reads single updates and averages them itself.
@@ -260,8 +268,8 @@ class ActiveRule(ActiveOption):
     def _split(self, after: State, world: RobustWorld) -> State:
         """The state after clients that were excluded often enough have left their clusters.
 
-        Their weight is set to the weight of their last update in the old cluster, which marks them
-        as suspects.
+        The summary shows such clients with the low weight of their last update in the old cluster,
+        not with the mean over all rounds. So an attacker that was honest at first stands out.
         """
         arrays = self.arrays(after)
         times = times_left_out(arrays["times_left_out"], world.weight, world.sent)
@@ -288,7 +296,8 @@ class ActiveRule(ActiveOption):
 def rule_weights(state: State) -> list[float | None]:
     """Each client's mean weight under the rule, over the rounds in which the rule judged it.
 
-    1 is the same as in a mean, 0 means excluded, None that the rule never judged the client.
+    1 is the weight in a plain mean, 0 means always excluded, None that the rule never judged the
+    client.
     """
     arrays = state.extras[RobustAggregation.section]
     weights = zip(arrays["rule_weight"], arrays["rule_rounds"], strict=True)
@@ -329,9 +338,10 @@ class RobustWorld(WorldProxy):
         self.sent = np.zeros(world.total_clients, bool)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The reply, in which the rule's averages replace the means.
+        """The clients' reply. A request for means gets the rule's averages instead; any other task
+        is passed on unchanged.
 
-        Raises TaskError for means of several vectors per client, for which no rule is known.
+        Raises TaskError if the means are of several vectors per client, for which no rule is known.
         """
         vector = mean_vector(task)
         if vector is None:
@@ -350,7 +360,7 @@ class RobustWorld(WorldProxy):
         index = reply.arrays[INDEX]
         for k in range(len(means.arrays[vector])):
             rows = np.flatnonzero(reply.arrived & (index == k))
-            # In a fixed order, ties do not depend on the order of replies.
+            # In a fixed order, ties between equal rows do not depend on the order of replies.
             rows = rows[np.argsort(clients[rows], kind="stable")]
             if len(rows):
                 means.arrays[vector][k] = self._average(
@@ -361,7 +371,10 @@ class RobustWorld(WorldProxy):
     def _average(
         self, updates: Float[np.ndarray, "m p"], clients: Int[np.ndarray, "m"], model: int
     ) -> Float[np.ndarray, "p"]:
-        """The rule's average of a model's updates, including remembered updates."""
+        """The rule's average of a model's updates of this round and remembered updates.
+
+        It is zero, so that the model stays, if there are too few of them.
+        """
         senders = clients
         if self.remembered is not None and self._assignment is not None:
             self.remembered = self.remembered.kept(updates, senders, model, self._round)

@@ -1,11 +1,13 @@
 """Rules that aggregate n vectors, up to f of them Byzantine.
 
-Rows x_i [n P] are one per client, in the order of client numbers, so that ties (equal rows) do not
-depend on the order of replies. All rules are unweighted, since a client's number of samples cannot
-be verified. Sources: coordinate-wise median and trimmed mean (Yin et al., ICML 2018), Krum
-(Blanchard et al., NeurIPS 2017), geometric median and its smoothed steps RFA (Pillutla et al.,
-2022), mean around the median (Xie et al., 2018), centred clipping (Karimireddy et al., ICML 2021),
-minimum-diameter averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023).
+The rows x_i [n P] are updates, one per client, in the order of client numbers, so that ties (equal
+rows) do not depend on the order of replies. All rules are unweighted, since a client's number of
+samples cannot be verified.
+
+Sources: coordinate-wise median and trimmed mean (Yin et al., ICML 2018), Krum (Blanchard et al.,
+NeurIPS 2017), geometric median and its smoothed steps RFA (Pillutla et al., 2022), mean around the
+median (Xie et al., 2018), centred clipping (Karimireddy et al., ICML 2021), minimum-diameter
+averaging MDA (El Mhamdi et al., 2018), MoNNA (Farhadkhani et al., ICML 2023).
 Pre-aggregation steps are in ``preaggregation.py``.
 """
 
@@ -21,7 +23,7 @@ from jaxtyping import Float, Float64, Int
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
 
-# Weiszfeld steps end after this many, or when a step is smaller than the relative length below.
+# Weiszfeld steps end after this many, or when a step is shorter than _CLOSE times the point's norm.
 _STEPS = 1000
 _CLOSE = 1e-13
 _SUBSETS = 20_000  # largest number of subsets that MDA tries
@@ -53,8 +55,8 @@ def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarra
 
     Args:
         rows, f: as in all rules.
-        neighbours: number of other rows; None: n - f - 2 (Blanchard et al.). Some libraries use
-            n - f - 1.
+        neighbours: number of nearest other rows; None: n - f - 2 (Blanchard et al.). Some libraries
+            use n - f - 1.
     """
     if neighbours is None:
         neighbours = len(rows) - f - 2
@@ -79,6 +81,7 @@ def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
     point = rows.mean(axis=0)
     for _ in range(_STEPS):
         distances = np.linalg.norm(rows - point, axis=1)
+        # The point may lie on a row, where the weight would be infinite.
         weights = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
         moved = weights @ rows / weights.sum()
         step = float(np.linalg.norm(moved - point))
@@ -127,7 +130,8 @@ def centered_clipping(
 
 
 def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """MDA: the mean of the n - f rows with the smallest diameter; it tries all subsets of rows."""
+    """MDA: the mean of the n - f rows with the smallest diameter (largest distance between two of
+    them). It tries all subsets of rows."""
     return rows[smallest_subset(rows, f)].mean(axis=0)
 
 
@@ -154,14 +158,15 @@ def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
 
     Args:
         rows, f: as in all rules.
-        trusted: index of the trusted row, such as a peer's update of its model.
+        trusted: index of the trusted row. A peer, for example, trusts its own update.
     """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
     return rows[np.argsort(squared, kind="stable")[: len(rows) - f]].mean(axis=0)
 
 
 def krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
-    """Each row's sum of squared distances to its nearest other rows."""
+    """Each row's sum of squared distances to its ``neighbours`` nearest other rows."""
+    # Column 0 is each row's distance to itself.
     return np.sort(squared_distances(rows), axis=1)[:, 1 : neighbours + 1].sum(axis=1)
 
 

@@ -1,5 +1,6 @@
 """Splitting of clusters: clients that a rule has excluded several times in a row get a separate
-cluster. Sleepers, which are honest while clusters are found, then end up alone when they attack.
+cluster. Sleepers are attackers that are honest while clusters are found; once they attack, they end
+up in clusters without honest clients.
 
 This step is our own. Shapes: N clients, K clusters, P parameters.
 """
@@ -14,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import UNASSIGNED
 
-# Arrays [N] in the state: number of consecutive exclusions of each client, and the cluster that it
-# left, counted from 1; 0 if it has not left any.
+# Names of two arrays [N] in the state: each client's number of consecutive exclusions, and the
+# cluster that it has left, counted from 1; 0 if it has not left any.
 SPLIT = ("times_left_out", "left_cluster")
 # An update with a weight below this counts as excluded; a weight of 1 is the same as in a mean.
 SUSPECT = 0.5
@@ -46,18 +47,19 @@ def times_left_out(
 
 
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
-    """The clusters after clients that are due have left theirs.
+    """The clusters after clients that were excluded often enough have left theirs.
 
     All clients that leave one cluster together go to one new cluster, with a copy of its model.
 
-    A client that has left once does not leave again. A group stays if more clients would leave the
-    cluster than may be Byzantine. In that case the rule may have excluded honest clients, and would
-    exclude more as fewer remain.
+    A client that has left once does not leave again. No client leaves if a cluster would then have
+    lost more clients, in all rounds together, than may be Byzantine. In that case the rule may have
+    excluded honest clients, and would exclude more as fewer remain.
 
     Args:
         clusters: clusters before the split.
         due: clients that have been excluded often enough.
-        most: from a cluster's number of clients to the largest number that may be Byzantine.
+        most: function from a cluster's number of clients to the largest number of them that may be
+            Byzantine.
     """
     models = clusters.models
     assignment = clusters.assignment.copy()

@@ -1,7 +1,7 @@
-"""Memory of each client's last update, which is reused for some rounds.
+"""Memory of each client's last update, which a robust rule uses again for some rounds.
 
-A rule can then compare all clients of a cluster, not only the few that were drawn in a round. Among
-few clients, attackers are sooner or later a majority.
+So the rule can compare all clients of a cluster, not only the few that were drawn in a round. In
+small cohorts, attackers are sooner or later the majority by chance.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-REMEMBERED = ("last_update", "last_model", "last_round")  # arrays of a state
+# Names of the arrays in a state, which are the fields of ``UpdateMemory``.
+REMEMBERED = ("last_update", "last_model", "last_round")
 
 
 @dataclass(frozen=True)

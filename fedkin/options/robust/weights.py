@@ -1,9 +1,10 @@
-"""Weights of vectors in a rule's aggregate: 1 / n in a mean, 0 for an excluded vector.
+"""Weights of clients' updates in a rule's aggregate: 1 / n in a mean, 0 for an excluded update.
 
-In every coordinate, a rule is a weighted mean of the rows. A row's weight is the mean of its
-weights over the coordinates. A pre-aggregation step may mix rows (NNM, bucketing): then the weight
+In every coordinate, the aggregate is a weighted mean of the rows, with weights that may differ by
+coordinate (in a median, the middle row has all the weight). A row's weight is the mean of these
+weights over all coordinates. A pre-aggregation step may mix rows (NNM, bucketing): then the weight
 of a mixture is divided among its rows. Or it shortens rows (ARC, clipping), which reduces their
-weight.
+weight by the same factor.
 """
 
 from __future__ import annotations
@@ -75,51 +76,59 @@ def aggregate_and_weights(
             current, f = prepared(current, name, f)
         check_byzantine(rule, len(current), f)
     counted = WEIGHTS[last](current, f)
+    # From the weights of the prepared rows back to the weights of the clients' rows.
     for step in reversed(steps):
         counted = step(counted)
     return RULES[last](current, f), counted
 
 
 def _equal(rows: Rows, f: int) -> Weights:
+    """Equal weights, as in a mean."""
     return np.full(len(rows), 1 / len(rows))
 
 
 def _median(rows: Rows, f: int) -> Weights:
+    """The share of coordinates in which each row has the middle value; half for each of two."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[(n - 1) // 2 : n // 2 + 1], n)
 
 
 def _trimmed_mean(rows: Rows, f: int) -> Weights:
+    """Weights by the share of coordinates in which each row's value is not trimmed."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[f : n - f], n)
 
 
 def _mean_around_median(rows: Rows, f: int) -> Weights:
+    """Weights by the share of coordinates in which each row is among the n - f nearest values."""
     n = len(rows)
     order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
     return _shares(order[: n - f], n)
 
 
 def _krum(rows: Rows, f: int) -> Weights:
+    """Weight 1 for the row that Krum selects."""
     return _shares(np.argmin(krum_scores(rows, len(rows) - f - 2)), len(rows))
 
 
 def _multi_krum(rows: Rows, f: int) -> Weights:
+    """Equal weights of the n - f rows that Multi-Krum selects."""
     n = len(rows)
     order = np.argsort(krum_scores(rows, n - f - 1), kind="stable")
     return _shares(order[: n - f], n)
 
 
 def _geometric_median(rows: Rows, f: int) -> Weights:
+    """Weights proportional to 1 / distance from the geometric median, as in a Weiszfeld step."""
     distances = np.linalg.norm(rows - geometric_median(rows, f), axis=1)
     near = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
     return near / near.sum()
 
 
 def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Weights:
-    """Weights of the rows in RFA's last step."""
+    """Weights of the rows in RFA's last step, whose result is their weighted mean."""
     point = smoothed_geometric_median(rows, f, steps - 1, floor)
     near = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
     return near / near.sum()
@@ -128,7 +137,7 @@ def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
     """Weights of the rows after all steps of centred clipping.
 
-    Each step adds a part of every row, and scales down the sum so far.
+    Each step adds a fraction of every row to v, and scales down the v so far.
     """
     counted = np.zeros(len(rows))
     n = len(rows)
@@ -139,16 +148,22 @@ def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
 
 
 def _minimum_diameter(rows: Rows, f: int) -> Weights:
+    """Equal weights of the n - f rows that MDA selects."""
     return _shares(smallest_subset(rows, f), len(rows))
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """Equal weights of the rows that are kept, which sum to 1; 0 for the other rows."""
+    """How often each of n rows occurs among the kept row indices, as a share; 0 if it never does.
+
+    Args:
+        kept: indices of kept rows, for all coordinates together or for each.
+        n: number of rows.
+    """
     return np.bincount(np.ravel(kept), minlength=n) / np.size(kept)
 
 
 def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
-    """NNM: weights of rows, from the weights of the means of their neighbours."""
+    """NNM: weights of the rows, from the weights of the means that NNM has made of them."""
     nearest = nearest_rows(rows, f)
     each = np.repeat(counted / nearest.shape[1], nearest.shape[1])
     return np.bincount(nearest.ravel(), each, len(rows))
@@ -167,7 +182,7 @@ def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
 
 
 def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
-    """Bucketing: weights of rows, from the weights of the means of their buckets."""
+    """Bucketing: weights of the rows, from the weights of the buckets' means."""
     bucket = np.arange(len(rows)) // BUCKET
     weights = np.empty(len(rows))
     weights[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]

@@ -1,1 +1,2 @@
-"""Secret sums in a run: settings, the four exchanges with the clients, and their results."""
+"""Secret sums in a run (the server learns sums of updates, but no single update): settings, the
+four exchanges with the clients, and their results."""

@@ -1,7 +1,10 @@
-"""The four exchanges of secret sums, one after the other, each with all groups of a round.
+"""The four exchanges of secret sums: clients announce keys, share secrets, send masked vectors, and
+reveal shares from which the server computes the masks that did not cancel.
 
-Shapes: n rows of a call, m clients of a group, r clients that are asked, G holders of a client's
-shares.
+A group is a set of clients whose vectors are added up, such as a cluster. Each exchange is one call
+to the clients of all groups. The holders of a client are those that keep shares of its secrets.
+Shapes: n clients of a training, m clients of a group, r clients that are asked, G holders of a
+client.
 """
 
 from __future__ import annotations
@@ -36,14 +39,18 @@ from fedkin.tasks.secret_training import masked_form
 class _Group:
     """A group of clients whose vectors are added up.
 
-    It holds the group's number, the rows that have announced keys, their exchange and signatures.
+    Attributes:
+        number: the group's number.
+        rows: the clients that have announced keys, as indices into the clients of the training.
+        exchange: the keys, shares and masked sum of the group.
+        signatures: each client's signature of its keys.
     """
 
     number: int
     rows: Int[np.ndarray, "m"]
     exchange: Exchange
     signatures: Int[np.ndarray, "m s"]
-    # Clients that have answered all requests, and so hold no more secrets of this sum.
+    # Clients that have answered the last exchange, and so keep no secrets of this sum any more.
     revealed: Bool[np.ndarray, "m"] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +58,7 @@ class _Group:
 
 
 class GroupSum(NamedTuple):
-    """The sum over a group, and the rows whose vectors are in it."""
+    """The sum over a group, and the clients whose vectors are in it (as row indices)."""
 
     total: UInt32[np.ndarray, "V"]
     rows: Int[np.ndarray, "r"]
@@ -60,9 +67,10 @@ class GroupSum(NamedTuple):
 def group_rows(
     task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
 ) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
-    """The rows of each group, and the size of the largest group.
+    """The groups whose vectors are added up, and the size of the largest group.
 
-    There is one group per cluster; with hidden choices, one group of all clients.
+    Each group is an array of row indices into ``clients``. There is one group per cluster; if
+    clusters are hidden, one group of all clients.
 
     Args:
         task: a task that requests means.
@@ -92,12 +100,13 @@ def group_rows(
 
 
 def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[np.ndarray, "K V"]:
-    """Sums of each model; zeros for a model without a sum.
+    """The sum of each model's updates; zeros for a model without a sum.
 
     Args:
         task: a task that requests means.
-        sums: the sums of groups.
-        hide_choice: whether a single group holds the sums of all models.
+        sums: the sum of each group that has one.
+        hide_choice: whether there is a single group, whose vector holds the sums of all models one
+            after the other.
     """
     total = np.zeros((task.sizes()["K"], task.sizes()["p"] + EXTRA), np.uint32)
     for group, group_sum in sums.items():
@@ -107,7 +116,7 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
 
 
 class SecretCall:
-    """One training with secret sums, over the clients of each group.
+    """One training with secret sums. It runs the four exchanges with the clients of all groups.
 
     Args:
         world: the clients.
@@ -136,28 +145,34 @@ class SecretCall:
         self._clients = clients
         self._grid = grid
         self._noise = noise
-        # No other sum has the same id.
+        # A random number, so that no other sum has the same id, not even in a repeated round.
         self._id = f"{secrets.token_hex(16)} round {stream.round}"
         self._begun = np.zeros(0, np.int64)  # rows that were asked for keys
         self.lost: dict[int, str] = {}  # reason for each group without a sum
 
     def sums(self, rows: dict[int, Int[np.ndarray, "m"]]) -> dict[int, GroupSum]:
-        """The sums of groups. ``lost`` names the groups without a sum.
+        """The sum of each group; ``lost`` then gives the reason for each group without one.
 
         Args:
-            rows: rows of each group.
+            rows: the clients of each group, as row indices.
         """
         groups = self._announce(rows)
         groups = self._share(groups)
         self._train(groups)
         sums = self._unmask(groups)
         finished = [group.rows[group.revealed] for group in groups]
+        # Clients that did not reach the last exchange still keep secrets, which they may forget.
         silent = np.setdiff1d(self._begun, np.concatenate([np.zeros(0, np.int64), *finished]))
         self._world.run(SecretForget(), self._clients[silent])
         return sums
 
     def _announce(self, rows: dict[int, Int[np.ndarray, "m"]]) -> list[_Group]:
-        """First exchange: clients announce their keys."""
+        """First exchange: clients announce their keys.
+
+        Returns:
+            The groups in which enough clients have done so.
+        """
+        # An ``Exchange`` lists its clients in ascending order.
         rows = {
             number: members[np.argsort(self._clients[members], kind="stable")]
             for number, members in rows.items()
@@ -192,9 +207,11 @@ class SecretCall:
         return groups
 
     def _share(self, groups: list[_Group]) -> list[_Group]:
-        """Second exchange: clients share their secrets, sealed for the holders.
+        """Second exchange: each client splits its secrets into shares, and encrypts ("seals") one
+        for each of its holders.
 
-        A group continues if enough of its clients have enough holders.
+        Returns:
+            The groups in which enough clients have enough holders.
         """
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
@@ -256,7 +273,12 @@ class SecretCall:
             left = [clients & ~done for clients, done in zip(left, asked, strict=True)]
 
     def _unmask(self, groups: list[_Group]) -> dict[int, GroupSum]:
-        """Fourth exchange: clients reveal shares of the masks that remain in the sums."""
+        """Fourth exchange: clients reveal shares of secrets from which the server computes the
+        masks that did not cancel, so that it can subtract them from the sums.
+
+        Returns:
+            The sum of each group that has one, by the group's number.
+        """
 
         def make(fields: dict[str, Any], rows: Int[np.ndarray, "r"]) -> Task:
             return SecretReveal(**fields)
@@ -295,13 +317,13 @@ class SecretCall:
         make: Callable[[dict[str, Any], Int[np.ndarray, "r"]], Task],
         stream: Stream | None = None,
     ) -> Iterator[tuple[_Group, Int[np.ndarray, "r"], dict[str, np.ndarray]]]:
-        """Run one exchange, and yield the replies of some clients of each group.
+        """Ask some clients of each group, all in one call, and yield the replies group by group.
 
         Args:
             groups: groups that continue.
             who: which clients of each group are asked.
             exchange: name of the exchange.
-            make: makes the task from the fields of an exchange and the rows of the call.
+            make: function from a task's fields and the asked clients' row indices to the task.
             stream: the clients' random numbers.
 
         Yields:
@@ -314,6 +336,7 @@ class SecretCall:
         if not any(map(len, positions)):
             return
 
+        # One task for all groups: their fields one below the other, padded to the same width.
         fields: dict[str, Any] = {"sum_id": self._id, "least": self._settings.least}
         parts = [
             self._fields(group, at, exchange) for group, at in zip(groups, positions, strict=True)
@@ -331,7 +354,8 @@ class SecretCall:
             yield group, at[replied], arrays
 
     def _fields(self, group: _Group, at: Int[np.ndarray, "r"], name: str) -> dict[str, np.ndarray]:
-        """The fields of an exchange for some clients of a group, one row per client.
+        """The fields that the task of an exchange sends to some clients of a group, one row per
+        client.
 
         Args:
             group: the group.
@@ -354,7 +378,8 @@ class SecretCall:
         return {"group": group_numbers} | {field: values[at] for field, values in fields.items()}
 
     def _present(self, rows: Int[np.ndarray, "r"], exchange: str) -> Int[np.ndarray, "a"]:
-        """Indices of the rows whose clients a simulation does not drop before an exchange."""
+        """Indices into ``rows`` of the clients that take part in an exchange; in a simulation with
+        ``dropout``, clients drop out at random."""
         if not self._settings.dropout:
             return np.arange(len(rows))
         chance = self._stream.child(f"secret/{exchange}").rng().random(self._world.total_clients)
@@ -363,7 +388,8 @@ class SecretCall:
 
 
 def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
-    """Values about holders, padded so that groups of any size have the same width."""
+    """Values with one column per holder, padded to ``width`` columns. Clients of small groups have
+    fewer holders."""
     if name == "group" or values.shape[1] == width:
         return values
     empty = NO_HOLDER if name == "holders" else 0

@@ -11,17 +11,17 @@ from fedkin.options.journal import Journal
 def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
     """The entries of secret sums in a run's summary.
 
-    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the sums that are
-    missing. ``clipped`` counts updates with numbers above the limit, ``unusable`` updates without
-    finite numbers; a private run counts neither. ``clear`` lists the tasks with replies in the
-    clear.
+    ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the sums that could not
+    be computed. ``clipped`` counts updates with numbers above the limit, ``unusable`` updates with
+    numbers that are not finite; a private run counts neither. ``clear`` lists the tasks whose
+    replies the server saw unmasked.
 
     Args:
         journal: the run's journal.
-        clear: tasks with replies that clients sent in the clear.
+        clear: tasks whose replies clients sent without masks ("in the clear").
     """
     entries = [entry for entry in journal.entries if "sums" in entry]
-    # A repeated call counts once.
+    # A round that was repeated after a restart counts once, with its last entries.
     calls = {(entry["round"], entry["call"]): entry for entry in entries}.values()
     counts = {
         name: sum(entry[name] for entry in calls)

@@ -18,7 +18,8 @@ from fedkin.secret.neighbours import ring_size
 from fedkin.secret.quantization import IntegerGrid
 from fedkin.security.secret_keys import check_installed
 
-# For usual models and learning rates, most numbers of an update are between these two values.
+# With usual models and learning rates, most numbers of an update are between these two values in
+# size.
 _SMALL_UPDATE = 1e-5
 _LARGE_UPDATE = 1e-3
 
@@ -59,8 +60,10 @@ class SecretSettings:
         return ring_size(self.neighbours) >= self.least
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings that ``limit`` would keep models from learning, each with a cure; empty if it
-        would not.
+        """A warning if ``limit`` would keep models from learning, with advice; empty if not.
+
+        Updates are sent as integers. With a large limit these are too coarse for small numbers;
+        with a small limit, nearly all numbers are clipped.
 
         Args:
             clients: largest number of clients in a sum.

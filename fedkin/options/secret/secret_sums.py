@@ -1,8 +1,9 @@
 """Secret sums for any method that averages.
 
-A training that requests means becomes four exchanges. These are ordinary tasks, so simulated and
-real clients do the same work. The method sees means computed from exact sums of masked integers.
-Any other client work is refused with the name of the task, or sent in the clear and reported.
+A training that requests means becomes four exchanges with the clients. These are ordinary tasks, so
+simulated and real clients do the same work. The method sees means computed from exact sums of
+masked integers. If a method requests anything else from clients, the run stops with the name of
+that task, or the replies are sent unmasked ("in the clear") and reported.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SECTION = "secret"
 
 
 def refusal(method: Method, settings: SecretSettings) -> str:
-    """Why sums are not enough for a method; empty if they are enough.
+    """Why a method needs more than sums of updates; empty if sums are enough.
 
     Args:
         method: any method.
@@ -88,8 +89,9 @@ class SecretSums(SecretSettings, Option):
             the number of clients that clip is reported.
         examples_cap: a client's weight is its number of training samples, at most this number; 1:
             equal weights.
-        hide_choice: whether clusters are hidden too. All clients of a round then add one vector
-            over all clusters, which is K times as long. Methods whose clients choose while training
+        hide_choice: whether the server does not learn a client's cluster either. Each client then
+            sends a vector with a part for each of the K clusters, all zeros but for its own, so
+            messages are K times as long. Methods whose clients choose their cluster while training
             (IFCA) need it.
         signed: whether sites sign their keys, so that the server cannot replace them. Each site
             needs a certificate from an authority that is not the server.
@@ -111,9 +113,15 @@ class SecretSums(SecretSettings, Option):
         return _refusal_with_options(self, run) or refusal(run.method, self)
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Raise ConfigError if no round could have a sum, or for settings that privacy sets itself.
+        """Check the settings against the runs.
 
-        A warning is logged for a limit with which models would not learn.
+        A warning is logged if ``limit`` is so small that updates are clipped to almost nothing, or
+        so large that they are rounded to almost nothing.
+
+        Raises:
+            ConfigError: the cohort is smaller than ``least``, so no round could have a sum. Or
+                ``limit`` or ``examples_cap`` is set in a private run, where the settings of privacy
+                determine both.
         """
         cohort = runs[0].plan.cohort
         if cohort < self.least:
@@ -186,8 +194,8 @@ def _refusal_with_options(settings: SecretSettings, run: RunFacts) -> str:
 
 
 def active_secret_sums(settings: SecretSettings, run: RunFacts) -> ActiveOption:
-    """The option of secret sums in a run. In a private run, privacy requests the sums and writes
-    the journal."""
+    """The option of secret sums in a run. In a private run it does nothing, since the privacy
+    option requests the sums and writes the journal."""
     if "privacy" in run.options:
         return ActiveOption(SECTION)
     return ActiveSecretSums(settings, Journal(run.folder / SECRET_SUMS if run.folder else None))
@@ -234,10 +242,10 @@ class SecretWorld(WorldProxy):
         self._calls = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Means of a training, computed from secret sums. Work without a reply is done unchanged.
+        """Means of a training, computed from secret sums. A task without a reply is passed on.
 
         Raises:
-            TaskError: any other work, unless the settings allow it.
+            TaskError: the task needs other replies, and the settings do not allow these unmasked.
         """
         if wants_sums(task):
             return self._secret(task, clients, stream)
@@ -246,7 +254,7 @@ class SecretWorld(WorldProxy):
         return self._world.run(task, clients, stream)
 
     def _in_the_clear(self, task: Task) -> None:
-        """Record that a reply that is not a sum leaves clients in the clear.
+        """Record that clients send replies to a task without masks.
 
         Raises:
             TaskError: the settings do not allow that.
@@ -292,9 +300,15 @@ class SecretWorld(WorldProxy):
         )
 
     def _arrays(self, task: Any, means: ModelSums, count: int) -> dict[str, np.ndarray]:
-        """The arrays of a reply of means to ``count`` rows.
+        """The arrays of a reply that holds means.
 
-        All other numbers by model are zero, and each client counts once.
+        Numbers other than the means (e.g. losses) are zero, since the server does not learn them.
+        Every client gets the weight 1, since its number of samples is secret.
+
+        Args:
+            task: the task that requests means.
+            means: mean of each model.
+            count: number of clients that were asked.
         """
         models = task.sizes()["K"]
         (vector,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
