@@ -15,15 +15,13 @@ All k models are sent to every client of the cohort, and one returns: n (k + 1) 
 Differs from the authors' code: clients choose by the losses of this round's models, as in Alg. 1.
 The code uses losses from the end of the last round. Differs from FlexCFL's IFCA: its "simple mean"
 counts only the first client of a cluster, in the order in which the cohort was drawn.
-``weighting="first_client"`` keeps this error. An earlier version of that code weighted by samples,
-``weighting="examples"``. docs/results-flexcfl.md compares all three with the published numbers.
-Clusters have no common start, so newcomers cannot be placed by direction.
+``weighting="first_client"`` keeps this error; its earlier code weighted by samples ("examples").
+docs/results-flexcfl.md compares all three with the published numbers. Clusters have no common
+start, so newcomers cannot be placed by direction.
 
 The random models determine the clusters: one of them may keep two true clusters
-(docs/results-planted.md counts how often). A cluster that no client chose keeps its model. IFCA-MIG
-(FlexCFL, section 5.3) also lets a client choose again when it detects a shift of its data. That
-costs k more messages for the client.
-"""
+(docs/results-planted.md counts how often). A cluster that no client chose keeps its model.
+IFCA-MIG (FlexCFL, section 5.3): a client that detects a shift chooses again, for k messages."""
 
 from __future__ import annotations
 

@@ -597,7 +597,7 @@ def test_client_work_in_the_clear_is_named_among_trusted_parts() -> None:
     assert said["privacy"]["trusted"].endswith(f"replies to {', '.join(said['secret']['clear'])}")
     own = PrivateWorld(
         world=simulated(),
-        mechanism=privacy.clip_and_noise(N, N, 1, "uniform"),
+        mechanism=privacy.mechanism(N, N, 1, "uniform"),
         journal=Journal(),
         randomness=SystemRandomness(),
         round=1,

@@ -100,7 +100,7 @@ def test_other_parts_are_left_alone(part: Program) -> None:
 
 
 def test_a_missing_program_and_a_missing_folder_are_named(part: Program, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no-such-program is not there"):
+    with pytest.raises(ConfigError, match="no-such-program was not found"):
         start(part, ["no-such-program"], {})
     with pytest.raises(StorageError, match=r"elsewhere/site\.log"):
         start(Program(tmp_path / "elsewhere", SITE), [sys.executable], {})
