@@ -239,7 +239,7 @@ def test_integers_are_read_as_int64() -> None:
 def test_any_array_is_taken_by_name() -> None:
     message = RpcMessage({}, {"b": np.arange(3), "a": np.ones((2, 2))})
     assert message.array("b") is message.arrays["b"]
-    with pytest.raises(InvalidMessageError, match="expected c, got a, b"):
+    with pytest.raises(InvalidMessageError, match="expected the array c, got a, b"):
         message.array("c")
     with pytest.raises(InvalidMessageError, match="expected c, got no array"):
         RpcMessage().array("c")

@@ -109,7 +109,7 @@ def test_a_registered_name_is_refused_to_an_unregistered_node() -> None:
     known = NodeRegistry(4)
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     with pytest.raises(
-        InvalidMessageError, match="'berlin' belongs to a node that is registered, with another key"
+        InvalidMessageError, match="'berlin' belongs to a node that is registered with another key"
     ):
         known.accept(OnlineNode(3), "berlin", samples())
     # The first node is still accepted.

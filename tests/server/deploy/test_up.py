@@ -239,7 +239,7 @@ def test_logs_are_shown_with_the_name_of_the_part(folder: Path) -> None:
     ]
     assert [*log_lines(folder, ["site-1"], 9, False)] == ["site-1 | four"]
     with pytest.raises(
-        ConfigError, match="there is no site-9; there is: superlink, run, site-0, site-1"
+        ConfigError, match="there is no part site-9; the parts are: superlink, run, site-0, site-1"
     ):
         next(log_lines(folder, ["site-9"], 1, False))
 
