@@ -8,11 +8,10 @@ Federado. CoUrb 2023; and the thesis.
                 against the cluster's other classes
     class of x  = argmax_c f_{d(c)}(x) over one detector d(c) of each class; in a tie, the first
 
-Clusters come from the detectors' last layers, or are given. If they are given, ``assignment`` has
-the cluster of every client (-1: excluded), e.g. ``tuple(run.assignment)`` of a run of Hierarchical
-with another model; the paper clusters with a MobileNet. If several clusters have a class, a client
-uses its own cluster's detector, or otherwise the detector of the cluster where most clients have
-the class. Every client trains all detectors of its cluster on the same batches, and only these are
+Clusters come from the detectors' last layers, or are given: ``assignment`` has the cluster of every
+client (-1: excluded), e.g. of a run of Hierarchical with another model (the paper: a MobileNet). If
+several clusters have a class, a client uses its own cluster's detector, or otherwise that from the
+cluster where most clients have the class. Every client trains all detectors of its cluster on the same batches, and only these are
 sent. The server learns which classes a client has. A class that comes later, with a new client,
 gets no detector: its samples are negatives for the detectors of its cluster.
 
@@ -20,9 +19,8 @@ A cluster with a single class has no negative samples, so its detector is not tr
 probability 1/2, and wins if all others are negative. A class that no cluster has is never chosen.
 
 Detectors of different clusters were not trained on each other's classes, so their scores may not be
-comparable. Every ``calibrate`` rounds (0, as in the paper: never), all clients evaluate all
-detectors on their training samples and return histograms of the scores. Each detector's score is
-then scaled by Platt's method, from the histograms of all clusters.
+comparable. Every ``calibrate`` rounds (0, as in the paper: never), all clients return histograms of
+all detectors' scores on their training samples. Platt's method then scales each detector's score.
 
 Differs from the authors' code: clusters there are given; scores are compared before the sigmoid,
 which keeps their order and has fewer ties; images are augmented after the split, not before.

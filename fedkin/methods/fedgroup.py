@@ -12,12 +12,10 @@ Differs from the paper, as the authors' code does:
   it, not from w_0 (Alg. 2, l. 2). (Alg. 4, l. 7 subtracts w_0 from a mean of updates, an error.)
 * Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (paper's sum: ``normalize=False``).
 * All reachable clients that reply are placed before the first round, so all rounds test them.
-* A newcomer trains from w_0 (eq. 10 says the current global model), since directions are
-  comparable only from one common start.
+* A newcomer trains from w_0 (eq. 10 says the current global model): one start for all directions.
 
-Differs from both: a group keeps the direction of its cold start for newcomers. The paper compares
-with the group's latest update. In the code the change by inter-group aggregation replaces it, but
-says nothing about the clients. Updates from w_0 are comparable with the cold start's direction.
+Differs from both: newcomers are compared with the direction of a group's cold start, since both
+start from w_0. The paper takes the group's latest update, the code its inter-group change.
 """
 
 from __future__ import annotations

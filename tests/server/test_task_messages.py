@@ -162,7 +162,7 @@ def test_kept_arrays_are_sent_where_the_node_has_others() -> None:
     message = sent(TASK, [0], Known({"table": array_digest(MODELS[:2])}))
     assert "table" not in message.arrays
     np.testing.assert_array_equal(received(AllKinds, message, stored).table, MODELS[:2])
-    with pytest.raises(InvalidMessageError, match="table were not sent"):
+    with pytest.raises(InvalidMessageError, match="the message lacks table"):
         received(AllKinds, message)
     other = sent(TASK, [0], Known({"table": array_digest(MODELS[1:3])}))
     np.testing.assert_array_equal(received(AllKinds, other, stored).table, MODELS[:2])
@@ -234,7 +234,7 @@ def test_settings_that_a_task_cannot_have_are_refused() -> None:
 
     for rate, reason in (
         (2, "^rate is at most 1, got 2$"),
-        (0, "rated does not have: a rate of nothing"),
+        (0, "the task rated does not accept these settings: a rate of nothing"),
         ("x", "rated"),
     ):
         with pytest.raises(InvalidMessageError, match=reason):

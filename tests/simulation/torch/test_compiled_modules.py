@@ -242,7 +242,7 @@ def test_whole_runs_and_their_models() -> None:
 def test_engines_by_name_and_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="engine must be one of torch, jax, auto, got 'tpu'"):
         fk.torch_model(MODULES["linear"], engine="tpu")
-    with pytest.raises(ModelError, match=r"Linear is a PyTorch module: fk\.torch_model"):
+    with pytest.raises(ModelError, match=r"Linear is a PyTorch module: use fk\.torch_model"):
         fk.as_model(nn.Linear(2, 2))  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "torchax", None)
     environment.cache_clear()
