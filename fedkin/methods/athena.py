@@ -10,10 +10,10 @@ Federado. CoUrb 2023; and the thesis.
 
 Clusters come from the detectors' last layers, or are given: ``assignment`` has the cluster of every
 client (-1: excluded), e.g. of a run of Hierarchical with another model (the paper: a MobileNet). If
-several clusters have a class, a client uses its own cluster's detector, or otherwise that from the
-cluster where most clients have the class. Every client trains all detectors of its cluster on the same batches, and only these are
-sent. The server learns which classes a client has. A class that comes later, with a new client,
-gets no detector: its samples are negatives for the detectors of its cluster.
+several clusters have a class, a client uses its own cluster's detector, or otherwise the one of the
+cluster where most clients have the class. Every client trains all detectors of its cluster on the
+same batches, and only these are sent. The server learns which classes a client has. A class that
+comes later, with a new client, gets no detector: its samples are negatives in its cluster.
 
 A cluster with a single class has no negative samples, so its detector is not trained. It scores 0,
 probability 1/2, and wins if all others are negative. A class that no cluster has is never chosen.

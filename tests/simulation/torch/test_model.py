@@ -445,7 +445,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "lazy": (nn.LazyLinear(3), "every layer needs explicit sizes"),
     "complex": (nn.Linear(6, 3, dtype=torch.complex64), "complex parameters"),
-    "a failing constructor": (nonfinite, "its function failed to make a module: KeyError: 'weights.pt'"),
+    "a failing constructor": (
+        nonfinite,
+        "its function failed to make a module: KeyError: 'weights.pt'",
+    ),
     "not to be copied": (no_leaf, "cannot be copied: RuntimeError"),
 }
 
