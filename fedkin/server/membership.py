@@ -268,6 +268,8 @@ class Membership:
             if reply.message is not None:
                 received.append((node, reply.message))
             else:
+                # A message that was lost in transit may arrive next time; another error would come
+                # again, so the node is refused at once.
                 self._lost[node.node_id] = self._lost.get(node.node_id, 0) + 1
                 if not reply.lost or self._lost[node.node_id] >= _MAX_LOST:
                     self._lost.pop(node.node_id)
@@ -275,7 +277,7 @@ class Membership:
         return received
 
     def _check(self, node: OnlineNode, message: RpcMessage) -> None:
-        """Make a node a candidate, or refuse it with a reason."""
+        """Read a node's reply to the handshake, and make the node a candidate or refuse it."""
         name = str(message.header.get("name", ""))
         try:
             for reason in ("refused", "failed"):
@@ -298,6 +300,7 @@ class Membership:
             _log.info("%s is back as node %d in place of node %d", name, node.node_id, former)
             self.registry.replace(former, name)
         self.registry.clear_refusal(node, name)
+        # If one node makes another initial model, models are sent in full to all nodes.
         self.same_start &= other.start == self.own.start
         self._candidates[name] = Candidate(node, samples)
 

@@ -52,7 +52,7 @@ class NodeInfo:
 
 
 class NodeRows(NamedTuple):
-    """The rows of a call whose clients belong to one node."""
+    """The rows of a call (one for each client that is asked) whose clients belong to one node."""
 
     node_id: int
     info: NodeInfo

@@ -136,6 +136,7 @@ class NormFilter:
         included = norms[counted & (norms <= limit)]
         if len(included):
             typical = float(np.median(included))
+            # Few updates may lower the stored norm but not raise it: one client may be malicious.
             few = counted.sum() < _MIN_UPDATES
             self.typical[name] = min(typical, usual) if few else typical
         elif counted.any() and len(norms) < _MIN_UPDATES:

@@ -152,6 +152,7 @@ class RemoteWorld:
             reply = self._client.ask_standing(task, clients)
         else:
             reply, asked = self._call(task.for_messages(self.spec), clients, stream)
+        # A reply with unusable numbers was sent too, so its bytes count.
         replied = reply.arrived | reply.nonfinite
         count = traffic(task.select(asked), clients[asked], replied[asked], sizes)
         if count:

@@ -262,7 +262,8 @@ def read_stream(value: Any) -> Stream:
 def _encode_setting(
     task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Add a setting to a message: to its header, or to its arrays if it is an array of a training.
+    """Add a task's setting to a message: to its header, or to its arrays if it is an array of a
+    ``LocalTraining``.
 
     Raises TaskError for a value that cannot be sent.
     """

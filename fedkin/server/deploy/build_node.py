@@ -46,7 +46,7 @@ def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, A
 
 
 def node_from_config(config: ClientConfig) -> Node:
-    """A node with the data and model that its file names."""
+    """A node with the data and the model that its client.toml names."""
     with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
@@ -163,9 +163,9 @@ def _check_columns(
 def _check_order(
     what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str
 ) -> None:
-    """Raise DataError if names are in a different order than at the other sites.
+    """Raise DataError if a site's label or feature names are in another order than in [samples].
 
-    The same index would mean different things at different sites.
+    An index would then mean one label (or feature) here and another one at the other sites.
     """
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return

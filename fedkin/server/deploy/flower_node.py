@@ -182,6 +182,7 @@ def _reply(message: Message, answer: Answer) -> Message:
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
     """Send a reply, and then those of its parts that the SuperLink does not have yet."""
+    # As for a received message, the id is a digest of the content and must be set here.
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():
         objects = get_all_nested_objects(reply)

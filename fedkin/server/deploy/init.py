@@ -196,7 +196,7 @@ def _check_ports(clients: int, address: Address) -> None:
 def _configurations(
     folder: Path, names: list[str], settings: Sequence[str], exists: bool, secure: bool
 ) -> tuple[Files, dict[str, Files]]:
-    """The content of server.toml and of each site's client.toml."""
+    """The content of server.toml and of each client.toml, from ``TRIAL`` and the settings."""
     changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {
@@ -245,7 +245,11 @@ def _existing_server(folder: Path, sites: int) -> Files:
 
 
 def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
-    """The settings by section. Raises ConfigError if a section is unknown or its file exists."""
+    """The settings by section.
+
+    Raises ConfigError for an unknown section, a key that differs between sites, and a section of
+    server.toml if that file exists already.
+    """
     changes: dict[str, Values] = {}
     for text in settings:
         section, key, value = parse_override(text)
@@ -266,10 +270,10 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
-    """A section after settings are applied.
+    """The values of a section: its defaults ``base``, replaced by the user's ``changes``.
 
-    If they change the section's ``name``, its defaults are dropped, because they belong to the
-    former name.
+    If the changes give the section another ``name``, the defaults are dropped, because they belong
+    to the former name.
     """
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
@@ -317,7 +321,7 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
     """Check all files by loading them from a temporary folder, as the programs will.
 
-    Raises the programs' errors.
+    Raises the errors that the programs would raise.
     """
     with tempfile.TemporaryDirectory() as place:
         paths = {Path(place) / files.SERVER: server}
@@ -328,6 +332,8 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
                 path.write_text(tomli_w.dumps(content))
             checked_model(load_server(Path(place) / files.SERVER))
             configs = [load_client(Path(place) / name / files.CLIENT) for name in sites]
+            # One site is enough, since all have the same model and data. The last one has the
+            # largest client number, which the data must have.
             if configs and _is_available(configs[-1].data_values):
                 node_from_config(configs[-1])
         except FedkinError as error:

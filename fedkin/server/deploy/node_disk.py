@@ -73,7 +73,7 @@ class NodeDisk:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether fedkin wrote a file."""
+    """Whether fedkin wrote a file, i.e. whether its content can be decoded."""
     try:
         decode(path.read_bytes())
     except (OSError, ValueError):

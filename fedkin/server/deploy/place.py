@@ -122,7 +122,7 @@ def settle(folder: Path) -> Path | None:
 
 
 def _replace(path: Path, former: str, present: str) -> None:
-    """Replace a folder in the quoted paths of a file, if the file exists.
+    """Replace a deployment's former folder in the quoted paths of a file, if the file exists.
 
     Only quoted paths are replaced, because other text may begin with the folder's path.
     """

@@ -62,6 +62,7 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
     register: list[str] = []
     if selection.server and _is_secure(selection):
         register = [part.name for part in missing.sites]
+    # Programs append to their logs, so only what follows the present end is of this start.
     offsets = {part: _size(part.log) for part in missing.sites}
     starter = None
     if missing.superlink:
@@ -115,7 +116,7 @@ def _variables(folder: Path) -> dict[str, str]:
 
 
 class _Starter:
-    """The process that runs Flower's commands, and its output so far."""
+    """The process that registers the sites' keys and starts the run, and its output so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
         command = [sys.executable, "-m", flower_commands.__name__]
@@ -135,6 +136,7 @@ class _Starter:
         """
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
+            # Asked before the lines are read, so that the last lines are not missed.
             ended = self._process.poll() is not None and not self._reader.is_alive()
             for line in self.lines:
                 if line.split(" ")[0] == word:

@@ -185,7 +185,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     part = Program(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG
     read = log_size(folder) if offset is None else offset
-    seen = False
+    seen = False  # whether the run's process has appeared
     end = time.monotonic() + _RUN_TIMEOUT
     while True:
         processes = find([part])[part]
@@ -227,7 +227,7 @@ def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
 
 
 def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
-    """Lines with the part's name in front."""
+    """Lines of a log, with the name of its part in front, filled up to ``width`` characters."""
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 

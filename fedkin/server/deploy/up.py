@@ -104,7 +104,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
 
 
 def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]]) -> Missing:
-    """The selected parts that do not run."""
+    """The selected parts that do not run. A run that has all its results is not missing."""
     gone = [part for part, of_part in processes.items() if not leaders(of_part)]
     everything = [process for of_part in processes.values() for process in of_part]
     runs = any(SERVERAPP in process.command for process in everything)
@@ -152,7 +152,7 @@ def _refuse_port(host: str, port: int, name: str) -> None:
 
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
-    """End all parts that were started if a start fails or is interrupted."""
+    """End all parts that ``up`` has started if a later start fails or is interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, _interrupt) for number in numbers]
     try:

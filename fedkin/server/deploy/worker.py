@@ -52,10 +52,13 @@ class LoadedNode:
         from fedkin.server.deploy.build_node import node_from_config
 
         if self._node is None or self._state != self._present():
+            # Forget the old node first: its data leave the memory, and if loading fails, no old node
+            # answers.
             self._node = None
             config = load_client(self.config)
             path = config.data_values.get("path")
             self._data = Path(path) if isinstance(path, str) else None
+            # Before loading, so that a change while the files are read is noticed later.
             self._state = self._present()
             self._node = node_from_config(config)
         return self._node
