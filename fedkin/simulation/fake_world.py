@@ -200,6 +200,7 @@ class _Quadratic:
                 w = w - rate * call.envelope.strength * (w - own)
             else:
                 w = w - rate * _step(call, w, start, target)
+        # Clients in `garbage` reply NaN, as after a training that has diverged.
         garbage = np.isin(call.clients, list(self._world.garbage))[:, None]
         has_own = call.mixed is not None or call.envelope is not None
         return LocalUpdates(

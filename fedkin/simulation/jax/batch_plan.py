@@ -217,6 +217,7 @@ def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
     passes = set(np.concatenate(epochs).tolist())
+    # If an entry is left after this, rows train for different numbers of epochs.
     usual = passes.pop() * (samples // plans[0].steps.batches.shape[1] + rows)
     return power_of_two(needed) if passes or usual < needed else usual
 

@@ -92,6 +92,7 @@ class JaxScorer:
         self._data = data
         self._model = model
         self._mesh = mesh_of(devices)
+        # Split and axes of the model indices -> clients and indices, and the result of `_blocks`.
         self._cache: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
     def losses(
@@ -246,5 +247,5 @@ class JaxScorer:
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
-    """The values of all samples of some parts, concatenated."""
+    """The results of a scoring program for several parts (one number per sample), as one array."""
     return np.concatenate([np.asarray(part).ravel() for part in parts])

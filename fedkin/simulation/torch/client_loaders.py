@@ -63,6 +63,7 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
         )
     try:
         pairs = [data[i] for i in range(len(data))]
+        # A data set without samples has no shape that could be read.
         x = np.zeros((0, 1), np.float32)
         if pairs:
             x = np.stack([torch.as_tensor(x).detach().cpu().numpy() for x, _ in pairs])

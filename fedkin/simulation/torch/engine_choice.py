@@ -208,6 +208,7 @@ def without_dropout(module: nn.Module) -> nn.Module:
     copied = copy.deepcopy(module)
     changed = False
     for layer in copied.modules():
+        # A dropout layer has its rate in `p`, a recurrent or attention layer in `dropout`.
         name = "p" if isinstance(layer, nn.modules.dropout._DropoutNd) else "dropout"
         if isinstance(getattr(layer, name, None), float) and getattr(layer, name) > 0:
             setattr(layer, name, 0.0)
@@ -270,6 +271,7 @@ def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedDa
         gradient=not detects,
     )
     local = trainer.train(call)
+    # Training of detectors gives no full gradient, so the update is compared in its place.
     update = np.asarray(local.update)
     return LocalUpdates(
         update=update,
