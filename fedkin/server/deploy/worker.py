@@ -52,8 +52,8 @@ class LoadedNode:
         from fedkin.server.deploy.build_node import node_from_config
 
         if self._node is None or self._state != self._present():
-            # Forget the old node first: its data leave the memory, and if loading fails, no old node
-            # answers.
+            # Forget the old node first: its data leave the memory, and if loading fails, it does
+            # not answer.
             self._node = None
             config = load_client(self.config)
             path = config.data_values.get("path")
