@@ -109,6 +109,7 @@ class Membership:
         """
         if not self._started:
             settings = self.request_round.settings
+            # A resumed run knows clients already, and does not wait for all of them.
             patience = settings.deadline if len(self.registry) else np.inf
             self.wait_for_clients(settings.wait_for, round, patience)
             self._started = True
@@ -235,6 +236,7 @@ class Membership:
 
     def _send_handshakes(self, round: int) -> None:
         """Send the server's handshake to nodes that have not received it yet."""
+        # Nodes that have not answered their handshake yet, or have and wait to be accepted.
         pending = {
             *self._handshakes.values(),
             *(candidate.node for candidate in self._candidates.values()),

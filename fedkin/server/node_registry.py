@@ -124,6 +124,7 @@ class NodeRegistry:
             )
         if member is None:
             self._check_capacity(clients)
+        # Otherwise any unregistered node could take the place of a registered one.
         elif member.key and not node.key:
             raise InvalidMessageError(
                 f"the name {name!r} belongs to a node that is registered with another key"

@@ -117,6 +117,7 @@ class OverdueRequests:
 
     def _read(self, request: _Overdue, reply: NodeReply, standing: StandingReports | None) -> None:
         """Read a late reply, with the same checks as for a timely one."""
+        # The stored task has only the rows of this node, so the reply is for all of them.
         rows = np.arange(len(request.clients))
         try:
             received = message_of(reply).arrays

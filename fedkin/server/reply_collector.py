@@ -233,7 +233,8 @@ class ReplyCollector(ReplyBuilder):
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Check a node's sums over those of its clients that replied.
 
-        A sum's bounds are the bounds for one client times the number of clients.
+        A sum's bounds are the bounds for one client times the number of clients. The sums are
+        removed from ``arrays``.
         """
         schema = {
             name: _summed(array, self.sums[name].dtype, clients)
@@ -260,7 +261,7 @@ class ReplyCollector(ReplyBuilder):
     ) -> _Means | None:
         """Check a node's means, and the number of samples behind each mean.
 
-        All means of a message are used, or none.
+        All means of a message are used, or none. They are removed from ``arrays``.
         """
         if not self.means:
             return None

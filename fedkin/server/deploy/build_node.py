@@ -81,6 +81,7 @@ def build_node(
             config=config_digest,
         )
 
+    # A function, because only the reply to the handshake needs this initial model.
     def start() -> str:
         return model_digest(model.initial(HANDSHAKE_SEED))
 
@@ -121,6 +122,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
     """The site's data with named classes, checked against the samples that [samples] describes."""
     values = config.data_values
     labels = config.samples.labels
+    # A file's labels are numbered as in [samples], unless the site's [data] gives another order.
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
     data = registry.make(registry.datasets(), values)

@@ -220,6 +220,7 @@ def _give_away(folder: Path, sites: list[str]) -> None:
         *(f"{name}/{file}" for name in sites for file in _SITE_FILES),
     ]
     paths = [folder / name for name in written]
+    # The folders of these files, up to the deployment's folder.
     folders = []
     for path in paths:
         folders += [

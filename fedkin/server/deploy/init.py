@@ -151,6 +151,7 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
         )
     if not 1 <= address.port <= 65_535:
         raise ConfigError(f"--port: expected a port from 1 to 65535, got {address.port}")
+    # Without flwr/config.toml, existing keys show that the deployment was made with keys.
     was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
         found = "without keys; add --insecure"
@@ -303,6 +304,7 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
             "another machine, describe their samples: samples.shape=[30] samples.classes=2"
         )
     values = data
+    # A path in [data] is relative to the site's folder.
     if "path" in data:
         values = {**data, "path": str(site.absolute() / str(data["path"]))}
     entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")

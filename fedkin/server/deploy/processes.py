@@ -137,7 +137,7 @@ def start(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # so that the program outlives the terminal
             )
         except FileNotFoundError as error:
             raise ConfigError(f"{command[0]} was not found; add its folder to PATH") from error

@@ -126,6 +126,7 @@ class StateWriter:
 
         def write() -> None:
             members = membership.registry
+            # Of all clients with an id, those whose node this process has met.
             online = members.rows_by_node(np.arange(len(members)))
             self._write(
                 FederationState(
@@ -329,6 +330,7 @@ def run_lock(
     lock = FileLock(path, poll_interval=poll)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # The first attempt does not wait, so that the warning comes before the wait.
         try:
             lock.acquire(blocking=False)
         except Timeout:

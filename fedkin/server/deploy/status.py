@@ -73,6 +73,7 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
     if not selection.server:
         return lines
     here = {name_of(path) for path in selection.sites.values()}
+    # Sites on other machines have no processes here, but the server knows whom it refuses.
     for name, reason in state.refused.items():
         if name not in here:
             lines.append(
@@ -145,6 +146,7 @@ def log_lines(
     for name, log in chosen.items():
         text = log.read_bytes() if log.exists() else b""
         offsets[name] = len(text)
+        # Zero lines are a special case, because [-0:] would be all of them.
         last = text.decode(errors="replace").splitlines()[-lines:] if lines else []
         yield from _named(name, last, width)
     while follow:

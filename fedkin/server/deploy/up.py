@@ -69,6 +69,7 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
         moved = settle(folder) if selection.holds_server else None
         if moved is not None:
             say(f"moved: {folder} was {moved}; its files now have the new path")
+        # Read before any part starts, because later states are compared with it.
         former = former_state(selection, missing)
         with _all_or_none(missing, selection):
             start_parts(selection, missing, say)

@@ -202,6 +202,7 @@ class JaxTrainer:
             min(len(self._devices), len(rows.clients)),
             self._lanes or 1,
         )
+        # If the devices do not hold all samples, they may still have those of the last call.
         kept = SamplesOfCall()
         if not self._keep:
             kept = self._repeated.begin([rows.clients[device_rows] for device_rows in owned])
@@ -230,6 +231,7 @@ class JaxTrainer:
         if call.work.step_schedule is not None:
             rates = [call.work.step_rates(call.stream.round, len(b.valid)) for b in batches]
         words = _no_words(call.clients)
+        # The model's random numbers (e.g. dropout), separate from those that draw the batches.
         if self._model.random:
             device = call.stream.child("device")
             words = np.stack([device.words(int(client)) for client in self._ids[call.clients]])

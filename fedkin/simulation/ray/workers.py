@@ -90,6 +90,7 @@ class RayTrainer:
         """
         active = np.flatnonzero(rows.active)
         clients = rows.clients[active]
+        # A row without training steps (e.g. scoring) passes through its samples once.
         samples = self._sizes[clients] * np.maximum(rows.steps[active], 1)
         call = SummedCall(
             task=builder.task,

@@ -100,6 +100,7 @@ def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
         **named_flags: Any,
     ) -> Any:
         stride = stride or kernel_size
+        # PyTorch takes one number for both axes, or a list with a number for each.
         sizes = [
             {value} if isinstance(value, int) else {*value}
             for value in (kernel_size, stride, padding, dilation)
@@ -193,6 +194,8 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
         if len(settings) != 6 or x.ndim != 3:
             return theirs(x, state, weights, *settings)
         biases, layers, dropout, training, both_ways, batch_first = settings
+        # A layer has two matrices (for its input and its state) and two biases. If there are more
+        # arrays, the LSTM has projections.
         per_layer = 4 if biases else 2
         if both_ways or len(weights) != per_layer * layers or (dropout and training):
             return theirs(x, state, weights, *settings)

@@ -30,7 +30,7 @@ _DROPPED = """
 
 @cache
 def environment() -> Any:
-    """The operators as this process computes them, with fedkin's replacements.
+    """torchax's operators as this process computes them, with fedkin's replacements.
 
     Raises MissingExtra if torchax is not installed.
     """

@@ -104,6 +104,7 @@ class TorchTrainer:
         number = int(self._ids[client])
         start = call.models[call.model_index[0]]
         size = int(self._data.train.sizes[client])
+        # One client trains at a time, so its batches need not be as wide as those of others.
         batches = local_batches(
             samples=size,
             work=call.work,
@@ -112,6 +113,7 @@ class TorchTrainer:
             stream=call.stream,
             largest=size,
         )
+        # For the random numbers of the module itself (e.g. dropout).
         seed_torch(call.stream.child("device").words(number))
         network = self._model.network(start).train()
         own: OwnModel | Minimiser | None = None
@@ -276,4 +278,5 @@ def mean_loss(
     if counted is None:
         return cross_entropy(scores, y, weights, label_smoothing=smoothing)
     losses = cross_entropy(scores, y, weights, label_smoothing=smoothing, reduction="none")
+    # With class weights, PyTorch divides by the sum of the weights of the samples' classes.
     return (losses * counted).sum() / (len(y) if weights is None else weights[y].sum())
