@@ -168,7 +168,7 @@ class Membership:
         return f"{waited}: {self._ready()} ready, {len(self.registry.refusals)} refused"
 
     def _ready(self) -> int:
-        """Number of online clients that take part or may take part."""
+        """Number of online clients that the server has accepted or can accept."""
         candidates = sum(len(candidate.samples) for candidate in self._candidates.values())
         return len(self.online_clients()) + candidates
 
@@ -184,7 +184,7 @@ class Membership:
         return not self._started or (bool(online) and online <= self.registry.refused.keys())
 
     def _too_few(self, clients: int, seconds: float) -> str:
-        """The error message for too few clients."""
+        """The error message that ends the run because too few clients are ready."""
         ready = self._ready()
         refused = [
             f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()
@@ -256,7 +256,10 @@ class Membership:
                 self._handshake_bytes[0] += sent.size
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
-        """Replies to handshakes. A node with a lost handshake gets another one, a few times."""
+        """The replies to handshakes that have arrived.
+
+        A node whose handshake was lost in transit gets another one, up to a few times.
+        """
         if not self._handshakes:
             return []
         replies = list(self.request_round.transport.pull(self._handshakes))

@@ -160,7 +160,8 @@ class Node:
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """Do the clients' pending work: tasks without a reply, and changes of their clusters."""
+        """Do what the server has had pending for the clients: tasks without a reply, and changes of
+        their clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()

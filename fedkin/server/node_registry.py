@@ -196,7 +196,7 @@ class NodeRegistry:
             self._forget_numbered(node_id)
 
     def _forget_numbered(self, node_id: int) -> None:
-        """Remove the refusal whose name contains this node's number, if there is one."""
+        """Remove the refusal listed under a name with this node's number, if there is one."""
         self.refusals.pop(self._numbered.pop(node_id, ""), None)
 
     def met(self) -> list[str]:

@@ -288,7 +288,8 @@ class RemoteWorld:
         return collector.reply(), asked
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes of the model and the samples by name, which both sides know."""
+        """Sizes of axes that server and nodes both know: P parameters, C classes, d values per
+        sample."""
         return {
             "P": self.spec.parameters,
             "C": self.membership.classes,

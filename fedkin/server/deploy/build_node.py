@@ -119,7 +119,7 @@ def _identity(site: SiteSettings) -> Identity | None:
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """The site's data with named classes, checked against the samples that [samples] describes."""
+    """A site's data with named classes. Raises DataError unless they are as in [samples]."""
     values = config.data_values
     labels = config.samples.labels
     # A file's labels are numbered as in [samples], unless the site's [data] gives another order.
@@ -145,7 +145,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
 def _check_columns(
     place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None
 ) -> None:
-    """Raise DataError if a table's columns differ from the columns in [samples]."""
+    """Raise DataError if the columns of a site's table differ from the columns in [samples]."""
     if actual is None or expected is None or set(actual) == set(expected):
         return
     missing = [name for name in expected if name not in actual]

@@ -250,7 +250,7 @@ def _load(loaded: list, load: Callable[[Path], ServerConfig | ClientConfig], pat
 
 
 def _writable(name: str, folder: Path) -> CheckResult:
-    """Whether a folder is writable, or the nearest existing parent if it does not exist."""
+    """Whether files can be written in a folder, or if it does not exist, in its nearest parent."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         tempfile.TemporaryFile(dir=existing).close()
@@ -312,7 +312,7 @@ def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
 
 
 def _app(folder: Path) -> str:
-    """Whether Flower's app names this folder's server.toml and the programs of this version."""
+    """Whether the app that Flower runs (app/pyproject.toml) names this folder's server.toml."""
     path = folder / files.APP
     expected = folder.absolute() / files.SERVER
     app = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {})
@@ -328,7 +328,8 @@ def _app(folder: Path) -> str:
 
 
 def _connection(folder: Path, address: Address) -> str:
-    """Whether Flower's commands find the certificate authority (CA) at its absolute path."""
+    """Whether Flower's commands find the certificate of the certificate authority (CA) at the path
+    in flwr/config.toml."""
     path = folder / files.FLOWER
     ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
     is_there = isinstance(ca, str) and Path(ca).exists()
@@ -341,7 +342,7 @@ def _connection(folder: Path, address: Address) -> str:
 
 
 def _model(config: ClientConfig) -> ModelSpec:
-    """The model of a site, checked against the samples that its file describes."""
+    """The model in a site's client.toml, checked against the samples that the file describes."""
     described: Any = config.data_description()
     return check_samples(config.model.make(described), described)
 

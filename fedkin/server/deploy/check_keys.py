@@ -77,7 +77,8 @@ def check_secret(path: Path) -> CheckResult:
 
 
 def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
-    """Whether the authority issued the server's certificate for the server's key and host name."""
+    """Whether the authority issued the server's certificate, for the server's key and for
+    ``host``."""
     path = folder / CERTIFICATE
     certificate = _certificate(path)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"

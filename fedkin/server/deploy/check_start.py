@@ -57,7 +57,7 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
 
 
 def _table(selection: Selection, missing: Missing) -> Table:
-    """The results of the checks of all parts that will be started."""
+    """The results of the checks of this machine and of all parts that will be started, by part."""
     starts_server = missing.superlink or missing.run
     folders = [part.folder for part in missing.sites]
     if starts_server:

@@ -199,7 +199,7 @@ def _common(name: str, kind: str) -> dict[str, object]:
 
 
 def _mount(path: str) -> str:
-    """A volume with the same relative path in the container as in the deployment's folder."""
+    """A volume: a file or folder of the deployment, at the same relative path in a container."""
     return f"./{path}:{INSIDE}/{path}"
 
 

@@ -101,7 +101,7 @@ def _start_run(server: str | None) -> list[str]:
 
 
 def _run_command(server: str | None) -> list[str]:
-    """The words of the command that starts a run."""
+    """The words of the command that starts a run; ``server`` is as for ``_start_run``."""
     words = ["run", str(files.APP.parent), files.CONNECTION]
     if server is not None:
         words += ["--run-config", f"config={json.dumps(server)}"]

@@ -284,18 +284,18 @@ def _with_settings(section: str, base: Values, changes: Values) -> Values:
 
 
 def _is_per_site(data: Values) -> bool:
-    """Whether each site has the data as a file in its folder."""
+    """Whether [data] names a file in the site's own folder (a relative path)."""
     return data.get("name") == "file" and not Path(str(data.get("path", ""))).is_absolute()
 
 
 def _existing_data(folder: Path) -> Values:
-    """[data] of a site that exists already; empty if there is none."""
+    """[data] in the client.toml of a site that exists already; empty if there is no site."""
     paths = sorted(folder.glob(f"*/{files.CLIENT}"))
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
 
 def _samples(data: Values, site: Path, changes: Values) -> Values:
-    """[samples], computed from the data unless the settings give all of it."""
+    """The section [samples], computed from the data unless the settings give all of it."""
     if {"shape", "classes"} <= changes.keys():
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
@@ -344,7 +344,7 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
 
 
 def _is_available(data: Values) -> bool:
-    """Whether data can be loaded on this machine."""
+    """Whether the data that [data] names can be loaded on this machine."""
     return data.get("name") != "file" or Path(str(data["path"])).exists()
 
 
@@ -366,7 +366,7 @@ def _write_site(folder: Path, site: Files, variables: str) -> None:
 
 
 def _write(path: Path, content: str) -> None:
-    """Write a file unless it exists."""
+    """Write a file of the deployment unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)

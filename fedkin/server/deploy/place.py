@@ -161,7 +161,7 @@ def _same_content(one: Path, other: Path) -> bool:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to the same folder."""
+    """Whether two paths lead to the same folder, for example through a link."""
     return one.resolve() == other.resolve()
 
 

@@ -187,7 +187,7 @@ def _signal(process: Process, number: int) -> None:
 
 
 def _is_helper(process: Process) -> bool:
-    """Whether a process only serves its parent and ends with it."""
+    """Whether a process is a helper of a program (e.g. a site's worker), which ends with it."""
     return any(
         name in process.command
         for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker")

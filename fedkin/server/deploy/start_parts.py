@@ -110,7 +110,7 @@ def _site_command(part: Program) -> list[str]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """The environment variables of a folder's programs."""
+    """The environment variables of programs that start in the server's or a site's folder."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {**files.read_environment(folder), "FLWR_HOME": str(folder / "flwr"), "PATH": path}
 
@@ -149,7 +149,7 @@ class _Starter:
         raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
 
     def _read(self) -> None:
-        """Collect the process's output, line by line, until it ends."""
+        """Collect the output of Flower's commands, line by line, until their process ends."""
         assert self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
@@ -177,5 +177,5 @@ def _wait_for_site(part: Program, process: Started, offset: int) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, to be shown in an error."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])

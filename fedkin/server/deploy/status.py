@@ -222,7 +222,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
-    """The complete lines of a log after an offset in bytes, and the new offset."""
+    """The complete lines that a log has after an offset in bytes, and the offset after them."""
     data = log.read_bytes()[offset:] if log.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]
     return whole.decode(errors="replace").splitlines(), offset + len(whole)
@@ -273,7 +273,7 @@ def _failure(part: Program, state: FederationState) -> str:
 def _run(
     selection: Selection, processes: dict[Program, list[Process]], state: FederationState
 ) -> PartStatus:
-    """The progress of the run, read from its folder."""
+    """The status line of the run: its processes, and its progress as its folder shows."""
     numbers: list[int] = []
     for part, of_part in processes.items():
         if part.kind == SUPERLINK:
@@ -299,9 +299,10 @@ def _run(
 
 
 def _progress(run: Path, rounds: int) -> str:
-    """How far a run is, as its folder shows."""
+    """How far a run is, according to the files in its folder."""
     if (run / SUMMARY).exists():
         return "finished"
+    # The file has a line for each round, and the first round is 0.
     path = run / METRICS
     done = len(path.read_bytes().splitlines()) - 1 if path.exists() else -1
     return f"round {done} of {rounds}" if done >= 0 else "not begun"

@@ -180,7 +180,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. Raises ConfigError if another ``up`` or ``down`` has it."""
+    """Hold a deployment's lock. Raises ConfigError if another ``up`` or ``down`` has it."""
     lock = FileLock(folder / ".deploy.lock")
     try:
         lock.acquire(blocking=False)

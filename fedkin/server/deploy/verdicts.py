@@ -139,7 +139,7 @@ def _state_file(selection: Selection) -> Path:
 
 
 def _runs(superlink: Program) -> bool:
-    """Whether the run's process exists."""
+    """Whether the process of the server's run exists on this machine."""
     return any(SERVERAPP in process.command for process in find([superlink])[superlink])
 
 

@@ -178,7 +178,7 @@ class SiteWorker:
         raise WorkerLinkError(f"a worker could not be started: {self._last_words()}")
 
     def _last_words(self) -> str:
-        """The last line that the worker has written, and the path of its log."""
+        """The last line in the log of a worker, and the path of the log, for an error message."""
         log = self.folder / LOG
         try:
             lines = log.read_text(errors="replace").split("\n")
