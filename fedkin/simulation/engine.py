@@ -241,7 +241,8 @@ class SimulatedWorld:
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
-        """The rows of a call: which clients reply, and how many steps each completes."""
+        """The rows of a call: for each client that is asked, whether it replies, and its number of
+        training steps."""
         # A call without a stream draws its failures from the stream of the round.
         drawn = stream or self._now
         failed = self._failed(task, clients, drawn)
@@ -272,7 +273,7 @@ class SimulatedWorld:
         )
 
     def _client_samples(self) -> ClientSamples:
-        """Samples of all clients."""
+        """Access to the samples of all clients, for a task that runs at them."""
         return ClientSamples(
             ids=self._ids,
             data=self.data,
@@ -281,7 +282,7 @@ class SimulatedWorld:
         )
 
     def _client_engine(self) -> ClientEngine:
-        """The scorer and the trainer of all clients."""
+        """Access to the scorer and the trainer of all clients, for a task that runs at them."""
         return ClientEngine(
             scorer=self._scorer,
             trainer=self._trainer,

@@ -308,7 +308,7 @@ def _step(
 def _minimiser(
     envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]
 ) -> np.ndarray:
-    """pFedMe's inner minimiser theta for quadratic clients, by gradient steps from w."""
+    """The minimiser theta in pFedMe's envelope, for quadratic clients, by gradient steps from w."""
     theta = w
     for _ in range(envelope.steps):
         theta = theta - envelope.lr * (theta - target + envelope.strength * (theta - w))

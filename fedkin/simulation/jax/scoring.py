@@ -122,7 +122,7 @@ class JaxScorer:
         return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
-        """The model's regularisation term in the training loss, such as L2."""
+        """A model's regularisation term in the training loss (such as L2), for one flat vector."""
         penalty = self._model.penalty
         if penalty is None:
             return 0.0
@@ -240,7 +240,7 @@ class JaxScorer:
         return blocks
 
     def _put(self, part: SampleBlocks) -> Any:
-        """Move blocks to the devices, an equal share to each."""
+        """Move blocks of samples to the devices, an equal share to each."""
         devices = self._mesh.size
         split = SampleBlocks(*(array.reshape(devices, -1, *array.shape[1:]) for array in part))
         return shard(self._mesh, split)

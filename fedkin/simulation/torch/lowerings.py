@@ -239,5 +239,5 @@ def _lstm_layer(
 
 
 def _move(statistic: Any, value: Array, momentum: float) -> None:
-    """Move a running statistic towards a batch's value, in place and outside the gradient."""
+    """Move a running statistic towards the statistic of a batch, in place, outside the gradient."""
     statistic._elem = jax.lax.stop_gradient((1 - momentum) * statistic.jax() + momentum * value)

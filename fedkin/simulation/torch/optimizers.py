@@ -122,7 +122,7 @@ class BatchGradients:
         return gradients
 
     def _with_terms(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The gradients with the call's terms, and 0 for parameters that are not trained."""
+        """A batch's gradients with the call's terms, and 0 for parameters that are not trained."""
         added, trained = self._terms
         if added is not None:
             rows = zip(added, gradients, self.entries, strict=True)
@@ -185,7 +185,8 @@ class Optimizer:
         return [move.add(w, alpha=decay) for move, w in zip(moves, self._entries, strict=True)]
 
     def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The directions of SGD, Adam or AdamW, without the learning rate."""
+        """The directions in which SGD, Adam or AdamW moves the parameters, without the learning
+        rate."""
         if self._square:
             return [
                 self._adam(*entry)

@@ -190,7 +190,7 @@ class TorchTrainer:
         return losses
 
     def _optimizer(self, call: TrainCall, network: nn.Module) -> Optimizer | OwnOptimizer:
-        """The optimiser for the single client of a call."""
+        """The optimiser that trains a network for the single client of a call."""
         named = trainable_entries(network)
         terms = entry_terms(call, named, self._model.spec.slices)
         return make_optimizer(
@@ -250,7 +250,7 @@ class TorchTrainer:
 
 
 def _step_rates(call: TrainCall, steps: int) -> list[float]:
-    """The learning rate of every step of a call."""
+    """The learning rate of every training step of a call of one row."""
     rates = call.work.step_rates(call.stream.round, steps)
     return [call.work.rate(call.stream.round)] * steps if rates is None else rates.tolist()
 
