@@ -1,14 +1,18 @@
 """Converts a message between fedkin's frames and Flower's records.
 
-A record has a ConfigRecord with the message's header and small arrays, and one ``Array`` for each
-large model or update.
+A record has one ConfigRecord with the message's header and its small arrays, and an ``Array`` for
+each large float array (a model or an update). An array is large above 64 KiB in a request, and
+above 4 MiB in a reply (``message.IN_REQUEST``, ``message.IN_REPLY``).
 
-A large model is sent as an ``Array``, not inside the ConfigRecord. Flower (1.41) splits only an
-``Array`` into chunks (5 MB each), and stores equal objects once. So a model for a hundred nodes is
-uploaded once; inside a ConfigRecord it would be sent a hundred times. Small models and replies are
-sent in the ConfigRecord: every ``Array`` adds three objects, and every object takes one request to
-the SuperLink and one from it, of 12 ms each. Only the standard library and Flower are imported
-here.
+Large arrays: Flower (1.41) splits only an ``Array`` into chunks (5 MB each), and stores equal
+objects once. So a model for a hundred nodes is uploaded once; inside a ConfigRecord it would be
+sent a hundred times.
+
+Small arrays: every ``Array`` adds three objects to a message, and every object takes one request to
+the SuperLink and one from it, of 12 ms each. For a small array this costs more time than sending
+its bytes again, so it is sent in the ConfigRecord.
+
+Only the standard library and Flower are imported here.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
 
 
 def _size(record: RecordDict) -> int:
-    """Size of a message in bytes, even of a message that cannot be decoded."""
+    """Size in bytes of the message in a Flower record, even if the message cannot be decoded."""
     values = [value for rest in record.config_records.values() for value in rest.values()]
     arrays = [array.data for part in record.array_records.values() for array in part.values()]
     return sum(len(value) for value in (*values, *arrays) if isinstance(value, (str, bytes)))

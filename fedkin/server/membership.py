@@ -109,6 +109,7 @@ class Membership:
         """
         if not self._started:
             settings = self.request_round.settings
+            # A resumed run knows clients already, and does not wait for all of them.
             patience = settings.deadline if len(self.registry) else np.inf
             self.wait_for_clients(settings.wait_for, round, patience)
             self._started = True
@@ -167,7 +168,7 @@ class Membership:
         return f"{waited}: {self._ready()} ready, {len(self.registry.refusals)} refused"
 
     def _ready(self) -> int:
-        """Number of online clients that take part or may take part."""
+        """Number of online clients that the server has accepted or can accept."""
         candidates = sum(len(candidate.samples) for candidate in self._candidates.values())
         return len(self.online_clients()) + candidates
 
@@ -183,7 +184,7 @@ class Membership:
         return not self._started or (bool(online) and online <= self.registry.refused.keys())
 
     def _too_few(self, clients: int, seconds: float) -> str:
-        """The error message for too few clients."""
+        """The error message that ends the run because too few clients are ready."""
         ready = self._ready()
         refused = [
             f"{name} is refused: {reason}" for name, reason in self.registry.refusals.items()
@@ -235,6 +236,7 @@ class Membership:
 
     def _send_handshakes(self, round: int) -> None:
         """Send the server's handshake to nodes that have not received it yet."""
+        # Nodes that have not answered their handshake yet, or have and wait to be accepted.
         pending = {
             *self._handshakes.values(),
             *(candidate.node for candidate in self._candidates.values()),
@@ -254,7 +256,10 @@ class Membership:
                 self._handshake_bytes[0] += sent.size
 
     def _received_handshakes(self) -> list[tuple[OnlineNode, RpcMessage]]:
-        """Replies to handshakes. A node with a lost handshake gets another one, a few times."""
+        """The replies to handshakes that have arrived.
+
+        A node whose handshake was lost in transit gets another one, up to a few times.
+        """
         if not self._handshakes:
             return []
         replies = list(self.request_round.transport.pull(self._handshakes))
@@ -268,6 +273,8 @@ class Membership:
             if reply.message is not None:
                 received.append((node, reply.message))
             else:
+                # A message that was lost in transit may arrive next time; another error would come
+                # again, so the node is refused at once.
                 self._lost[node.node_id] = self._lost.get(node.node_id, 0) + 1
                 if not reply.lost or self._lost[node.node_id] >= _MAX_LOST:
                     self._lost.pop(node.node_id)
@@ -275,7 +282,7 @@ class Membership:
         return received
 
     def _check(self, node: OnlineNode, message: RpcMessage) -> None:
-        """Make a node a candidate, or refuse it with a reason."""
+        """Read a node's reply to the handshake, and make the node a candidate or refuse it."""
         name = str(message.header.get("name", ""))
         try:
             for reason in ("refused", "failed"):
@@ -298,6 +305,7 @@ class Membership:
             _log.info("%s is back as node %d in place of node %d", name, node.node_id, former)
             self.registry.replace(former, name)
         self.registry.clear_refusal(node, name)
+        # If one node makes another initial model, models are sent in full to all nodes.
         self.same_start &= other.start == self.own.start
         self._candidates[name] = Candidate(node, samples)
 

@@ -76,8 +76,10 @@ class RpcMessage:
         return self._checked(name, "b", shape)
 
     def _checked(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
-        """An array of this shape and of these kinds of numbers (NumPy's letters). Raises
-        InvalidMessageError if it is missing or another array."""
+        """An array of the message, of this shape and of these kinds of numbers (NumPy's letters).
+
+        Raises InvalidMessageError if it is missing or another array.
+        """
         array = self.arrays.get(name)
         if array is None:
             raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")

@@ -143,6 +143,8 @@ class Node:
     ) -> dict[str, np.ndarray]:
         """Run the task of a request, and return the arrays of the reply."""
         task = decode_task(kind, request, world.initial, memory.kept)
+        # The server sends such an array once. Later requests have only its digest, so the node
+        # stores it on disk.
         new_arrays = [name for name in kept_fields(kind) if name in request.arrays]
         memory.keep({name: getattr(task, name) for name in new_arrays})
         stream = read_stream(request.header["stream"]) if "stream" in request.header else None
@@ -158,7 +160,8 @@ class Node:
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """Do the clients' pending work: tasks without a reply, and changes of their clusters."""
+        """Do what the server has had pending for the clients: tasks without a reply, and changes of
+        their clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()

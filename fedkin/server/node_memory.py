@@ -70,7 +70,10 @@ class NodeMemory:
         self._new = False  # whether `kept` or the replies must be saved
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays, which replace earlier ones with the same names."""
+        """Remember arrays that the server sends only once, until ``save`` writes them to disk.
+
+        They replace earlier ones with the same names.
+        """
         self.kept |= arrays
         self._new |= bool(arrays)
 
@@ -98,6 +101,7 @@ class NodeMemory:
         self._replies = {
             name: array for name, array in self._replies.items() if not name.startswith(prefix)
         }
+        # The prefix alone is the name of the call's digest.
         self._replies[prefix] = np.frombuffer(call.encode(), np.uint8)
         for name, array in arrays.items():
             self._replies[prefix + name] = array
@@ -113,6 +117,7 @@ class NodeMemory:
         for kind in all_tasks():
             if any(memory.lifetime == "assignment" for memory in kind.memory.values()):
                 kinds.add(kind.name)
+        # The arrays are named replies/TASK/ARRAY.
         lasting = {
             name: array for name, array in self._replies.items() if name.split("/")[1] not in kinds
         }

@@ -52,7 +52,7 @@ class NodeInfo:
 
 
 class NodeRows(NamedTuple):
-    """The rows of a call whose clients belong to one node."""
+    """The rows of a call (one for each client that is asked) whose clients belong to one node."""
 
     node_id: int
     info: NodeInfo
@@ -124,6 +124,7 @@ class NodeRegistry:
             )
         if member is None:
             self._check_capacity(clients)
+        # Otherwise any unregistered node could take the place of a registered one.
         elif member.key and not node.key:
             raise InvalidMessageError(
                 f"the name {name!r} belongs to a node that is registered with another key"
@@ -195,7 +196,7 @@ class NodeRegistry:
             self._forget_numbered(node_id)
 
     def _forget_numbered(self, node_id: int) -> None:
-        """Remove the refusal whose name contains this node's number, if there is one."""
+        """Remove the refusal listed under a name with this node's number, if there is one."""
         self.refusals.pop(self._numbered.pop(node_id, ""), None)
 
     def met(self) -> list[str]:

@@ -136,6 +136,7 @@ class NormFilter:
         included = norms[counted & (norms <= limit)]
         if len(included):
             typical = float(np.median(included))
+            # Few updates may lower the stored norm but not raise it: one client may be malicious.
             few = counted.sum() < _MIN_UPDATES
             self.typical[name] = min(typical, usual) if few else typical
         elif counted.any() and len(norms) < _MIN_UPDATES:
@@ -146,7 +147,7 @@ class NormFilter:
     def _by_model(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
     ) -> list[tuple[str, Bool[np.ndarray, "r"]]]:
-        """For each model, the name of its typical norm and a mask of its updates."""
+        """For each model, its key among the typical norms, and a mask of its updates."""
         if models is None:
             return [(self.training, np.ones(len(norms), bool))] if len(norms) else []
         return [
@@ -164,5 +165,5 @@ def _moving(
 
 
 def _start(of_model: Bool[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None) -> float:
-    """The norm of the model that these updates started from; 0 if unknown."""
+    """The norm of the model from which the updates of one model started; 0 if unknown."""
     return 0.0 if starts is None else float(starts[of_model].max())

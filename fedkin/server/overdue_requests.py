@@ -116,7 +116,8 @@ class OverdueRequests:
         return taken
 
     def _read(self, request: _Overdue, reply: NodeReply, standing: StandingReports | None) -> None:
-        """Read a late reply, with the same checks as for a timely one."""
+        """Check a late reply as a timely one is checked, and store it for ``take``."""
+        # The stored task has only the rows of this node, so the reply is for all of them.
         rows = np.arange(len(request.clients))
         try:
             received = message_of(reply).arrays

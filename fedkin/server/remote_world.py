@@ -152,6 +152,7 @@ class RemoteWorld:
             reply = self._client.ask_standing(task, clients)
         else:
             reply, asked = self._call(task.for_messages(self.spec), clients, stream)
+        # A reply with unusable numbers was sent too, so its bytes count.
         replied = reply.arrived | reply.nonfinite
         count = traffic(task.select(asked), clients[asked], replied[asked], sizes)
         if count:
@@ -287,7 +288,8 @@ class RemoteWorld:
         return collector.reply(), asked
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes of the model and the samples by name, which both sides know."""
+        """Sizes of axes that server and nodes both know: P parameters, C classes, d values per
+        sample."""
         return {
             "P": self.spec.parameters,
             "C": self.membership.classes,

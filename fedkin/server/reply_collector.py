@@ -173,7 +173,7 @@ class ReplyCollector(ReplyBuilder):
         return replace(super().reply(), outliers=tuple(sorted(set(self._outliers))))
 
     def _exclude_rows(self, name: str) -> None:
-        """Exclude the rows whose vector of this name has too large a norm."""
+        """Exclude the rows whose vector in the array ``name`` has too large a norm."""
         arrived = np.flatnonzero(self.arrived)
         norms = _norms(self.arrays[name][arrived])
         models = self.arrays[INDEX][arrived] if INDEX in self.rows else None
@@ -183,7 +183,7 @@ class ReplyCollector(ReplyBuilder):
     def _find_outliers(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
     ) -> list[tuple[int, Outlier]]:
-        """The updates with too large a norm, with their positions."""
+        """The updates whose norm is above their limit, with their positions in ``norms``."""
         of_models = self.task.start_norms()
         starts = None if models is None or of_models is None else of_models[models]
         limits = self._norm_filter.limits(norms, models, starts)
@@ -233,7 +233,8 @@ class ReplyCollector(ReplyBuilder):
     def _read_totals(self, clients: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Check a node's sums over those of its clients that replied.
 
-        A sum's bounds are the bounds for one client times the number of clients.
+        A sum's bounds are the bounds for one client times the number of clients. The sums are
+        removed from ``arrays``.
         """
         schema = {
             name: _summed(array, self.sums[name].dtype, clients)
@@ -260,7 +261,7 @@ class ReplyCollector(ReplyBuilder):
     ) -> _Means | None:
         """Check a node's means, and the number of samples behind each mean.
 
-        All means of a message are used, or none.
+        All means of a message are used, or none. They are removed from ``arrays``.
         """
         if not self.means:
             return None
@@ -288,8 +289,8 @@ class ReplyCollector(ReplyBuilder):
         return _Means(rows, models, weight, checked)
 
     def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
-        """Raise TaskError unless the means match the trained models and their numbers of
-        samples."""
+        """Raise TaskError unless a node's means are of the models that its clients trained, with
+        their numbers of samples."""
         counted = index[examples > 0]
         if set(counted.tolist()) != set(means.models.tolist()):
             raise TaskError(
@@ -358,6 +359,6 @@ def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
 
 
 def _norms(updates: Float[np.ndarray, "r ..."]) -> Float[np.ndarray, "r"]:
-    """Norms in float64, computed without a float64 copy of all updates."""
+    """The norm of each update in float64, computed without a float64 copy of all updates."""
     updates = flat(updates)
     return np.sqrt(np.einsum("rp,rp->r", updates, updates, dtype=np.float64))

@@ -84,7 +84,7 @@ class ReplyFetches(Generic[Message]):
             raise error
 
     def _take(self, wanted: Iterable[str]) -> list[Message]:
-        """The messages that were found for these requests, which are then done."""
+        """The messages found for these requests. They are removed, so each is returned once."""
         messages: list[Message] = []
         for request_id in wanted:
             if request_id in self._found:

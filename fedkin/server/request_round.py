@@ -156,7 +156,7 @@ class RequestRound:
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: NodeReply, seconds: float) -> None:
-        """Store how long a node took to reply."""
+        """Store how long a node took to complete a request."""
         if reply.succeeded:
             key = (node, operation)
             times = self._seconds.setdefault(key, deque(maxlen=_REMEMBERED))
@@ -192,7 +192,7 @@ class RequestRound:
         return {str(sent.request_id): node for sent, node in accepted}
 
     def _pull(self, waiting: Mapping[str, int]) -> Sequence[NodeReply]:
-        """The replies that have arrived. Their bytes are counted."""
+        """The replies to waiting requests that have arrived. Their bytes are counted."""
         replies = self.transport.pull(waiting)
         self.bytes_received += sum(reply.size for reply in replies)
         return replies

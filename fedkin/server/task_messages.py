@@ -112,6 +112,7 @@ def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMess
             index = np.asarray(getattr(of_node, down.by))
             arrays[name] = value[used[down.by]]
             arrays[down.by] = np.where(index >= 0, np.searchsorted(used[down.by], index), -1)
+        # A field that assigns models may be there already, renumbered for the models that are sent.
         elif down.kind != "stays" and name not in arrays:
             arrays[name] = value
     return RpcMessage(header, arrays)
@@ -152,6 +153,7 @@ def decode_task(
                     "must send them"
                 )
             values[name] = kept[name]
+        # A field that may be None is left out of the message if it is None.
         elif fields[name].default is None:
             values[name] = message.arrays.get(name)
         else:
@@ -262,7 +264,8 @@ def read_stream(value: Any) -> Stream:
 def _encode_setting(
     task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Add a setting to a message: to its header, or to its arrays if it is an array of a training.
+    """Add a task's setting to a message: to its header, or to its arrays if it is an array of a
+    ``LocalTraining``.
 
     Raises TaskError for a value that cannot be sent.
     """

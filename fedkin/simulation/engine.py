@@ -108,6 +108,7 @@ class SimulatedWorld:
 
             self._workers = ray_factory(
                 engine=engine,
+                # Decided here, so that the actors do not choose between PyTorch and JAX again.
                 model=decided(model, data),
                 ids=self._ids,
                 clients_per_batch=clients_per_batch,
@@ -240,7 +241,9 @@ class SimulatedWorld:
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
-        """The rows of a call: which clients reply, and how many steps each completes."""
+        """The rows of a call: for each client that is asked, whether it replies, and its number of
+        training steps."""
+        # A call without a stream draws its failures from the stream of the round.
         drawn = stream or self._now
         failed = self._failed(task, clients, drawn)
         steps = np.zeros(len(clients), np.int64)
@@ -254,6 +257,7 @@ class SimulatedWorld:
                 done = self.population.partial_steps(clients, steps, drawn)
                 steps = np.where(straggling, done, steps)
             else:
+                # A straggler's unfinished work is not used, so it counts as no reply.
                 failed = failed | straggling
         return ClientRows(
             task=task.name,
@@ -269,7 +273,7 @@ class SimulatedWorld:
         )
 
     def _client_samples(self) -> ClientSamples:
-        """Samples of all clients."""
+        """Access to the samples of all clients, for a task that runs at them."""
         return ClientSamples(
             ids=self._ids,
             data=self.data,
@@ -278,7 +282,7 @@ class SimulatedWorld:
         )
 
     def _client_engine(self) -> ClientEngine:
-        """The scorer and the trainer of all clients."""
+        """Access to the scorer and the trainer of all clients, for a task that runs at them."""
         return ClientEngine(
             scorer=self._scorer,
             trainer=self._trainer,

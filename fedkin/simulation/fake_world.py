@@ -200,6 +200,7 @@ class _Quadratic:
                 w = w - rate * call.envelope.strength * (w - own)
             else:
                 w = w - rate * _step(call, w, start, target)
+        # Clients in `garbage` reply NaN, as after a training that has diverged.
         garbage = np.isin(call.clients, list(self._world.garbage))[:, None]
         has_own = call.mixed is not None or call.envelope is not None
         return LocalUpdates(
@@ -307,7 +308,7 @@ def _step(
 def _minimiser(
     envelope: Envelope, w: Float[np.ndarray, "r P"], target: Float[np.ndarray, "r P"]
 ) -> np.ndarray:
-    """pFedMe's inner minimiser theta for quadratic clients, by gradient steps from w."""
+    """The minimiser theta in pFedMe's envelope, for quadratic clients, by gradient steps from w."""
     theta = w
     for _ in range(envelope.steps):
         theta = theta - envelope.lr * (theta - target + envelope.strength * (theta - w))

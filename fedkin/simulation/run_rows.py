@@ -117,7 +117,10 @@ class RowReplies:
 
 
 def _refuse_part(*_: Any) -> NoReturn:
-    """Raise TaskError, in place of workers for clients that use only a part of their samples."""
+    """Raise TaskError for a task in which clients use only a part of their samples.
+
+    Actors have no workers for such clients.
+    """
     raise TaskError(
         "a task that takes a part of a client's samples cannot be summed by actors "
         "(run.sum_by_actor)"

@@ -121,7 +121,8 @@ def decided(model: AnyModel, data: FederatedData) -> AnyModel:
 
 
 def program_release(model: AnyModel) -> Callable[[], object]:
-    """A function to call between rounds, which releases compiled programs if there are too many."""
+    """A function to call between rounds. It releases compiled programs before the process has too
+    many memory maps."""
     # Without JAX nothing has been compiled.
     if isinstance(model, ModelWithWorkers) and "jax" not in sys.modules:
         return lambda: None

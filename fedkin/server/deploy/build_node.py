@@ -46,7 +46,7 @@ def node_from_flower_config(node_config: dict[str, Any], run_config: dict[str, A
 
 
 def node_from_config(config: ClientConfig) -> Node:
-    """A node with the data and model that its file names."""
+    """A node with the data and the model that its client.toml names."""
     with error_context("data"):
         if not config.data:
             raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
@@ -81,6 +81,7 @@ def build_node(
             config=config_digest,
         )
 
+    # A function, because only the reply to the handshake needs this initial model.
     def start() -> str:
         return model_digest(model.initial(HANDSHAKE_SEED))
 
@@ -118,9 +119,10 @@ def _identity(site: SiteSettings) -> Identity | None:
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """The site's data with named classes, checked against the samples that [samples] describes."""
+    """A site's data with named classes. Raises DataError unless they are as in [samples]."""
     values = config.data_values
     labels = config.samples.labels
+    # A file's labels are numbered as in [samples], unless the site's [data] gives another order.
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
     data = registry.make(registry.datasets(), values)
@@ -143,7 +145,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
 def _check_columns(
     place: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None
 ) -> None:
-    """Raise DataError if a table's columns differ from the columns in [samples]."""
+    """Raise DataError if the columns of a site's table differ from the columns in [samples]."""
     if actual is None or expected is None or set(actual) == set(expected):
         return
     missing = [name for name in expected if name not in actual]
@@ -163,9 +165,9 @@ def _check_columns(
 def _check_order(
     what: str, actual: tuple[str, ...] | None, expected: tuple[str, ...] | None, option: str
 ) -> None:
-    """Raise DataError if names are in a different order than at the other sites.
+    """Raise DataError if a site's label or feature names are in another order than in [samples].
 
-    The same index would mean different things at different sites.
+    An index would then mean one label (or feature) here and another one at the other sites.
     """
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return

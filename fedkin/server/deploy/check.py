@@ -55,6 +55,8 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
         ConfigError: the folder does not contain the requested part.
     """
     selection = select(folder, server=server, site=site)
+    # With --site the server is not checked, but if its files are here, the site is compared with
+    # them. So `holds_server` (the files are here) differs from `server` (it is selected).
     server_folder = folder if selection.holds_server else None
     folders = [*selection.sites.values()]
     if server_folder is not None:
@@ -64,16 +66,19 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
         table["server"] = check_server(folder)
     for name, path in selection.sites.items():
         table[name] = check_site(path, server_folder)
+    # No two of the selected sites may have the same name or the same key.
     for name, result in check_shared_sites(selection.sites).items():
         table[name].append(result)
     return table
 
 
 def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
-    """A failed check for each site that has the same name or key as another site.
+    """A failed check for each site with the same name or key as a site before it.
+
+    Only the given sites are compared: client.name in their client.toml, and their public keys.
 
     Args:
-        sites: folders of the sites by name.
+        sites: folders of the sites, by the folders' names.
     """
     results: dict[str, CheckResult] = {}
     first_by_name: dict[str, Path] = {}
@@ -102,7 +107,7 @@ def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
 
 
 def _key_text(path: Path) -> str:
-    """A public key without its comment; empty if there is no key."""
+    """A file's public key without its comment; empty if the file cannot be read."""
     try:
         return " ".join(path.read_text(errors="replace").split()[:2])
     except OSError:
@@ -138,6 +143,7 @@ def check_server(folder: Path) -> list[CheckResult]:
         model = run_check("model", lambda: f"{checked_model(config).parameters:,} parameters")
         results.append(model)
         results.append(_writable("run folder", Path(config.federation.folder)))
+        # The run's files are compared with the layout of the model, so a model is needed.
         if model.mark != "✗":
             results.append(run_check("run so far", lambda: _progress(config)))
         results += _clients_at_start(config)
@@ -173,6 +179,7 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
             results.append(run_check("agreement", lambda: _agree(config, server)))
         results.append(_writable("state folder", Path(config.site.folder)))
     results.append(check_place(folder))
+    # A federation without keys has neither of these files at its sites.
     secure = any((folder / name).exists() for name in (files.SITE_CA, files.NODE_KEY))
     results += check_site_keys(folder) if secure else [doubtful("keys", _NO_KEYS)]
     return [*results, run_check("server", lambda: _reachable_server(folder, secure))]
@@ -197,7 +204,10 @@ def checked_model(config: ServerConfig) -> ModelSpec:
 
 
 def needs_torch(folders: list[Path]) -> bool:
-    """Whether any file that can be read has a PyTorch model."""
+    """Whether server.toml or client.toml in any of these folders has a PyTorch model.
+
+    Files that cannot be read are skipped, because other checks report them.
+    """
     paths = [folder / name for folder in folders for name in (files.SERVER, files.CLIENT)]
     for path in paths:
         try:
@@ -231,13 +241,16 @@ def _installed(package: str) -> str | None:
 
 
 def _load(loaded: list, load: Callable[[Path], ServerConfig | ClientConfig], path: Path) -> str:
-    """Load a file, append its content to a list for the following checks, and return its path."""
+    """Load a configuration file for ``run_check``, and return its path as the check's result.
+
+    The content is appended to ``loaded``, for the checks that follow.
+    """
     loaded.append(load(path))
     return str(path)
 
 
 def _writable(name: str, folder: Path) -> CheckResult:
-    """Whether a folder is writable, or the nearest existing parent if it does not exist."""
+    """Whether files can be written in a folder, or if it does not exist, in its nearest parent."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         tempfile.TemporaryFile(dir=existing).close()
@@ -299,7 +312,7 @@ def _clients_at_start(config: ServerConfig) -> list[CheckResult]:
 
 
 def _app(folder: Path) -> str:
-    """Whether Flower's app names this folder's server.toml and the programs of this version."""
+    """Whether the app that Flower runs (app/pyproject.toml) names this folder's server.toml."""
     path = folder / files.APP
     expected = folder.absolute() / files.SERVER
     app = read_toml(path).get("tool", {}).get("flwr", {}).get("app", {})
@@ -315,7 +328,8 @@ def _app(folder: Path) -> str:
 
 
 def _connection(folder: Path, address: Address) -> str:
-    """Whether Flower's commands find the certificate authority (CA) at its absolute path."""
+    """Whether Flower's commands find the certificate of the certificate authority (CA) at the path
+    in flwr/config.toml."""
     path = folder / files.FLOWER
     ca = read_toml(path)["superlink"][files.CONNECTION].get("root-certificates")
     is_there = isinstance(ca, str) and Path(ca).exists()
@@ -328,7 +342,7 @@ def _connection(folder: Path, address: Address) -> str:
 
 
 def _model(config: ClientConfig) -> ModelSpec:
-    """The model of a site, checked against the samples that its file describes."""
+    """The model in a site's client.toml, checked against the samples that the file describes."""
     described: Any = config.data_description()
     return check_samples(config.model.make(described), described)
 

@@ -77,7 +77,8 @@ def check_secret(path: Path) -> CheckResult:
 
 
 def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) -> CheckResult:
-    """Whether the authority issued the server's certificate for the server's key and host name."""
+    """Whether the authority issued the server's certificate, for the server's key and for
+    ``host``."""
     path = folder / CERTIFICATE
     certificate = _certificate(path)
     again = f"remove {path} and run fedkin deploy init again, with {folder / CA_KEY} in its place"
@@ -102,7 +103,7 @@ def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) 
 def _expiry(
     name: str, certificate: Certificate, path: Path, now: datetime.datetime | None
 ) -> CheckResult:
-    """Whether a certificate is valid, and for how long."""
+    """Whether a certificate is valid at the time ``now``, and until when."""
     now = now or datetime.datetime.now(datetime.UTC)
     until = certificate.not_valid_after_utc
     if until < now:
@@ -192,7 +193,8 @@ def _private_key(path: Path) -> Any:
 
 
 def _read(path: Path, hint: str) -> bytes:
-    """The content of a file. Raises ConfigError, with a hint how to make the file."""
+    """The content of a file. If it cannot be read, raises ConfigError with ``hint``, which says how
+    to make the file."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -59,6 +59,7 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
     except socket.gaierror:
         return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
     except OSError as error:
+        # No failure: the SuperLink may not have been started yet.
         reason = error.strerror or str(error) or type(error).__name__
         return doubtful(
             name,

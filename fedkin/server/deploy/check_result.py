@@ -35,7 +35,7 @@ def failed(name: str, detail: str) -> CheckResult:
 
 
 def doubtful(name: str, detail: str) -> CheckResult:
-    """The result of a check that neither passed nor failed."""
+    """The result of a check that found a possible problem, which does not prevent a start."""
     return CheckResult(name, detail, "!")
 
 

@@ -57,7 +57,7 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
 
 
 def _table(selection: Selection, missing: Missing) -> Table:
-    """The results of the checks of all parts that will be started."""
+    """The results of the checks of this machine and of all parts that will be started, by part."""
     starts_server = missing.superlink or missing.run
     folders = [part.folder for part in missing.sites]
     if starts_server:
@@ -65,9 +65,11 @@ def _table(selection: Selection, missing: Missing) -> Table:
     table: Table = {"this machine": versions(needs_torch(folders))}
     if starts_server:
         table[_SERVER] = check_server(selection.folder)
+    # Sites are compared with server.toml even if the server runs already.
     server = selection.folder if selection.holds_server else None
     for part in missing.sites:
         table[part.name] = check_site(part.folder, server)
+    # Sites that run already are compared too, but a start is refused only for new ones.
     for name, result in check_shared_sites(selection.sites).items():
         if name in table:
             table[name].append(result)
@@ -75,13 +77,13 @@ def _table(selection: Selection, missing: Missing) -> Table:
 
 
 def _reasons(results: list[CheckResult]) -> str:
-    """The failed checks of a part, as one line."""
+    """The failed checks among a part's results, as one line; empty if none failed."""
     failed = [result for result in results if result.mark == "✗"]
     return "; ".join(map(_reason, failed))
 
 
 def _reason(result: CheckResult) -> str:
-    """The detail of a check, with the check's name in front."""
+    """The detail of a check, with the check's name in front unless it is there already."""
     place = f"{result.name}: "
     return result.detail if result.detail.startswith(place) else f"{place}{result.detail}"
 
@@ -111,6 +113,7 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
         return
     path = server_state_file(run_folder)
     if missing.run:
+        # The server's state lists sites by the name in client.toml, the checks by folder.
         sites = {
             name_of(site): refused[name]
             for name, site in selection.sites.items()
@@ -122,15 +125,20 @@ def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> No
 
 
 def _forget_mended(path: Path, mended: list[Program]) -> None:
-    """Remove stored failures of sites that now pass, if they start without the run.
+    """Remove the stored failures of sites whose checks pass now, from the server's state.
+
+    It is called if ``fedkin deploy up`` starts sites but no run (e.g. with ``--site``). Failures of
+    other sites stay. An ``up`` that starts the run replaces all failures.
 
     Args:
         path: the file with the server's state.
         mended: the sites that pass now.
     """
     state = read_state(path)
+    # Without failed checks there is nothing to remove, and a running server may own the file.
     if not state.failed_checks:
         return
+    # `refused` lists sites by the name in client.toml, `failed_checks` by folder.
     names = {name_of(part.folder) for part in mended}
     parts = {part.name for part in mended}
     left = replace(
@@ -144,7 +152,8 @@ def _forget_mended(path: Path, mended: list[Program]) -> None:
 
 
 def _keep_one(path: Path, state: FederationState) -> None:
-    """Write a state to its file; remove the file if there is nothing to say."""
+    """Store a state of the server or a site in its file. An empty state (no failures, no error)
+    removes the file."""
     if state == FederationState():
         remove_state(path)
     else:
@@ -152,7 +161,7 @@ def _keep_one(path: Path, state: FederationState) -> None:
 
 
 def _log_refusal(log: Path, reason: str) -> None:
-    """Append the reason for a failed start to a part's log."""
+    """Append to a log the reason why ``fedkin deploy up`` starts nothing."""
     append_line(
         log,
         f"{time.strftime('%H:%M:%S')} fedkin ERROR: fedkin deploy up refuses to start: {reason}",

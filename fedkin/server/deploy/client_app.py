@@ -50,6 +50,8 @@ def handle(message: Message, context: Context) -> Message:
             return Message(parts_to_record(reply), reply_to=message)
         except (WorkerLinkError, ValueError) as error:
             _log.warning("the site's worker does not answer: %s", error)
+    # The site wants no worker, or its worker does not answer, so this process makes the node. With
+    # a worker it starts faster without these imports.
     from fedkin.server.deploy.build_node import node_from_flower_config
     from fedkin.server.flower_transport import reply_here
 

@@ -126,7 +126,7 @@ def _flower_config(address: Address) -> str:
 
 
 def _server(address: Address, sites: list[str]) -> dict[str, object]:
-    """The service of the server (Flower's SuperLink)."""
+    """The entries of the server's container (Flower's SuperLink) in compose.yaml."""
     options = [word for line in files.superlink_options(address) for word in line]
     return {
         **_common("", "superlink"),
@@ -139,8 +139,10 @@ def _server(address: Address, sites: list[str]) -> dict[str, object]:
 
 
 def _run(address: Address, sites: list[str]) -> dict[str, object]:
-    """The service that starts the run: it waits for the server, registers the sites' keys, starts
-    the run, and exits."""
+    """The entries of the container that starts the run.
+
+    It waits for the server, registers the sites' keys, starts the run, and exits.
+    """
     volumes = [
         _mount(str(files.APP.parent)),
         f"./{FLOWER.parent}:{INSIDE}/{files.FLOWER.parent}",
@@ -165,7 +167,7 @@ def _run(address: Address, sites: list[str]) -> dict[str, object]:
 
 
 def _site(name: str) -> dict[str, object]:
-    """The service of a site."""
+    """The entries of a site's container in compose.yaml."""
     folder = f"{INSIDE}/{name}"
     return {
         **_common(name, "site"),
@@ -177,7 +179,12 @@ def _site(name: str) -> dict[str, object]:
 
 
 def _common(name: str, kind: str) -> dict[str, object]:
-    """The entries that every service has: image, user, and environment variables."""
+    """The entries that every container has: image, user, and environment variables.
+
+    Args:
+        name: name of the site's folder; empty for the server and the starter.
+        kind: kind of the program, for its mark (``processes.MARK``).
+    """
     folder = f"{INSIDE}/{name}" if name else INSIDE
     user, group = container_user()
     return {
@@ -192,7 +199,7 @@ def _common(name: str, kind: str) -> dict[str, object]:
 
 
 def _mount(path: str) -> str:
-    """A volume with the same relative path in the container as in the deployment's folder."""
+    """A volume: a file or folder of the deployment, at the same relative path in a container."""
     return f"./{path}:{INSIDE}/{path}"
 
 
@@ -213,6 +220,7 @@ def _give_away(folder: Path, sites: list[str]) -> None:
         *(f"{name}/{file}" for name in sites for file in _SITE_FILES),
     ]
     paths = [folder / name for name in written]
+    # The folders of these files, up to the deployment's folder.
     folders = []
     for path in paths:
         folders += [
@@ -234,7 +242,10 @@ def _health_program(address: Address) -> str:
 
 
 def _service(name: str, entries: dict[str, object]) -> str:
-    """The lines of a service. Dollar signs are escaped, since compose would read a variable."""
+    """The lines of a container in compose.yaml.
+
+    Dollar signs are escaped, because compose would read them as variables.
+    """
     values = {key: json.dumps(value).replace("$", "$$") for key, value in entries.items()}
     lines = "".join(f"    {key}: {value}\n" for key, value in values.items())
     return f"  {json.dumps(name)}:\n{lines}"

@@ -80,6 +80,7 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
     def make(node: dict[str, Any], run: dict[str, Any]) -> Node:
         settings = site(node)
         of_node = _node_data(loaders, node)
+        # Only a TorchModel has workers; a module, or a function that makes one, becomes a model.
         if isinstance(of_node, FederatedData):
             model = module if hasattr(module, "workers") else torch_model(module, of_node)
             return build_node(model, of_node, settings)

@@ -234,8 +234,10 @@ _WAIT = f"until flwr list {CONNECTION} > /dev/null 2>&1; do sleep 1; done"
 
 
 def superlink_options(address: Address) -> list[list[str]]:
-    """The options of the SuperLink, which starts in the deployment's folder; a list for each line
-    of text."""
+    """The options of the SuperLink, which starts in the deployment's folder.
+
+    Each inner list becomes one line of the command in COMMANDS.md.
+    """
     tls = [
         "--ssl-ca-certfile",
         str(CA),

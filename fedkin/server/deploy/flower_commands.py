@@ -89,8 +89,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _start_run(server: str | None) -> list[str]:
-    """Start a run. Returns the run's number as the only entry of a list, which is empty without
-    one.
+    """Start a run, and return its number as the only entry of a list.
+
+    The list is empty if Flower's output has no number.
 
     Args:
         server: path of server.toml; None for the path in the app.
@@ -100,7 +101,7 @@ def _start_run(server: str | None) -> list[str]:
 
 
 def _run_command(server: str | None) -> list[str]:
-    """The words of the command that starts a run."""
+    """The words of the command that starts a run; ``server`` is as for ``_start_run``."""
     words = ["run", str(files.APP.parent), files.CONNECTION]
     if server is not None:
         words += ["--run-config", f"config={json.dumps(server)}"]

@@ -171,7 +171,7 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
 
 
 def _reply(message: Message, answer: Answer) -> Message:
-    """The worker's reply; without one, Flower's error for a client that raised an exception."""
+    """The worker's reply to a message, or Flower's error for a client if there is none."""
     try:
         reply = answer(record_to_parts(message.content))
         return Message(parts_to_record(reply), reply_to=message)
@@ -181,7 +181,8 @@ def _reply(message: Message, answer: Answer) -> Message:
 
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
-    """Send a reply, and then those of its parts that the SuperLink does not have yet."""
+    """Send a reply to the SuperLink, and then the parts of it that the SuperLink lacks."""
+    # As for a received message, the id is a digest of the content and must be set here.
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():
         objects = get_all_nested_objects(reply)

@@ -151,6 +151,7 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
         )
     if not 1 <= address.port <= 65_535:
         raise ConfigError(f"--port: expected a port from 1 to 65535, got {address.port}")
+    # Without flwr/config.toml, existing keys show that the deployment was made with keys.
     was_secure = (folder / files.KEYS).exists() if before is None else before.secure
     if was_secure != secure and (before or was_secure):
         found = "without keys; add --insecure"
@@ -196,7 +197,7 @@ def _check_ports(clients: int, address: Address) -> None:
 def _configurations(
     folder: Path, names: list[str], settings: Sequence[str], exists: bool, secure: bool
 ) -> tuple[Files, dict[str, Files]]:
-    """The content of server.toml and of each site's client.toml."""
+    """The content of server.toml and of each client.toml, from ``TRIAL`` and the settings."""
     changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {
@@ -245,7 +246,11 @@ def _existing_server(folder: Path, sites: int) -> Files:
 
 
 def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
-    """The settings by section. Raises ConfigError if a section is unknown or its file exists."""
+    """The settings by section.
+
+    Raises ConfigError for an unknown section, a key that differs between sites, and a section of
+    server.toml if that file exists already.
+    """
     changes: dict[str, Values] = {}
     for text in settings:
         section, key, value = parse_override(text)
@@ -266,10 +271,10 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
-    """A section after settings are applied.
+    """The values of a section: its defaults ``base``, replaced by the user's ``changes``.
 
-    If they change the section's ``name``, its defaults are dropped, because they belong to the
-    former name.
+    If the changes give the section another ``name``, the defaults are dropped, because they belong
+    to the former name.
     """
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
@@ -279,18 +284,18 @@ def _with_settings(section: str, base: Values, changes: Values) -> Values:
 
 
 def _is_per_site(data: Values) -> bool:
-    """Whether each site has the data as a file in its folder."""
+    """Whether [data] names a file in the site's own folder (a relative path)."""
     return data.get("name") == "file" and not Path(str(data.get("path", ""))).is_absolute()
 
 
 def _existing_data(folder: Path) -> Values:
-    """[data] of a site that exists already; empty if there is none."""
+    """[data] in the client.toml of a site that exists already; empty if there is no site."""
     paths = sorted(folder.glob(f"*/{files.CLIENT}"))
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
 
 def _samples(data: Values, site: Path, changes: Values) -> Values:
-    """[samples], computed from the data unless the settings give all of it."""
+    """The section [samples], computed from the data unless the settings give all of it."""
     if {"shape", "classes"} <= changes.keys():
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
@@ -299,6 +304,7 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
             "another machine, describe their samples: samples.shape=[30] samples.classes=2"
         )
     values = data
+    # A path in [data] is relative to the site's folder.
     if "path" in data:
         values = {**data, "path": str(site.absolute() / str(data["path"]))}
     entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
@@ -317,7 +323,7 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
 def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
     """Check all files by loading them from a temporary folder, as the programs will.
 
-    Raises the programs' errors.
+    Raises the errors that the programs would raise.
     """
     with tempfile.TemporaryDirectory() as place:
         paths = {Path(place) / files.SERVER: server}
@@ -328,6 +334,8 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
                 path.write_text(tomli_w.dumps(content))
             checked_model(load_server(Path(place) / files.SERVER))
             configs = [load_client(Path(place) / name / files.CLIENT) for name in sites]
+            # One site is enough, since all have the same model and data. The last one has the
+            # largest client number, which the data must have.
             if configs and _is_available(configs[-1].data_values):
                 node_from_config(configs[-1])
         except FedkinError as error:
@@ -336,7 +344,7 @@ def _check(folder: Path, server: Values, sites: dict[str, Files]) -> None:
 
 
 def _is_available(data: Values) -> bool:
-    """Whether data can be loaded on this machine."""
+    """Whether the data that [data] names can be loaded on this machine."""
     return data.get("name") != "file" or Path(str(data["path"])).exists()
 
 
@@ -358,7 +366,7 @@ def _write_site(folder: Path, site: Files, variables: str) -> None:
 
 
 def _write(path: Path, content: str) -> None:
-    """Write a file unless it exists."""
+    """Write a file of the deployment unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)

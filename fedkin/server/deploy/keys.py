@@ -54,6 +54,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
             f"{folder / CA_KEY} is needed to sign the server's certificate; put it back for this "
             "command"
         )
+    # The certificate is also valid on the server's machine itself, e.g. for a health check.
     addresses = [text for text in (host, "127.0.0.1") if text != "localhost"]
     authority = Authority.load(folder / CA, folder / CA_KEY)
     certificate, key = authority.member("localhost", list(dict.fromkeys(addresses)))

@@ -46,7 +46,10 @@ class NodeDisk:
         return files
 
     def _path(self, run: str, suffix: str = "") -> Path:
-        """The file of a run. Raises InvalidMessageError for a name that is no plain file name."""
+        """The file in which a node stores a run's arrays.
+
+        Raises InvalidMessageError if the run's name is no plain file name.
+        """
         # The name comes from the server, and must not lead out of the folder.
         if not re.fullmatch(r"[\w.-]{1,100}", run):
             raise InvalidMessageError(f"{run[:60]!r} cannot be the name of a run")
@@ -73,7 +76,7 @@ class NodeDisk:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether fedkin wrote a file."""
+    """Whether fedkin wrote a file, i.e. whether its content can be decoded."""
     try:
         decode(path.read_bytes())
     except (OSError, ValueError):

@@ -122,7 +122,7 @@ def settle(folder: Path) -> Path | None:
 
 
 def _replace(path: Path, former: str, present: str) -> None:
-    """Replace a folder in the quoted paths of a file, if the file exists.
+    """Replace a deployment's former folder in the quoted paths of a file, if the file exists.
 
     Only quoted paths are replaced, because other text may begin with the folder's path.
     """
@@ -161,7 +161,7 @@ def _same_content(one: Path, other: Path) -> bool:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to the same folder."""
+    """Whether two paths lead to the same folder, for example through a link."""
     return one.resolve() == other.resolve()
 
 

@@ -137,7 +137,7 @@ def start(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # so that the program outlives the terminal
             )
         except FileNotFoundError as error:
             raise ConfigError(f"{command[0]} was not found; add its folder to PATH") from error
@@ -153,6 +153,8 @@ def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
         grace: seconds that a program has to exit.
         only: end only processes with this text in their command line; empty for all.
     """
+    # A program ends its own helpers. With `only`, helpers themselves are to end, and `leaders`
+    # would leave them out.
     for processes in _matching(parts, only).values():
         for process in processes if only else leaders(processes):
             _signal(process, signal.SIGTERM)
@@ -163,11 +165,15 @@ def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
                 for process in processes:
                     _signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
+    # `poll` collects children that have ended, or they would remain as zombie processes.
     _children[:] = [child for child in _children if child.poll() is None]
 
 
 def _matching(parts: Collection[Program], only: str) -> dict[Program, list[Process]]:
-    """The processes of each part with a text in their command line."""
+    """The processes of each part whose command line contains ``only``; all if ``only`` is empty.
+
+    For example, ``SERVERAPP`` selects the run's process among those of the SuperLink.
+    """
     return {
         part: [process for process in processes if only in process.command]
         for part, processes in find(parts).items()
@@ -181,7 +187,7 @@ def _signal(process: Process, number: int) -> None:
 
 
 def _is_helper(process: Process) -> bool:
-    """Whether a process only serves its parent and ends with it."""
+    """Whether a process is a helper of a program (e.g. a site's worker), which ends with it."""
     return any(
         name in process.command
         for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker")
@@ -191,7 +197,8 @@ def _is_helper(process: Process) -> bool:
 def _process(entry: Path) -> Process:
     """A process, from its folder in ``/proc``. Raises OSError if it has ended."""
     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    # The command's name may contain spaces and brackets, so fields count from its last bracket on.
+    # The command's name may contain spaces and brackets, so fields count from its last bracket on:
+    # field 1 is the parent, field 19 the start in clock ticks after the machine's start.
     fields = (entry / "stat").read_text().rpartition(")")[2].split()
     started = _boot_time() + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return Process(int(entry.name), int(fields[1]), command, started)

@@ -86,7 +86,10 @@ def serve(
 
 
 def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter) -> Run:
-    """Run a server's configuration and let ``state`` follow it. Raises the errors of ``serve``."""
+    """Run a server's configuration while ``state`` stores which sites take part.
+
+    Raises the errors of ``serve``.
+    """
     folder = Path(config.federation.folder)
     trackers = make_trackers(config.federation.track, folder)
     worlds = RemoteWorlds(config, request_round)
@@ -123,6 +126,7 @@ class StateWriter:
 
         def write() -> None:
             members = membership.registry
+            # Of all clients with an id, those whose node this process has met.
             online = members.rows_by_node(np.arange(len(members)))
             self._write(
                 FederationState(
@@ -150,7 +154,7 @@ class StateWriter:
         self._write(replace(self.state, waiting=""))
 
     def _write(self, state: FederationState) -> None:
-        """Write the state if it has changed."""
+        """Write the state to its file if it has changed."""
         if state != self.state:
             self.state = state
             write_state(self.path, state)
@@ -216,6 +220,7 @@ class RemoteWorlds:
             work=self.config.work,
             run=name,
         )
+        # Clients answer these tasks in every reply, from the first one on.
         for task in requirements_of(method).reads.standing:
             world.expect(task)
         parts = Ingredients(method, self.model, self.config.data_description(), self.config.work)
@@ -325,6 +330,7 @@ def run_lock(
     lock = FileLock(path, poll_interval=poll)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # The first attempt does not wait, so that the warning comes before the wait.
         try:
             lock.acquire(blocking=False)
         except Timeout:

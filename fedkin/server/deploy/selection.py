@@ -14,8 +14,8 @@ class Selection:
     """The parts of a deployment that a command acts on."""
 
     folder: Path
-    holds_server: bool  # whether the folder has a server
-    server: bool  # whether the server is selected
+    holds_server: bool  # whether the folder has a server, selected or not
+    server: bool  # whether the command acts on the server
     sites: dict[str, Path]  # folders of the selected sites by name
 
 

@@ -106,5 +106,5 @@ def _become_supernode(secure: bool) -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Signal handler that ends the site in an orderly way."""
+    """Signal handler for SIGTERM: raises ``Stopped``, so that the site leaves in an orderly way."""
     raise Stopped

@@ -62,6 +62,7 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
     register: list[str] = []
     if selection.server and _is_secure(selection):
         register = [part.name for part in missing.sites]
+    # Programs append to their logs, so only what follows the present end is of this start.
     offsets = {part: _size(part.log) for part in missing.sites}
     starter = None
     if missing.superlink:
@@ -109,13 +110,13 @@ def _site_command(part: Program) -> list[str]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """The environment variables of a folder's programs."""
+    """The environment variables of programs that start in the server's or a site's folder."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     return {**files.read_environment(folder), "FLWR_HOME": str(folder / "flwr"), "PATH": path}
 
 
 class _Starter:
-    """The process that runs Flower's commands, and its output so far."""
+    """The process that registers the sites' keys and starts the run, and its output so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
         command = [sys.executable, "-m", flower_commands.__name__]
@@ -135,6 +136,7 @@ class _Starter:
         """
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
+            # Asked before the lines are read, so that the last lines are not missed.
             ended = self._process.poll() is not None and not self._reader.is_alive()
             for line in self.lines:
                 if line.split(" ")[0] == word:
@@ -147,7 +149,7 @@ class _Starter:
         raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
 
     def _read(self) -> None:
-        """Collect the process's output, line by line, until it ends."""
+        """Collect the output of Flower's commands, line by line, until their process ends."""
         assert self._process.stdout is not None
         with self._process.stdout as output:
             for line in output:
@@ -175,5 +177,5 @@ def _wait_for_site(part: Program, process: Started, offset: int) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The last lines of a log."""
+    """The last lines of a log, to be shown in an error."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL:])

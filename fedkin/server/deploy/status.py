@@ -73,6 +73,7 @@ def status(folder: Path, *, server: bool = False, site: str | None = None) -> li
     if not selection.server:
         return lines
     here = {name_of(path) for path in selection.sites.values()}
+    # Sites on other machines have no processes here, but the server knows whom it refuses.
     for name, reason in state.refused.items():
         if name not in here:
             lines.append(
@@ -145,6 +146,7 @@ def log_lines(
     for name, log in chosen.items():
         text = log.read_bytes() if log.exists() else b""
         offsets[name] = len(text)
+        # Zero lines are a special case, because [-0:] would be all of them.
         last = text.decode(errors="replace").splitlines()[-lines:] if lines else []
         yield from _named(name, last, width)
     while follow:
@@ -185,7 +187,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     part = Program(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG
     read = log_size(folder) if offset is None else offset
-    seen = False
+    seen = False  # whether the run's process has appeared
     end = time.monotonic() + _RUN_TIMEOUT
     while True:
         processes = find([part])[part]
@@ -220,14 +222,14 @@ def is_finished(folder: Path) -> bool:
 
 
 def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
-    """The complete lines of a log after an offset in bytes, and the new offset."""
+    """The complete lines that a log has after an offset in bytes, and the offset after them."""
     data = log.read_bytes()[offset:] if log.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]
     return whole.decode(errors="replace").splitlines(), offset + len(whole)
 
 
 def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
-    """Lines with the part's name in front."""
+    """Lines of a log, with the name of its part in front, filled up to ``width`` characters."""
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 
@@ -271,7 +273,7 @@ def _failure(part: Program, state: FederationState) -> str:
 def _run(
     selection: Selection, processes: dict[Program, list[Process]], state: FederationState
 ) -> PartStatus:
-    """The progress of the run, read from its folder."""
+    """The status line of the run: its processes, and its progress as its folder shows."""
     numbers: list[int] = []
     for part, of_part in processes.items():
         if part.kind == SUPERLINK:
@@ -297,9 +299,10 @@ def _run(
 
 
 def _progress(run: Path, rounds: int) -> str:
-    """How far a run is, as its folder shows."""
+    """How far a run is, according to the files in its folder."""
     if (run / SUMMARY).exists():
         return "finished"
+    # The file has a line for each round, and the first round is 0.
     path = run / METRICS
     done = len(path.read_bytes().splitlines()) - 1 if path.exists() else -1
     return f"round {done} of {rounds}" if done >= 0 else "not begun"

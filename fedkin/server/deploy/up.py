@@ -69,6 +69,7 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
         moved = settle(folder) if selection.holds_server else None
         if moved is not None:
             say(f"moved: {folder} was {moved}; its files now have the new path")
+        # Read before any part starts, because later states are compared with it.
         former = former_state(selection, missing)
         with _all_or_none(missing, selection):
             start_parts(selection, missing, say)
@@ -104,7 +105,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
 
 
 def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]]) -> Missing:
-    """The selected parts that do not run."""
+    """The selected parts that do not run. A run that has all its results is not missing."""
     gone = [part for part, of_part in processes.items() if not leaders(of_part)]
     everything = [process for of_part in processes.values() for process in of_part]
     runs = any(SERVERAPP in process.command for process in everything)
@@ -152,7 +153,7 @@ def _refuse_port(host: str, port: int, name: str) -> None:
 
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
-    """End all parts that were started if a start fails or is interrupted."""
+    """End all parts that ``up`` has started if a later start fails or is interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, _interrupt) for number in numbers]
     try:
@@ -179,7 +180,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. Raises ConfigError if another ``up`` or ``down`` has it."""
+    """Hold a deployment's lock. Raises ConfigError if another ``up`` or ``down`` has it."""
     lock = FileLock(folder / ".deploy.lock")
     try:
         lock.acquire(blocking=False)

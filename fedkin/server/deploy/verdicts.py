@@ -99,8 +99,9 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
         )
         return True
     path = _state_file(selection)
+    # Sites that the server has neither accepted nor refused yet.
     open_sites = {name_of(part.folder): part for part in missing.sites}
-    refused = 0
+    refused = 0  # number of refused sites
     start = time.monotonic()
     last = start + _START  # time of the last verdict, or deadline of the first
     seen = not missing.run  # whether the run's process has appeared
@@ -138,7 +139,7 @@ def _state_file(selection: Selection) -> Path:
 
 
 def _runs(superlink: Program) -> bool:
-    """Whether the run's process exists."""
+    """Whether the process of the server's run exists on this machine."""
     return any(SERVERAPP in process.command for process in find([superlink])[superlink])
 
 
@@ -159,7 +160,10 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
 
 
 def _open(part: Program, folder: Path, reason: str) -> str:
-    """The line about a site that the server has not mentioned since its start."""
+    """The line about a site that the server has neither accepted nor refused in time.
+
+    ``reason`` says why the site is refused according to the stored states; empty if it is not.
+    """
     if reason:
         return f"{part.name} is refused: {reason}"
     return (

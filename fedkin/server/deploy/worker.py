@@ -52,16 +52,19 @@ class LoadedNode:
         from fedkin.server.deploy.build_node import node_from_config
 
         if self._node is None or self._state != self._present():
+            # Forget the old node first: its data leave the memory, and if loading fails, it does
+            # not answer.
             self._node = None
             config = load_client(self.config)
             path = config.data_values.get("path")
             self._data = Path(path) if isinstance(path, str) else None
+            # Before loading, so that a change while the files are read is noticed later.
             self._state = self._present()
             self._node = node_from_config(config)
         return self._node
 
     def _present(self) -> tuple[Any, ...]:
-        """Time and size of the site's files, which differ after a change."""
+        """Times and sizes of client.toml and the data file, which differ if a file has changed."""
         return _stamp(self.config), self._data and _stamp(self._data)
 
 
@@ -117,12 +120,12 @@ class Worker:
         return _file(self.folder / SOCKET)
 
     def _load(self) -> None:
-        """Load the node before the first message. A failure is reported in the reply."""
+        """Load the node before the first message. If this fails, the first reply reports it."""
         with suppress(Exception):
             self.loaded.node()
 
     def _answer(self, connection: socket.socket) -> None:
-        """Read one message and send the reply. The sender may have disconnected."""
+        """Read one message from a connection and send the reply. A lost connection is logged."""
         connection.settimeout(_READ_TIMEOUT)
         try:
             check_peer(connection)
@@ -161,7 +164,7 @@ class Worker:
         return ""
 
     def _leave(self) -> None:
-        """Free the socket for the next worker before the reply asks for one."""
+        """Free the socket, before a reply asks the sender to start another worker there."""
         (self.folder / SOCKET).unlink(missing_ok=True)
         self._listener.close()
 

@@ -104,7 +104,7 @@ class SiteWorker:
         self._connection_or_start().close()
 
     def _head(self) -> dict[str, Any]:
-        """The facts by which a worker decides whether it can answer."""
+        """The facts in front of a message, by which a worker decides whether it can answer it."""
         return {"version": __version__, "site": self._site, "path": sys.path}
 
     @contextmanager
@@ -149,8 +149,10 @@ class SiteWorker:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """Hold the lock that only one process has at a time; it is released when the process
-        exits."""
+        """Hold the lock without which no process may start a worker.
+
+        Only one process has it at a time. It is also released if the process is killed.
+        """
         import fcntl
 
         with (self.folder / LOCK).open("w") as file:
@@ -176,7 +178,7 @@ class SiteWorker:
         raise WorkerLinkError(f"a worker could not be started: {self._last_words()}")
 
     def _last_words(self) -> str:
-        """The last line that the worker has written, and the path of its log."""
+        """The last line in the log of a worker, and the path of the log, for an error message."""
         log = self.folder / LOG
         try:
             lines = log.read_text(errors="replace").split("\n")

@@ -108,6 +108,7 @@ def process_mark(process: int) -> str:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return ""
+    # After the command's name come the state and the other fields, of which 18 is the start time.
     state, *fields = text.rpartition(")")[2].split()
     return "" if state == "Z" else fields[18]
 

@@ -144,7 +144,7 @@ def plan(
 
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:
-    """The rows as arrays in the number types of the programs."""
+    """What a training program needs to know about each row, as arrays of its number types."""
     # Programs get an array here even without detectors; then they do not read it.
     positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
     num_steps = np.array([len(batches.rows) for batches in rows.batches])
@@ -169,7 +169,7 @@ def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
 def _end_to_end(
     parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
 ) -> Float[np.ndarray, "S ..."] | None:
-    """The values of all rows' steps, one row after another; None without values."""
+    """Values of the steps of each row, put one row after another; None without values."""
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
@@ -217,6 +217,7 @@ def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]
     passes = set(np.concatenate(epochs).tolist())
+    # If an entry is left after this, rows train for different numbers of epochs.
     usual = passes.pop() * (samples // plans[0].steps.batches.shape[1] + rows)
     return power_of_two(needed) if passes or usual < needed else usual
 

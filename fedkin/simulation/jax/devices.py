@@ -24,6 +24,7 @@ _SMALL_DEVICE = 8 * 2**30  # memory in bytes assumed for an accelerator that doe
 CANDIDATES = (1, 8, 32, 128)  # numbers of lanes to try; a lane is a client trained in parallel
 _FEWEST_ROWS = 8  # smallest call whose speed is measured
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status for too little memory
+# The fastest number of lanes for each model, as measured on its first call.
 _chosen: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 _log = logging.getLogger("fedkin")
 

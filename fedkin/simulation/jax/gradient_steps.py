@@ -51,7 +51,7 @@ def without_statistics(model: Model, gradient: Tree) -> Tree:
 
 
 def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> Tree:
-    """A model after one step.
+    """The parameters of a model after one gradient step.
 
     Args:
         model: the model.

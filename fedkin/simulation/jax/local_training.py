@@ -323,7 +323,7 @@ def gradients(
 
 
 def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Float[Array, "n P"]:
-    """Full gradients of the rows of one device."""
+    """Full gradients (over all samples) of the rows of one device."""
 
     def client(row: PlannedRows) -> Array:
         w = model.unflatten(models[row.model_index])

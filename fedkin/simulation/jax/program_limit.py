@@ -28,21 +28,27 @@ _PROGRAMS: tuple[Any, ...] = (
 
 
 class ProgramLimit:
-    """Releases compiled programs between rounds if the process has more than ``most`` memory
-    maps."""
+    """Releases compiled programs between rounds if the process has too many memory maps.
+
+    Args:
+        most: number of memory maps above which ``keep`` releases programs. It is far below Linux's
+            limit, at which the compiler would crash.
+    """
 
     def __init__(self, most: int = MAPS) -> None:
         self.most = most
-        self._compiled = 0
-        self._counted = 0
+        self._compiled = 0  # number of programs that JAX has compiled so far
+        self._counted = 0  # the same number at the last call of `keep`
+        # JAX reports each compilation as an event.
         jax.monitoring.register_event_duration_secs_listener(self._hear)
 
     def _hear(self, event: str, *_: Any, **__: Any) -> None:
-        """Count compiled programs. JAX calls this function for each of its events."""
+        """Count a compiled program. JAX calls this for all its events, of which one kind counts."""
         self._compiled += event == _COMPILED_EVENT
 
     def keep(self) -> bool:
-        """Release programs if there are too many, and return whether any were released.
+        """Release programs if there are more than ``most`` memory maps. Returns whether any were
+        released.
 
         The programs of clients' computations (training, scoring) are released first. If more than
         half of the limit is then still in use, all of JAX's caches are cleared. Maps are counted

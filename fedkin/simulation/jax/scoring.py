@@ -92,6 +92,7 @@ class JaxScorer:
         self._data = data
         self._model = model
         self._mesh = mesh_of(devices)
+        # Split and axes of the model indices -> clients and indices, and the result of `_blocks`.
         self._cache: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
     def losses(
@@ -121,7 +122,7 @@ class JaxScorer:
         return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
 
     def _penalty(self, flat: Float[np.ndarray, "P"]) -> float:
-        """The model's regularisation term in the training loss, such as L2."""
+        """A model's regularisation term in the training loss (such as L2), for one flat vector."""
         penalty = self._model.penalty
         if penalty is None:
             return 0.0
@@ -239,12 +240,12 @@ class JaxScorer:
         return blocks
 
     def _put(self, part: SampleBlocks) -> Any:
-        """Move blocks to the devices, an equal share to each."""
+        """Move blocks of samples to the devices, an equal share to each."""
         devices = self._mesh.size
         split = SampleBlocks(*(array.reshape(devices, -1, *array.shape[1:]) for array in part))
         return shard(self._mesh, split)
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
-    """The values of all samples of some parts, concatenated."""
+    """The results of a scoring program for several parts (one number per sample), as one array."""
     return np.concatenate([np.asarray(part).ravel() for part in parts])

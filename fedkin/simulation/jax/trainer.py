@@ -202,6 +202,7 @@ class JaxTrainer:
             min(len(self._devices), len(rows.clients)),
             self._lanes or 1,
         )
+        # If the devices do not hold all samples, they may still have those of the last call.
         kept = SamplesOfCall()
         if not self._keep:
             kept = self._repeated.begin([rows.clients[device_rows] for device_rows in owned])
@@ -230,6 +231,7 @@ class JaxTrainer:
         if call.work.step_schedule is not None:
             rates = [call.work.step_rates(call.stream.round, len(b.valid)) for b in batches]
         words = _no_words(call.clients)
+        # The model's random numbers (e.g. dropout), separate from those that draw the batches.
         if self._model.random:
             device = call.stream.child("device")
             words = np.stack([device.words(int(client)) for client in self._ids[call.clients]])
@@ -245,7 +247,8 @@ class JaxTrainer:
         )
 
     def _batches(self, call: TrainCall) -> list[Batches]:
-        """The batches of each row; equal for rows with the same client and number of steps."""
+        """The batches of each row of a call; equal for rows with the same client and number of
+        steps."""
         sizes = self._data.train.sizes
         pairs = list(zip(call.clients.tolist(), call.num_steps.tolist(), strict=True))
         drawn = {
@@ -263,7 +266,7 @@ class JaxTrainer:
 
 
 def _no_words(clients: Int[np.ndarray, "r"]) -> UInt32[np.ndarray, "r 2"]:
-    """Random keys of zeros, for rows that draw no random numbers."""
+    """Random keys of zeros, one for each row, for programs that draw no random numbers."""
     return np.zeros((len(clients), 2), np.uint32)
 
 
@@ -289,7 +292,7 @@ def _without_unused_models(call: TrainCall) -> TrainCall:
 def _recipe(
     work: LocalTraining, lanes: int, gradient: bool = False, detects: bool = False
 ) -> Recipe:
-    """The static options of a training program."""
+    """The options for which a training program is compiled, from the run's local training."""
     return Recipe(
         optimizer=work.optimizer,
         momentum=work.momentum,

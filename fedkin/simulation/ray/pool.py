@@ -291,7 +291,7 @@ class ActorPool:
         return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
     def _replace(self, dead: set[Any]) -> None:
-        """Start new actors in place of those that failed."""
+        """Start new actors in place of those whose process or machine has died."""
         self._actors = [actor for actor in self._actors if actor not in dead]
         for actor in dead:
             with suppress(self.ray.exceptions.RayError):

@@ -90,6 +90,7 @@ class RayTrainer:
         """
         active = np.flatnonzero(rows.active)
         clients = rows.clients[active]
+        # A row without training steps (e.g. scoring) passes through its samples once.
         samples = self._sizes[clients] * np.maximum(rows.steps[active], 1)
         call = SummedCall(
             task=builder.task,
@@ -198,7 +199,7 @@ class RayScorer:
         return self._pool.deal(clients, self._sizes(clients, split)) or [np.zeros(0, np.int64)]
 
     def _sizes(self, clients: Int[np.ndarray, "n"], split: str) -> Int[np.ndarray, "n"]:
-        """Number of samples of each row in a split."""
+        """Number of samples that the client of each row has in a split."""
         return self._pool.data.part(split).sizes[clients]
 
 

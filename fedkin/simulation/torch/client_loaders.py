@@ -34,6 +34,7 @@ def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> F
             f"{name}: training samples have shape {x.shape[1:]} but test samples have shape "
             f"{test_x.shape[1:]}; give both the same shape"
         )
+    # Training samples come first, then test samples.
     train_rows, test_rows = np.split(np.arange(len(y) + len(test_y)), [len(y)])
     return FederatedData(
         name=name,
@@ -63,6 +64,7 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
         )
     try:
         pairs = [data[i] for i in range(len(data))]
+        # A data set without samples has no shape that could be read.
         x = np.zeros((0, 1), np.float32)
         if pairs:
             x = np.stack([torch.as_tensor(x).detach().cpu().numpy() for x, _ in pairs])

@@ -67,8 +67,10 @@ def model_in_jax(model: FlatModule, data: FederatedData) -> Model | None:
 
 
 def _choose(model: FlatModule, data: FederatedData) -> Model | None:
-    """Make the choice for a module and log it. With ``auto``, an error of the trial means
-    PyTorch."""
+    """Choose between JAX and PyTorch for a module, and log the choice. None means PyTorch.
+
+    With the engine ``auto``, PyTorch is chosen if the trial fails.
+    """
     try:
         if why := _refusal(model):
             raise ModelError(why)
@@ -198,7 +200,7 @@ def hooked_layer(module: nn.Module) -> str | None:
 
 
 def _differ(values: Float[np.ndarray, "..."], expected: Float[np.ndarray, "..."]) -> float:
-    """The largest difference, as a share of the largest expected number."""
+    """The largest difference between two arrays, as a share of the largest expected number."""
     largest = max(np.abs(expected).max(), np.finfo(np.float32).tiny)
     return float(np.abs(values - expected).max() / largest)
 
@@ -208,6 +210,7 @@ def without_dropout(module: nn.Module) -> nn.Module:
     copied = copy.deepcopy(module)
     changed = False
     for layer in copied.modules():
+        # A dropout layer has its rate in `p`, a recurrent or attention layer in `dropout`.
         name = "p" if isinstance(layer, nn.modules.dropout._DropoutNd) else "dropout"
         if isinstance(getattr(layer, name, None), float) and getattr(layer, name) > 0:
             setattr(layer, name, 0.0)
@@ -239,7 +242,7 @@ def _few_samples(data: FederatedData) -> FederatedData:
 
 
 def _draws(model: FlatModule, sample: FederatedData) -> bool:
-    """Whether a training pass draws numbers from PyTorch's random state."""
+    """Whether a module draws numbers from PyTorch's random state in a training pass."""
     with model.torch_settings():
         before = torch.get_rng_state()
         copy.deepcopy(model.module).train()(to_tensor(sample.x))
@@ -247,7 +250,7 @@ def _draws(model: FlatModule, sample: FederatedData) -> bool:
 
 
 def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedData) -> LocalUpdates:
-    """The trial's training of its only client, from the same start for both engines."""
+    """The result of the trial's training by one engine. Both engines start from the same model."""
     if isinstance(trained, FlatModule):
         trainer: Any = TorchTrainer(sample, trained, _ONLY_CLIENT)
     else:
@@ -270,6 +273,7 @@ def _updates(trained: Model | FlatModule, model: FlatModule, sample: FederatedDa
         gradient=not detects,
     )
     local = trainer.train(call)
+    # Training of detectors gives no full gradient, so the update is compared in its place.
     update = np.asarray(local.update)
     return LocalUpdates(
         update=update,

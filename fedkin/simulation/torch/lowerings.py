@@ -38,7 +38,10 @@ def counting(mask: Float[Array, "B"]) -> Iterator[None]:
 
 
 def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
-    """``aten.convolution`` with fedkin's layer, for square windows without dilation and groups.
+    """A function that computes PyTorch's operator ``aten.convolution`` with fedkin's layer.
+
+    fedkin's layer takes images with square kernels, and one stride and one padding for both axes.
+    It has neither dilation nor groups.
 
     Args:
         theirs: torchax's implementation, used for all other convolutions.
@@ -54,6 +57,8 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
         transposed: bool,
         *output_padding_and_groups: Any,
     ) -> Array:
+        # PyTorch gives stride, padding and dilation as lists with a number for each axis. The last
+        # two arguments are the output padding and the number of groups.
         is_square = kernel.ndim == 4 and kernel.shape[2] == kernel.shape[3]
         is_even = len({*stride}) == len({*padding}) == 1
         is_plain = not transposed and {*dilation} == {1} and output_padding_and_groups[-1] == 1
@@ -64,6 +69,8 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
         size = kernel.shape[2]
         around = padding[0]
         step = stride[0]
+        # fedkin's layer itself pads only so that the output has the size of the input. Any other
+        # padding is added here.
         same = step == 1 and size % 2 == 1 and around == size // 2 > 0
         x = x.transpose(0, 2, 3, 1)
         if around and not same:
@@ -75,7 +82,9 @@ def convolution(theirs: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``max_pool2d`` with fedkin's layer, for windows of 2 x 2 that do not overlap.
+    """A function that computes PyTorch's ``max_pool2d`` with fedkin's layer.
+
+    fedkin's layer takes images, and windows of 2 x 2 that do not overlap.
 
     Args:
         theirs: torchax's implementation, used for all other windows.
@@ -91,6 +100,7 @@ def max_pool(theirs: Callable[..., Any]) -> Callable[..., Any]:
         **named_flags: Any,
     ) -> Any:
         stride = stride or kernel_size
+        # PyTorch takes one number for both axes, or a list with a number for each.
         sizes = [
             {value} if isinstance(value, int) else {*value}
             for value in (kernel_size, stride, padding, dilation)
@@ -113,7 +123,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """``functional.batch_norm`` over the samples that count, i.e. without padding.
+    """PyTorch's ``functional.batch_norm`` over the samples that count, i.e. without padding.
 
     Like PyTorch, it updates the running statistics in place.
 
@@ -137,6 +147,7 @@ def batch_norm(
         mask = _MASK.get()
         counted = jnp.ones(len(values)) if mask is None else mask
         counted = counted.reshape(-1, *(1 for _ in range(x.ndim - 1)))
+        # Number of values of each channel: of samples that count, times the positions in a sample.
         number = counted.sum() * (values.size / values.shape[0] / values.shape[1])
         mean = (values * counted).sum(axes) / number
         variance = (jnp.square(values - mean.reshape(shape)) * counted).sum(axes) / number
@@ -155,8 +166,9 @@ def batch_norm(
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """``functional.linear`` with fedkin's matrix product, whose weight gradient a CPU compiler
-    fuses into the step.
+    """PyTorch's ``functional.linear`` with fedkin's matrix product.
+
+    A CPU compiler fuses the weight gradient of this product into the training step.
 
     Args:
         x: [.. i].
@@ -168,7 +180,9 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 
 def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch.lstm`` with one loop over time for each layer; torchax unrolls every time step.
+    """A function that computes ``torch.lstm`` with one loop over time for each layer.
+
+    torchax unrolls the loop: its program has the operations of every time step.
 
     Args:
         theirs: torchax's implementation, used for both directions, projections, packed sequences,
@@ -180,6 +194,8 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
         if len(settings) != 6 or x.ndim != 3:
             return theirs(x, state, weights, *settings)
         biases, layers, dropout, training, both_ways, batch_first = settings
+        # A layer has two matrices (for its input and its state) and two biases. If there are more
+        # arrays, the LSTM has projections.
         per_layer = 4 if biases else 2
         if both_ways or len(weights) != per_layer * layers or (dropout and training):
             return theirs(x, state, weights, *settings)
@@ -204,8 +220,9 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
 def _lstm_layer(
     x: Float[Array, "L B i"], h: Float[Array, "B h"], c: Float[Array, "B h"], weights: list[Array]
 ) -> tuple[Float[Array, "L B h"], tuple[Array, Array]]:
-    """An LSTM layer's outputs at all times, and its last state.
+    """An LSTM layer's outputs at all L times, and its last state (hidden and cell values).
 
+    The batch has B samples with i inputs each, and the layer has h units.
     The gates are input, forget, candidate and output, in this order.
     """
     gates = x @ weights[0].T + sum(weights[2:])  # all time steps in one product
@@ -222,5 +239,5 @@ def _lstm_layer(
 
 
 def _move(statistic: Any, value: Array, momentum: float) -> None:
-    """Move a running statistic towards a batch's value, in place and outside the gradient."""
+    """Move a running statistic towards the statistic of a batch, in place, outside the gradient."""
     statistic._elem = jax.lax.stop_gradient((1 - momentum) * statistic.jax() + momentum * value)

@@ -122,7 +122,7 @@ class BatchGradients:
         return gradients
 
     def _with_terms(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The gradients with the call's terms, and 0 for parameters that are not trained."""
+        """A batch's gradients with the call's terms, and 0 for parameters that are not trained."""
         added, trained = self._terms
         if added is not None:
             rows = zip(added, gradients, self.entries, strict=True)
@@ -163,6 +163,7 @@ class Optimizer:
     def step(self, loss: Tensor, rate: float) -> None:
         """Take one step along the negative gradient of a batch's loss."""
         gradients = self._gradients.of(loss)
+        # AdamW adds weight decay to the direction; other optimisers get it as part of the gradient.
         decoupled = self._work.optimizer == "adamw"
         with torch.no_grad():
             self._time += 1
@@ -172,22 +173,26 @@ class Optimizer:
                 moves = self._direction(self._decayed(gradients))
             for entry, move in zip(self._entries, moves, strict=True):
                 entry.sub_(move, alpha=rate)
+        # Weight decay has also moved the parameters that the call does not train (their gradient is
+        # 0). They get back the values from before the step.
         self._gradients.hold()
 
     def _decayed(self, moves: list[Tensor]) -> list[Tensor]:
-        """The update directions with weight decay added."""
+        """Gradients or update directions, with weight decay added."""
         decay = self._work.weight_decay
         if not decay:
             return moves
         return [move.add(w, alpha=decay) for move, w in zip(moves, self._entries, strict=True)]
 
     def _direction(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The directions of SGD, Adam or AdamW, without the learning rate."""
+        """The directions in which SGD, Adam or AdamW moves the parameters, without the learning
+        rate."""
         if self._square:
             return [
                 self._adam(*entry)
                 for entry in zip(self._mean, self._square, gradients, strict=True)
             ]
+        # Without momentum there are no means, so the loop and the result do without them.
         for mean, gradient in zip(self._mean, gradients, strict=False):
             mean.mul_(self._work.momentum).add_(gradient)
         if self._work.nesterov:
@@ -243,6 +248,8 @@ class OwnOptimizer:
         """
         for entry, gradient in zip(self._gradients.entries, self._gradients.of(loss), strict=True):
             entry.grad = gradient
+        # The factory was given the round's rate. A group may have another one, so each is scaled by
+        # what the schedule changes.
         for group, group_rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = group_rate * (rate / self._rate) if self._rate else 0.0
         try:
@@ -251,6 +258,8 @@ class OwnOptimizer:
             raise ModelError(
                 f"model {self._model!r}: a step of its optimizer failed: {error_reason(error)}"
             ) from error
+        # The user's optimiser may have moved parameters that the call does not train, e.g. by
+        # weight decay. They get back the values from before the step.
         self._gradients.hold()
 
 

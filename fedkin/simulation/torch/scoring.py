@@ -119,7 +119,8 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n C"],
         split: str,
     ) -> list[Float32[np.ndarray, "s C"]]:
-        """Scores of the detectors of all classes; -inf for a class without a detector (-1)."""
+        """Scores of each client's samples by the detectors of all classes; -inf for a class
+        without a detector (-1)."""
         columns = [self._scores(models, clients, column, split) for column in model_index.T]
         return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
 

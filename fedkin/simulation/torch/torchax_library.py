@@ -30,7 +30,7 @@ _DROPPED = """
 
 @cache
 def environment() -> Any:
-    """The operators as this process computes them, with fedkin's replacements.
+    """torchax's operators as this process computes them, with fedkin's replacements.
 
     Raises MissingExtra if torchax is not installed.
     """
@@ -63,7 +63,10 @@ def environment() -> Any:
 
 @cache
 def _define_dropped_operators() -> Any:
-    """Define the removed operators. Their definitions last as long as the returned library."""
+    """Define the operators that PyTorch has removed, so that torchax can be imported.
+
+    The definitions last as long as the returned library.
+    """
     library = torch.library.Library("aten", "FRAGMENT")
     for name in _DROPPED.split():
         if not _exists(name):

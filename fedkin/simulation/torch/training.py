@@ -104,6 +104,7 @@ class TorchTrainer:
         number = int(self._ids[client])
         start = call.models[call.model_index[0]]
         size = int(self._data.train.sizes[client])
+        # One client trains at a time, so its batches need not be as wide as those of others.
         batches = local_batches(
             samples=size,
             work=call.work,
@@ -112,6 +113,7 @@ class TorchTrainer:
             stream=call.stream,
             largest=size,
         )
+        # For the random numbers of the module itself (e.g. dropout).
         seed_torch(call.stream.child("device").words(number))
         network = self._model.network(start).train()
         own: OwnModel | Minimiser | None = None
@@ -188,7 +190,7 @@ class TorchTrainer:
         return losses
 
     def _optimizer(self, call: TrainCall, network: nn.Module) -> Optimizer | OwnOptimizer:
-        """The optimiser for the single client of a call."""
+        """The optimiser that trains a network for the single client of a call."""
         named = trainable_entries(network)
         terms = entry_terms(call, named, self._model.spec.slices)
         return make_optimizer(
@@ -248,7 +250,7 @@ class TorchTrainer:
 
 
 def _step_rates(call: TrainCall, steps: int) -> list[float]:
-    """The learning rate of every step of a call."""
+    """The learning rate of every training step of a call of one row."""
     rates = call.work.step_rates(call.stream.round, steps)
     return [call.work.rate(call.stream.round)] * steps if rates is None else rates.tolist()
 
@@ -276,4 +278,5 @@ def mean_loss(
     if counted is None:
         return cross_entropy(scores, y, weights, label_smoothing=smoothing)
     losses = cross_entropy(scores, y, weights, label_smoothing=smoothing, reduction="none")
+    # With class weights, PyTorch divides by the sum of the weights of the samples' classes.
     return (losses * counted).sum() / (len(y) if weights is None else weights[y].sum())
