@@ -168,8 +168,8 @@ def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
 
 
 def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G _"]]:
-    """Second request of a sum: split the client's two secrets (the seeds of its own mask and of its
-    mask key) into shares, and encrypt one share of each for every holder.
+    """Second request of a sum: split the client's two secrets (the seed of its mask, and the seed
+    of its mask key) into shares, and encrypt one share of each for every holder.
 
     Args:
         session: the session after ``begin``.
@@ -264,7 +264,7 @@ def reveal(
         raise MaskingError("both shares of one client are requested")
     of_strangers = (wanted != NOTHING) & ~(partners & group.present)
     # Among its holders is the client itself. Its own vector is in the sum, so the server needs a
-    # share of its seed, and must not ask for a share of its mask key.
+    # share of its seed, and must not request a share of its mask key.
     of_itself = wanted[group.holders == group.me]
     if of_strangers.any() or (of_itself != OWN_SEED).any():
         raise MaskingError(

@@ -50,7 +50,7 @@ class NoiseShare:
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
         """The client's share of the noise, for ``count`` numbers. It comes from a random key that
-        is used once and not stored, so nobody can compute the noise again."""
+        is used once and not stored, so the noise cannot be computed again."""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         # A mask added to zeros is a stream of random bits; two words of 32 bits make one number.

@@ -154,7 +154,12 @@ class PrivacySettings:
         return at(float(noise), None if self.epsilon is None else most)
 
     def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
-        """Raise ConfigError if the cold start alone costs the whole epsilon."""
+        """Raise ConfigError if the noisy sums of the cold start alone cost the whole epsilon.
+
+        Args:
+            cost: epsilon of the cold start.
+            start_sums: number of its sums, for the message.
+        """
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
@@ -163,7 +168,8 @@ class PrivacySettings:
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
-        """Raise ConfigError if the sum of scores alone costs the whole epsilon."""
+        """Raise ConfigError if the noisy sum of scores alone costs the whole epsilon. ``cost`` is
+        its epsilon."""
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g} "
@@ -238,7 +244,7 @@ class Mechanism:
     def priced(
         self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
     ) -> NoisyRounds:
-        """A run's releases as input to the accountant.
+        """A run's releases, in the form from which the accountant computes epsilon.
 
         Args:
             rounds: number of rounds.
