@@ -56,7 +56,7 @@ from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 
 @dataclass(frozen=True)
 class MixtureState(State):
-    """Components, and each client's mixture weights."""
+    """The K components of a mixture, and the weight of each component for each client."""
 
     membership: Float[np.ndarray, "N K"]  # pi
     samples: Int[np.ndarray, "N"]  # number of training samples of each client; 0 if unknown
@@ -191,7 +191,8 @@ def with_membership(
     reply: Reply,
     samples: Int[np.ndarray, "n"] | None = None,
 ) -> Any:
-    """The state with the new weights of the clients that replied, and their clusters.
+    """The state with the new mixture weights of the clients that replied. Each of these clients is
+    then in the cluster of its component with the largest weight.
 
     Args:
         state: state before the reply.

@@ -54,8 +54,8 @@ class PrivacySettings:
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings about settings that give no protection, each with advice; empty if there are
-        none.
+        """Warnings about privacy settings that give no protection, each with advice; an empty list
+        if all give some.
 
         Args:
             clients: number of clients N.
@@ -117,7 +117,7 @@ class PrivacySettings:
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
-            """The mechanism with this noise multiplier."""
+            """The run's mechanism with this noise multiplier in its rounds."""
             return Mechanism(
                 settings=self,
                 clients=clients,
@@ -130,6 +130,8 @@ class PrivacySettings:
                 fixed_cohorts=fixed,
             )
 
+        # ``at(0.0)``: the cost of the cold start (or of scores) alone, without any round, to which
+        # the noise of rounds does not matter.
         if self.start_noise is not None and start_sums:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         if self.scores is not None:
