@@ -144,7 +144,7 @@ class FEROMA:
         return self._mix(world, self._begin_mixing(world, state, stream), cohort, stream)
 
     def _begin_mixing(self, world: World, state: FEROMAState, stream: Stream) -> FEROMAState:
-        """The state at the start of mixing, with the extractor; absent clients lose their place."""
+        """The state at the start of mixing, with the extractor; absent clients are placed later."""
         assignment = np.full_like(state.assignment, UNASSIGNED)
         assignment[world.clients(stream.round)] = 0
         extractor = with_projection(state.models[0], world.spec)
