@@ -139,7 +139,7 @@ class Athena(LastLayerClustering):
         return replace(needs, model=replace(needs.model, detectors=True))
 
     def check_run(self, spec: ModelSpec, clients: int, work: LocalTraining) -> None:
-        """Raise MethodError if ``assignment`` has another number of clients."""
+        """Raise MethodError if ``assignment`` is not given for exactly the run's clients."""
         if self.assignment is not None and len(self.assignment) != clients:
             raise MethodError(
                 f"assignment must have an entry for each of the {clients} clients, got "
@@ -218,7 +218,7 @@ class Athena(LastLayerClustering):
         return remarks
 
     def _given_clusters(self, world: World, stream: Stream) -> LastLayerState:
-        """A state with the given clusters; no client trains to find them."""
+        """The clustering that ``assignment`` gives, as a state; no client trains to find it."""
         assignment = np.array(self.assignment, np.int64)
         clients = world.total_clients
         self.check_run(world.spec, clients, world.work)
@@ -232,8 +232,8 @@ class Athena(LastLayerClustering):
         )
 
     def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
-        """The state with Platt's scale for every detector, fitted to the samples of all
-        clusters."""
+        """The state with a new Platt scale (a, b) for every detector, fitted to its scores on the
+        samples of all clusters."""
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
         detectors = len(state.home)

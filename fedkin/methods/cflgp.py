@@ -184,7 +184,7 @@ class CFLGP:
         return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _query(self, world: World, state: CFLGPState, query: int, stream: Stream) -> CFLGPState:
-        """The state after a query.
+        """The state after one query of all clients for gradients.
 
         All reachable clients reply with gradients at the model of cluster 0, and get new clusters.
         """
@@ -240,7 +240,7 @@ class CFLGP:
     def _beta(
         self, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n"]:
-        """The weight beta of each client's newest gradient."""
+        """The weight beta of the newest gradient in each client's profile (a moving mean)."""
         if self.weighting == "mean":
             return 1 / (state.answers[clients] + 1)
         models = self.clusters or len(state.models)

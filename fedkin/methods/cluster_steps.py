@@ -52,16 +52,20 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
-    """The task in which clients test whether their labels have shifted, which all clients do in
-    every round; empty if clients do not migrate."""
+    """The tasks that a method sends to all clients in every round: the test whether a client's
+    labels have shifted; an empty tuple if the method's clients do not migrate.
+
+    Args:
+        method: a method with the fields ``migration`` and ``threshold``.
+    """
     if method.migration == "none":
         return ()
     return (Shifted(method.migration, method.threshold),)
 
 
 def shared_head(method: Any) -> str:
-    """For the method's ``Requirements``: what it compares that needs last layers which clients
-    share; empty if it compares nothing like that.
+    """For ``Requirements``: what a method compares that has a meaning only if clients share their
+    last layers; an empty text if it compares nothing of this kind.
 
     Args:
         method: a method with the field ``newcomers``.
@@ -70,8 +74,8 @@ def shared_head(method: Any) -> str:
 
 
 def sends(method: Any) -> str:
-    """For the method's ``Requirements``: what the shared steps make clients reveal to the server;
-    empty for nothing.
+    """For ``Requirements``: what the steps in this file make a method's clients reveal to the
+    server; an empty text if they reveal nothing.
 
     Args:
         method: a method with the fields ``newcomers`` and ``eta_g``.
@@ -142,8 +146,14 @@ def update_assignment(
 def _with_clusters(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with new clusters. Clients whose cluster changes are told to delete what they have
-    stored for the old one."""
+    """The state with new clusters for some clients. Real clients whose cluster changes are told to
+    delete what they have stored for the old cluster.
+
+    Args:
+        world, state: clients and state of the round.
+        clients: clients to place.
+        cluster: cluster of each of them; UNASSIGNED leaves the client where it is.
+    """
     is_placed = cluster != UNASSIGNED
     placed = clients[is_placed]
     assignment = state.assignment.copy()
@@ -171,11 +181,10 @@ def cluster_by_loss(
 
 
 class Nearest(NamedTuple):
-    """The nearest cluster of each client, and which clients have replied. A client that replied has
-    received the directions."""
+    """The cluster with the nearest direction for each client, and which clients have replied."""
 
-    cluster: Int[np.ndarray, "n"]
-    replied: Bool[np.ndarray, "n"]
+    cluster: Int[np.ndarray, "n"]  # UNASSIGNED for a client whose update cannot be compared
+    replied: Bool[np.ndarray, "n"]  # a client that replied has received the directions
 
 
 def cluster_by_direction(
@@ -204,6 +213,7 @@ def cluster_by_direction(
     most_similar = np.argmax(np.nan_to_num(reply.cosine), axis=1)
     return Nearest(
         cluster=np.where(unknown, UNASSIGNED, most_similar),
+        # A reply that is not finite does not count as arrived, but its client has replied.
         replied=reply.arrived | reply.nonfinite,
     )
 
@@ -248,6 +258,7 @@ def aggregation_weights(
         return np.where(reply.arrived, reply.examples, 0.0)
     if weighting != "first_client":
         return np.where(reply.arrived, 1.0, 0.0)
+    # ``np.unique`` gives the first place of each model, so the rows come in the drawn order.
     order = _drawn_order(clients, world.total_clients, stream)
     order = order[reply.arrived[order]]
     _, first_of_model = np.unique(reply.model_index[order], return_index=True)
@@ -277,7 +288,7 @@ def _drawn_order(
 def _random_cluster(
     clusters: int, clients: Int[np.ndarray, "n"], stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """A random cluster for each client (FlexCFL's RAC ablation)."""
+    """A random cluster for each client to be placed (FlexCFL's RAC ablation)."""
     return stream.child("random").rng().integers(clusters, size=len(clients))
 
 

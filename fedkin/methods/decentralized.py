@@ -225,6 +225,7 @@ class PeerMethod:
         # w_i^t <- mean of w_j^{t-1/2} over the partners and itself, by examples
         averaged = (partners & (replied | replied_later))[:, active]
         np.fill_diagonal(averaged, True)
+        # The means replace the trained models in place, to save memory.
         average_models(solution, averaged * reply.examples[reply.arrived], solution)
         models = solution if all_active else _replace_rows(state.models, active, solution)
         return update_peers(state, active, neighbourhood, models)
@@ -238,8 +239,17 @@ class PeerMethod:
         update: Float[np.ndarray, "n P"],
         replied: Bool[np.ndarray, "n n"],
     ) -> Float[np.ndarray, "n n"]:
-        """s_ij: by gradients for all pairs, in one matrix product; or by losses, which are computed
-        only for pairs with a reply."""
+        """Similarity s_ij of each active peer i to each active peer j. Gradients are compared for
+        all pairs, in one matrix product; losses are computed only for pairs with a reply.
+
+        Args:
+            world: the peers.
+            start: w_0, the initial model.
+            active: peers that do this round.
+            solution: their trained models.
+            update: their last updates.
+            replied: which active peers have replied to which.
+        """
         if self.similarity_of == "gradient":
             vectors = (solution, update)
             return gradient_similarity(self.alpha, start, vectors, vectors)
@@ -256,7 +266,8 @@ def gradient_similarity(
     own: tuple[Float[np.ndarray, "n P"], Float[np.ndarray, "n P"]],
     others: tuple[Float[np.ndarray, "m P"], Float[np.ndarray, "m P"]],
 ) -> Float[np.ndarray, "n m"]:
-    """alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j), with h = w - w_0 (PANM, eqs. 2-4).
+    """Similarity of peers i and j by their last updates g and total updates h = w - w_0 (PANM, eqs.
+    2-4): alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j).
 
     Args:
         alpha: weight of the last updates, in [0, 1].
@@ -278,7 +289,8 @@ def gradient_similarity(
 
 
 def loss_similarity(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """s_ij = 1 / F_i(w_j) (PANM, eq. 1); 0 for a loss that is not finite, and never infinite."""
+    """Similarity s_ij = 1 / F_i(w_j) from the loss F_i(w_j) of peer j's model on peer i's data
+    (PANM, eq. 1). It is 0 for a loss that is not finite, and never infinite."""
     return np.where(np.isfinite(loss), 1 / np.maximum(loss, _MIN_LOSS), 0.0)
 
 
@@ -317,7 +329,7 @@ def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float
 def lowest(
     values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int
 ) -> Bool[np.ndarray, "n N"]:
-    """Mask of the lowest values of each row.
+    """Mask of the ``count`` lowest values of each row, among the masked ones.
 
     Args:
         values: values to compare.
@@ -378,7 +390,7 @@ def update_peers(
     neighbourhood: Neighbourhood,
     models: Float[np.ndarray, "N P"],
 ) -> PeerState:
-    """The state after a round.
+    """The state of all peers after some of them have done a round.
 
     Args:
         state: state before the round.
@@ -398,19 +410,20 @@ def update_peers(
 
 
 def _only(reachable: Bool[np.ndarray, "n N"], neighbourhood: Neighbourhood) -> Neighbourhood:
-    """The same knowledge, without trust in peers that have left."""
+    """What the peers know, without their trust in peers that are not reachable any more."""
     return replace(neighbourhood, trust=neighbourhood.trust & reachable)
 
 
 def _replace_rows(array: np.ndarray, rows: Int[np.ndarray, "n"], values: np.ndarray) -> np.ndarray:
-    """A copy of an array with some rows replaced."""
+    """A copy of an array in which the rows with these indices have new values."""
     copy = array.copy()
     copy[rows] = values
     return copy
 
 
 def communities(trust: Bool[np.ndarray, "N N"]) -> Int[np.ndarray, "N"]:
-    """Connected components of mutual trust, numbered in the order of their first members."""
+    """The community of each peer: communities are the connected components of mutual trust,
+    numbered in the order of their first members."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -18,16 +18,16 @@ from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 @dataclass(frozen=True)
 class History:
-    """Number of correct predictions of the models in use, by client and step."""
+    """How many samples of each step of each client the models in use predict correctly."""
 
     correct: Int[np.ndarray, "N S M"]
     samples: Int[np.ndarray, "N S"]  # number of samples; 0 for a client that did not reply
     in_use: Int[np.ndarray, "k"]  # models that are in use
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
-        """Accuracy on the samples of one step.
+        """Accuracy of each model on each client's samples of one step.
 
-        -inf for models that are not in use, and for clients without samples.
+        It is -inf for models that are not in use, and for clients without samples.
         """
         clients = np.flatnonzero(self.samples[:, step])
         correct = self.correct[clients, step][:, self.in_use]
@@ -109,6 +109,11 @@ def count(
 
 
 def spans_of(ends: Int[np.ndarray, "N S"]) -> Int[np.ndarray, "N S 2"]:
-    """Positions of the first sample of each step, and of the sample after its last one."""
+    """For each client and step, the positions of the step's first sample and of the sample after
+    its last one.
+
+    Args:
+        ends: number of samples of each client after each step.
+    """
     starts = np.concatenate([np.zeros_like(ends[:, :1]), ends[:, :-1]], axis=1)
     return np.stack([starts, ends], axis=2)

@@ -155,11 +155,11 @@ class FedDrift:
 
     @property
     def _merge_threshold(self) -> float:
-        """delta', the threshold for merging models."""
+        """delta', the threshold below which two models merge."""
         return self.delta if self.delta_merge is None else self.delta_merge
 
     def _begin_step(self, world: World, state: FedDriftState, stream: Stream) -> FedDriftState:
-        """The state with one more step, after lines 1 to 4."""
+        """The state with one more time step, after lines 1 to 4 of the algorithm."""
         clients = world.clients(stream.round)
         in_use = _in_use(state)
 
@@ -240,11 +240,11 @@ class FedDrift:
 
 
 def _in_use(state: FedDriftState) -> Int[np.ndarray, "k"]:
-    """Models that own a step of a client; the first model if there is no step yet."""
+    """The models that own a step of any client; the first model if there is no step yet."""
     owned = np.unique(state.owner[state.owner != UNASSIGNED])
     return owned if len(owned) else np.zeros(1, np.int64)
 
 
 def _fresh(world: World, models: int, stream: Stream) -> Float[np.ndarray, "M P"]:
-    """M different initial models."""
+    """M different random models, for a start or in place of merged models."""
     return np.stack([world.initial(stream.child(f"model {m}")) for m in range(models)])

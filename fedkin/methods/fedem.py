@@ -56,7 +56,7 @@ from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 
 @dataclass(frozen=True)
 class MixtureState(State):
-    """Components, and each client's mixture weights."""
+    """The K components of a mixture, and the weight of each component for each client."""
 
     membership: Float[np.ndarray, "N K"]  # pi
     samples: Int[np.ndarray, "N"]  # number of training samples of each client; 0 if unknown
@@ -134,8 +134,9 @@ class FedEM:
         return with_membership(state, newcomers, world.run(task, newcomers))
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
-        """The factor of the mean update: the share of all clients' training samples that the
-        clients which have trained hold; 1 for a mean over the cohort."""
+        """The factor by which the mean update is multiplied: the share of all clients' training
+        samples that belong to the clients of this round; 1 for a mean over the cohort."""
+        # A client reports its number of samples when it trains. Until then the mean is assumed.
         is_known = state.samples > 0
         if self.average_over == "cohort" or not is_known.any():
             return np.float32(1)
@@ -175,7 +176,7 @@ def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
 
 
 def equal_weights(clients: int, clusters: int) -> Float[np.ndarray, "n K"]:
-    """Mixture weights of 1/K for each client and component."""
+    """The mixture weights before any E-step: 1/K for each client and component."""
     return np.full((clients, clusters), 1 / clusters)
 
 
@@ -190,7 +191,8 @@ def with_membership(
     reply: Reply,
     samples: Int[np.ndarray, "n"] | None = None,
 ) -> Any:
-    """The state with the new weights of the clients that replied, and their clusters.
+    """The state with the new mixture weights of the clients that replied. Each of these clients is
+    then in the cluster of its component with the largest weight.
 
     Args:
         state: state before the reply.

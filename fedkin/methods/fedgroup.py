@@ -196,7 +196,7 @@ class FedGroup:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Train one epoch from w_0 (Alg. 3, l. 11-16).
+        """Let clients train one epoch from w_0 (Alg. 3, l. 11-16).
 
         Returns:
             The clients with a nonzero update, and their updates. A zero update has no direction, so
@@ -214,7 +214,7 @@ class FedGroup:
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
-        """The group of each update."""
+        """The group of each client, by the direction of its first update."""
         # The RCC ablation: every drawn client is a group.
         if self.centers == "random":
             return np.arange(len(updates))

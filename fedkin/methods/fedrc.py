@@ -60,7 +60,8 @@ class FedRCState(MixtureState):
 
     @property
     def known_shares(self) -> Float[np.ndarray, "K C"] | None:
-        """C, the label shares of the components; None if unknown."""
+        """The label shares C of the components; None before the first reply, when they are
+        unknown."""
         return self.shares if self.shares.shape[1] else None
 
 

@@ -172,7 +172,7 @@ class FedSim:
         return state  # one model serves all clients
 
     def _is_round_robin(self, stream: Stream) -> bool:
-        """Whether this round assigns clients to clusters in turn, without gradients."""
+        """Whether this round deals clients to clusters in turn, without comparing gradients."""
         return self.clustering == "round_robin" or (
             "round_robin_start" in self.as_coded and stream.round == 1
         )
@@ -180,7 +180,8 @@ class FedSim:
     def _clusters(
         self, gradients: Float[np.ndarray, "a P"] | None, clients: int, stream: Stream
     ) -> Int[np.ndarray, "a"]:
-        """The cluster of each client that replied (Alg. 2, l. 3-7).
+        """The cluster of each client that replied (Alg. 2, l. 3-7). Without gradients, clients are
+        dealt to clusters in turn.
 
         There are at most as many clusters as clients, or as distinct gradients.
         """
@@ -203,6 +204,7 @@ class FedSim:
         """The global model (eq. 14), from the mean updates of the clusters."""
         mean = update.mean(axis=0, dtype=np.float64).astype(np.float32)
         after = models + mean
+        # The authors' code divides by the configured number of clusters, even if some are empty.
         if "configured_count" in self.as_coded and len(update) != self.clusters:
             return after * np.float32(len(update) / self.clusters)
         return after

@@ -167,7 +167,8 @@ class FedSoft:
     def _centers(
         self, solutions: Float[np.ndarray, "a P"], v: Float[np.ndarray, "a K"], stream: Stream
     ) -> Float[np.ndarray, "K P"]:
-        """The new centres, from the clients' models and v."""
+        """The new centres: means of the clients' models (``solutions``), weighted by v or over
+        clients that are drawn by v."""
         weights = v
         if self.selected is not None and self.selected < len(solutions):
             rng = stream.child("select").rng()
@@ -195,7 +196,8 @@ def selection_probabilities(
 def _measured(
     state: FedSoftState, clients: Int[np.ndarray, "c"], importance: Float[np.ndarray, "c K"]
 ) -> FedSoftState:
-    """The state after these clients have measured their importances, with their new clusters."""
+    """The state with the newly measured importances of some clients, each now in the cluster of its
+    most important centre."""
     importances = state.importance.copy()
     importances[clients] = importance
     assignment = state.assignment.copy()

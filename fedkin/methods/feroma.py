@@ -144,7 +144,7 @@ class FEROMA:
         return self._mix(world, self._begin_mixing(world, state, stream), cohort, stream)
 
     def _begin_mixing(self, world: World, state: FEROMAState, stream: Stream) -> FEROMAState:
-        """The state with the extractor. Clients that come later are placed as new clients."""
+        """The state at the start of mixing, with the extractor; absent clients are placed later."""
         assignment = np.full_like(state.assignment, UNASSIGNED)
         assignment[world.clients(stream.round)] = 0
         extractor = with_projection(state.models[0], world.spec)
@@ -167,7 +167,7 @@ class FEROMA:
     def _accuracy(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, ""]:
-        """Mean accuracy of the cohort's clients on their training samples."""
+        """Mean accuracy of the joint model over the cohort's clients, on training samples."""
         scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
         counted = scores.examples > 0
         if not counted.any():
@@ -223,7 +223,7 @@ class FEROMA:
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
     ) -> tuple[FEROMAState, Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
-        """The state with the extractor sent, the clients that replied, and their descriptors."""
+        """The state that notes who has the extractor, replying clients, and descriptors."""
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
         reply = world.run(ScoreMoments(state.extractor, labels), clients)
         clients = clients[reply.arrived]

@@ -193,7 +193,8 @@ class FeSEM:
     def _nearest(
         self, spec: ModelSpec, state: FeSEMState, clients: Int[np.ndarray, "n"]
     ) -> Int[np.ndarray, "n"]:
-        """The cluster whose model is nearest to each client's last solution."""
+        """The cluster whose model is nearest to the last solution (trained model) of each
+        client."""
         from scipy.spatial.distance import cdist
 
         centers = state.models[:, self._measured(spec)]
@@ -203,7 +204,8 @@ class FeSEM:
         return nearest[row]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
-        """The parameters over which distances are taken."""
+        """The parameters by which solutions and models are compared: all, or (``part='head'``) the
+        last layer's weights without its bias."""
         if self.part == "all":
             return slice(None)
         if spec.head is None:

@@ -213,8 +213,8 @@ class FlexCFL:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Train some mini-batches from w_0. Returns the clients with a nonzero update, and these
-        updates."""
+        """Let clients train some mini-batches from w_0. Returns the clients with a nonzero update,
+        and their updates; a zero update has no direction."""
         reply = train(
             world,
             start[None],
@@ -232,7 +232,7 @@ class FlexCFL:
         return clients[usable], reply.update[usable]
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
-        """The group of each update."""
+        """The group of each client, by the direction of its first update."""
         # The RCC ablation: every drawn client is a group.
         if self.centers == "random" or len(updates) == self.clusters:
             return np.arange(len(updates))

@@ -185,6 +185,7 @@ class FLHC:
             work=world.work,
             stream=stream.child("train"),
         )
+        # A zero update has no direction, so it has no cosine distance to others.
         usable = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
         clients = reachable[usable]
         updates = reply.update[usable]
@@ -216,7 +217,7 @@ class FLHC:
         return cluster_steps.assign(world, state, clients, labels)
 
     def _cluster_count(self) -> int | None:
-        """The number of clusters; None if the distance determines it."""
+        """The number of clusters to form; None if the option ``distance`` determines it."""
         if self.distance is not None:
             return self.clusters
         return self.clusters or CLUSTERS

@@ -183,7 +183,8 @@ class FLUX:
         return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _is_due(self, state: FLUXState, rounds: int) -> bool:
-        """Whether the clustering is due after this number of rounds."""
+        """Whether clients must be clustered now, after this number of rounds with one model: at the
+        latest after ``latest`` rounds, or once the accuracy grows by less than ``gain``."""
         gains = np.diff(state.accuracies[:rounds])
         return rounds >= self.latest or (rounds >= 3 and bool((gains < self.gain).any()))
 
@@ -223,8 +224,8 @@ class FLUX:
         return cluster_steps.assign(world, state, clients, labels)
 
     def _eps(self, points: Float[np.ndarray, "n d"]) -> float:
-        """DBSCAN's eps by the rule that the option ``eps`` names. It is above zero even if all
-        clients are equal."""
+        """DBSCAN's eps for the clients' descriptors, by the rule that the option ``eps`` names. It
+        is above zero even if all descriptors are equal."""
         if self.eps == "gap":
             return dbscan_eps.suggest_eps(dbscan_eps.eps_ranges(points, 2), _GAP)
         distances = dbscan_eps.k_distances(points, 2)

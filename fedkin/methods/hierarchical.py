@@ -113,12 +113,14 @@ class Hierarchical(LastLayerClustering):
         cohort = sample_members(cohort, state.assignment, self.fraction, stream)
         if self.narrow:
             state = replace(state, models=_widen_heads(world, state, cohort))
+        # Clusters with special settings are trained one by one, all others in one call.
         special = np.isin(state.assignment[cohort], list(self.own))
         models = train_and_average(world, state, cohort[~special], work=world.work, stream=stream)
         for cluster in np.unique(state.assignment[cohort[special]]):
             members = cohort[state.assignment[cohort] == cluster]
             work = self._work(world.work, int(cluster))
             trained = train_and_average(world, state, members, work=work, stream=stream)
+            # ``trained`` holds the models of all clusters, but only this one has trained.
             models[cluster] = trained[cluster]
         return replace(state, models=models)
 
@@ -131,7 +133,12 @@ class Hierarchical(LastLayerClustering):
         return remarks
 
     def _work(self, common: LocalTraining, cluster: int) -> LocalTraining:
-        """The local training of a cluster whose hyper-parameters ``own`` changes."""
+        """The settings of local training in a cluster for which ``own`` has special values.
+
+        Args:
+            common: the run's settings.
+            cluster: number of the cluster.
+        """
         changes = self.own[cluster]
         is_number = isinstance(cluster, (int, np.integer)) and cluster >= 0
         is_valid = isinstance(changes, Mapping) and changes.keys() <= OWN_SETTINGS
@@ -151,7 +158,7 @@ class Hierarchical(LastLayerClustering):
 
 
 def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P"]:
-    """The models, with EXCLUDED_BIAS for classes that no member of the cluster has."""
+    """The clusters' models, with EXCLUDED_BIAS for each class that no member of a cluster has."""
     bias = world.spec.head_bias
     members = np.flatnonzero(state.assignment != UNASSIGNED)
     classes = count_classes(world, members, state.assignment[members], state.clusters)
@@ -165,8 +172,9 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
 def _widen_heads(
     world: World, state: LastLayerState, cohort: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The models. If a client holds a class that its cluster's head excludes, the bias of this
-    class is set to its value in w_0, so that it is learned from now on."""
+    """The clusters' models, without exclusions that no longer hold: if a client of the cohort has a
+    class that its cluster's head excludes, the bias of this class is set to its value in w_0, so
+    that the class is learned from now on."""
     bias = world.spec.head_bias
     assert bias is not None
     counts = count_classes(world, cohort, state.assignment[cohort], state.clusters)

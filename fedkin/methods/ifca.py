@@ -165,7 +165,7 @@ class IFCA:
     def _choose(
         self, world: World, state: State, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
-        """Assign clients to clusters now, by loss or by the option ``newcomers``."""
+        """The state with clients assigned to clusters now, by loss or by ``newcomers``."""
         policy = "loss" if self.newcomers == "round" else self.newcomers
         return cluster_steps.place_by_policy(
             world, state, policy=policy, clients=clients, stream=stream
@@ -173,7 +173,7 @@ class IFCA:
 
     @property
     def _reads_means(self) -> bool:
-        """Whether the method needs only the mean update of each model, and no single updates."""
+        """Whether these options need only the mean update of each model, no single updates."""
         return self.averaging == "models" and self.weighting == "examples" and not self.shared_base
 
     def _average(
@@ -183,7 +183,7 @@ class IFCA:
         reply: TrainingReply,
         weight: Float[np.ndarray, "n"],
     ) -> Float[np.ndarray, "K P"]:
-        """The cluster models after a round. A shared base gets the mean update of all clients."""
+        """The clusters' models after a round; a shared base gets the mean update of all clients."""
         if self._reads_means:
             return models + reply.update
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)
@@ -239,7 +239,7 @@ class IFCAMig(IFCA):
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:
-    """Mask of all parameters except the last layer's."""
+    """Mask of the shared base: all parameters except the last layer's."""
     if spec.head is None:
         raise MethodError(
             "shared_base needs a model with a known last layer, but this model has none; set "

@@ -130,7 +130,8 @@ class LastLayerClustering:
         )
 
     def _distance_limit(self) -> float:
-        """Distance from all other clients above which a client is excluded; may be infinite."""
+        """The distance beyond which a client is excluded, if it is that far from all others;
+        infinite if no client is to be excluded."""
         return np.inf if self.suspicious is None else self.suspicious
 
     def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
@@ -187,7 +188,8 @@ class LastLayerClustering:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
-        """The clients that replied after training from w_0, and their v_i."""
+        """The clients that replied after training from w_0, and the update v_i of each one's last
+        layer."""
         return last_layer_updates(
             world,
             start=start,
@@ -198,7 +200,8 @@ class LastLayerClustering:
         )
 
     def _partition(self, points: Float[np.ndarray, "n d"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """The cluster of each point. Clusters are numbered in the order of their first clients."""
+        """The cluster of each client, by the update of its last layer (a point). Clusters are
+        numbered in the order of their first clients."""
         if self.algorithm == "kmeans":
             labels = kmeans(points, self.clusters or 1, int(stream.child("kmeans").words()[0]))
         elif self.algorithm == "dbscan":

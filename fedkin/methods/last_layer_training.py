@@ -70,6 +70,7 @@ def last_layer_updates(
     )
     updates = np.zeros((*has_class.shape, reply.update.shape[1]), np.float32)
     updates[row, positive] = reply.update
+    # A client counts only if the replies of all its detectors have arrived.
     complete = np.bincount(row, ~reply.arrived, len(clients)) == 0
     return clients[complete], updates.reshape(len(clients), -1)[complete]
 
@@ -111,7 +112,7 @@ def sample_members(
 
 
 def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
-    """The detector that a cluster's clients use for each class.
+    """The detector that the clients of each cluster use for each class.
 
     ``counts`` has the number of clients of each cluster that have each class. A cluster has a
     detector for each of its classes, numbered in the order of this table. For any other class its

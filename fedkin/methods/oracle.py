@@ -68,7 +68,7 @@ class Oracle(PeerMethod):
 
 
 def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
-    """The state in which every peer trusts the peers of its true cluster."""
+    """The peers' state in which each trusts exactly the other peers of its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError(

@@ -150,8 +150,9 @@ class PACFL:
         return self._cluster(world, state, newcomers, self._bases(world, newcomers))
 
     def _bases(self, world: World, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d q"]:
-        """U_i of each client, as the angle needs it: the vectors themselves, or an orthonormal
-        basis of their span (for principal angles)."""
+        """The basis U_i of each client's samples, as the option ``angle`` needs it: the singular
+        vectors that the client sends, or an orthonormal basis of their span (for principal
+        angles)."""
         columns = side_by_side(world.run(LabelSubspaces(self.p), clients).basis)
         principal = self.angle in ("smallest", "sum")
         return (orthonormal(columns) if principal else columns).astype(np.float32)
@@ -189,9 +190,14 @@ class PACFL:
 def _with_new_models(
     state: PACFLState, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The cluster models after a new clustering.
+    """The models of the clusters before and after a new clustering.
 
-    Each cluster takes the former model of most of its clients, or the initial model.
+    Each new cluster takes the former model of most of its clients, or the initial model.
+
+    Args:
+        state: state before the clustering.
+        clients: clients that were clustered.
+        cluster: new cluster of each of them.
     """
     models = [state.models]
     for k in range(len(state.models), int(cluster.max(initial=-1)) + 1):

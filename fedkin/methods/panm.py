@@ -122,8 +122,8 @@ class Matching(PeerMethod):
     def _stages(
         self, neighbourhood: Neighbourhood
     ) -> tuple[Bool[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Which peers choose their neighbours in this round (stage one), and which update their
-        bags."""
+        """Two masks of peers: those that choose their neighbours in this round (stage one), and
+        those that update their bags. A peer without neighbours chooses as in stage one."""
         stage_one = (neighbourhood.age <= self.stage_one) | ~neighbourhood.trust.any(axis=1)
         return stage_one, ~stage_one & (neighbourhood.age % self.period == 0)
 

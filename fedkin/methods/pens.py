@@ -113,5 +113,6 @@ class PENS(PeerMethod):
         return lowest(noise, neighbourhood.trust & reachable, self.sampled)
 
     def _in_stage_one(self, neighbourhood: Neighbourhood) -> Bool[np.ndarray, "n 1"]:
-        """Which peers are in stage one, as a column."""
+        """Mask of the peers that are in stage one, as a column, so that it applies to whole
+        rows."""
         return (neighbourhood.age <= self.stage_one)[:, None]

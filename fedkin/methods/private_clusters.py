@@ -156,7 +156,7 @@ class PrivateClusters:
         seed: int,
         stream: Stream,
     ) -> Float64[np.ndarray, "K s"]:
-        """The directions of the clusters, from noisy sums only.
+        """The direction of each cluster, computed from noisy sums only.
 
         The steps: whiten by the eigenvectors of the second moment, K-means on sums for random
         directions, and some further K-means steps with new sums.
@@ -174,7 +174,8 @@ class PrivateClusters:
         whitening = _whitening(moment_matrix(moments, self.sketch), self.clusters)
 
         def sums(directions: Float64[np.ndarray, "M K"]) -> Float64[np.ndarray, "M K"]:
-            """W^T S_c of whitened directions c."""
+            """W^T S_c for each whitened direction c, where S_c is the sum of the sketches that are
+            nearest to c."""
             task = SketchSums(
                 start=start,
                 work=world.work,
@@ -183,6 +184,7 @@ class PrivateClusters:
                 directions=_units(directions) @ whitening.T,
             )
             reply = world.run(task, clients, pretrain)
+            # The reply holds means; times their weights these are sums again.
             return (reply.sketch * np.asarray(reply.weight)[:, None]) @ whitening
 
         # S_c of random directions
@@ -203,8 +205,9 @@ class PrivateClusters:
 
 
 def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np.ndarray, "s K"]:
-    """W: the first eigenvectors, divided by the roots of their eigenvalues (up to a common
-    factor); a column of zeros in place of a missing eigenvector."""
+    """W, the matrix that whitens sketches: the first K eigenvectors of the second moments, divided
+    by the roots of their eigenvalues (up to a common factor). A column of zeros stands for a
+    missing eigenvector."""
     values, vectors = leading_eigenpairs(moments, clusters)
     # An eigenvector is defined up to its sign, and the candidates are drawn in this basis. So the
     # largest entry of each is made positive, and rounding of the moments cannot flip it.
@@ -215,6 +218,6 @@ def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np
 
 
 def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:
-    """The rows scaled to length 1; a row of zeros stays zero."""
+    """Rows (directions or sums of sketches) scaled to length 1; a row of zeros stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(lengths, np.finfo(np.float64).tiny)

@@ -15,7 +15,8 @@ from fedkin.measures.descriptors import random_axes
 
 
 def class_count(spec: ModelSpec) -> int:
-    """Number of classes C, from the last layer's bias. Raises MethodError if it is unknown."""
+    """Number of classes C of a model, from the length of its last layer's bias. Raises MethodError
+    if the last layer is unknown."""
     if spec.head is None or spec.head_bias is None:
         raise MethodError(
             "descriptors are taken before a model's last layer, but this model does not end in a "
@@ -32,6 +33,7 @@ def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.
     """
     classes = class_count(spec)
     projected = model.copy()
+    # The last layer has C H weights and C biases.
     inputs = (len(projected[spec.head]) - classes) // classes
     bias = np.zeros(classes)
     projected[spec.head] = np.append(random_axes(inputs, classes), bias)

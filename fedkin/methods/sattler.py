@@ -197,7 +197,8 @@ class SattlerCFL:
         return state
 
     def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
-        """Which clients of a cluster leave it for a new one; none if it is not split."""
+        """Mask of the clients that leave a cluster for a new one; all False if the cluster is not
+        split. ``updates`` are the updates of the cluster's clients."""
         leaving = np.zeros(len(updates), bool)
         nonzero = np.flatnonzero(updates.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
@@ -205,14 +206,16 @@ class SattlerCFL:
         similarity = cosine(updates[nonzero], updates[nonzero])
         # The part of the first row keeps the cluster's number.
         away = agglomerative(-similarity, clusters=2, linkage="complete") == 1
+        # Both parts must differ enough: no two clients of different parts are more similar than
+        # this.
         bound = np.inf if self.gamma_max is None else 1 - 2 * self.gamma_max**2
         largest_across = similarity[np.ix_(away, ~away)].max()
         leaving[nonzero] = away & (largest_across < bound)
         return leaving
 
     def _incongruent(self, updates: Float[np.ndarray, "c P"]) -> bool:
-        """Whether the clients disagree: the norm of their mean update is small (the cluster is
-        stationary), but the norm of some client's update is large."""
+        """Whether the clients of a cluster disagree: the norm of their mean update is small (the
+        cluster is stationary), but the norm of some client's update is large."""
         if len(updates) <= self.min_size:
             return False
         mean = np.linalg.norm(np.mean(updates, axis=0, dtype=np.float64))

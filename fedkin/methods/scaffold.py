@@ -120,7 +120,8 @@ class SCAFFOLD:
         return state  # there is one cluster, and all clients are in it from the start
 
     def _check_steps(self, work: LocalTraining) -> None:
-        """Raise MethodError for option II if local steps are not plain SGD."""
+        """Raise MethodError if local steps are not plain SGD, from which option II computes a
+        client's mean gradient. Option I needs no such steps."""
         if self.option != "II":
             return
         causes = [f"optimizer = {work.optimizer!r}"] if work.optimizer != "sgd" else []

@@ -94,7 +94,13 @@ class Journal:
 
 
 def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
-    """Parse a line of the journal. Raises CheckpointError if the line is damaged."""
+    """Parse a line of a run's journal. Raises CheckpointError if the line is damaged.
+
+    Args:
+        path: path of the journal, for the message.
+        number: number of the line, for the message.
+        line: the line.
+    """
     try:
         entry = json.loads(line)
         if not isinstance(entry, dict) or not isinstance(entry.get("round"), int):

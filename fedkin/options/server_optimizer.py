@@ -70,11 +70,11 @@ class ServerOptimizer(Option):
 
     @property
     def start(self) -> float:
-        """Initial value of the second moment v."""
+        """Value of the second moment v before the first step of a cluster's model."""
         raise NotImplementedError
 
     def step(self, delta: Vectors, momentum: Vectors, square: Vectors) -> Step:
-        """One step for k clusters.
+        """One step of the optimiser for the models of k clusters.
 
         Args:
             delta: pseudo-gradients.
@@ -149,6 +149,8 @@ class FedAdam(ServerOptimizer):
         return Step(self.lr * momentum / (np.sqrt(square) + self.tau), momentum, square)
 
     def _accumulate(self, square: Vectors, new: Vectors) -> Vectors:
+        """The second moment after a step: Adam's moving mean of squared pseudo-gradients (``new``).
+        FedYogi replaces this rule."""
         return self.beta2 * square + (1 - self.beta2) * new
 
 
@@ -218,7 +220,7 @@ class ActiveOptimizer(ActiveOption):
         return Around(world, finish)
 
     def _first_moments(self, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """The moments before any step, for models of this shape."""
+        """The optimiser's two moments before any step, for models of this shape."""
         return {
             "momentum": np.zeros(shape, np.float32),
             "square": np.full(shape, self._optimizer.start, np.float32),

@@ -43,7 +43,8 @@ def is_choice(task: Task) -> bool:
 
 
 def _is_one_vector(task: Task) -> bool:
-    """Whether a task's only large array is one vector per client, averaged by model."""
+    """Whether the only large array of a task's reply is one vector per client, averaged by
+    model."""
     up = task.up
     vectors = [array for array in up.of("model").values() if array.norm_checked]
     other_arrays = up.of("all") or any(array.counted for array in up.of("row").values())

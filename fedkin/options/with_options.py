@@ -69,6 +69,8 @@ def by_section(options: Iterable[Any]) -> dict[str, Option]:
 
 
 def _place(section: str) -> int:
+    """The place of an option's section in ``ORDER``; a user's option has the place of
+    ``OTHERS``."""
     return ORDER.index(section if section in ORDER else OTHERS)
 
 
@@ -198,14 +200,17 @@ class WithOptions:
             world = around.world
             finishes.append(around.finish)
         state = self._step(world, before, call)
-        # A method may make its state from scratch, without the options' arrays.
+        # ``extras`` holds the options' arrays. They are taken from the earlier state, since a
+        # method may make its new state from scratch.
         state = replace(state, extras={} if before is None else before.extras)
+        # From the method to the clients, in the opposite order of the loop above.
         for finish in reversed(finishes):
             state = finish(state)
         return state
 
     def _step(self, world: World, before: State | None, call: Call) -> State:
-        """Call the method's function for this step."""
+        """Call the method's function for this step (``init``, ``round`` or ``place``), and return
+        the state that the method makes."""
         if before is None or call.clients is None:
             return self.method.init(world, call.stream)
         step = self.method.round if call.step == "round" else self.method.place
@@ -240,7 +245,7 @@ def evaluation_task(state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
 
 
 def _kinds_of(section: str) -> list[type[Option]]:
-    """The classes of a section's options, the latest defined first."""
+    """The option classes of a section of the configuration, the latest defined first."""
     if section in SECTIONS:
         # A process that only reads a finished run may not have imported the classes yet.
         SECTIONS[section].classes()

@@ -93,6 +93,7 @@ def init_federation(
             port=port,
             settings=settings,
         )
+    # Check all configurations before any file is written.
     for raw in raws.values():
         peer.from_dict(raw)
     with storage_errors(folder):
@@ -143,7 +144,13 @@ def _raw_config(
 
 
 def _write_certificates(folder: Path, federation: str, names: list[str]) -> None:
-    """Write keys and certificates for peers that have none, and access rules for all peers."""
+    """Write keys and certificates for the peers that have none, and access rules for all peers.
+
+    Args:
+        folder: folder with the peers' folders.
+        federation: name of the federation.
+        names: names of the peers of this call; the folder may hold earlier peers too.
+    """
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
     else:
@@ -162,8 +169,8 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
 
 
 def _read_rules(path: Path) -> dict[str, Any]:
-    """The options in a peer's rules file, which the user may have extended; empty if the file is
-    missing or not plain JSON."""
+    """The Zenoh options in a peer's file of access rules, which the user may have extended; an
+    empty dict if the file is missing or not plain JSON."""
     try:
         rules = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):

@@ -19,7 +19,7 @@ def build_peer(
     config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None
 ) -> Peer:
     """Build a peer: its data, its model and its folder, and at last its network connection, which
-    is open then.
+    is open when this function returns.
 
     Args:
         config: configuration of the peer.

@@ -42,7 +42,7 @@ MODEL_AND_UPDATE: tuple[str, ...] = ("model", "update")
 
 
 class PeerMessageError(FedkinError):
-    """A message cannot be used.
+    """A message between peers cannot be used.
 
     Attributes:
         reason: one word, under which such messages are counted.
@@ -81,7 +81,8 @@ class Request:
 
 
 class RequestText(NamedTuple):
-    """The content of a request: names of arrays, and the round; None for the latest round."""
+    """The content of a request to a peer: the names of the requested arrays, and the round (None:
+    the latest round)."""
 
     arrays: tuple[str, ...]
     round: int | None
@@ -93,7 +94,7 @@ def request_text(arrays: tuple[str, ...], round: int | None = None) -> str:
 
 
 def parse_request(text: str) -> RequestText:
-    """The arrays and the round that the text of a request names.
+    """The names of arrays and the round in the text of a request.
 
     Raises:
         PeerMessageError: the text is not a request.
@@ -173,7 +174,7 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
 
 
 class _Parts(NamedTuple):
-    """The parts of a message, as bytes."""
+    """The parts of a peer's message after its prelude, as bytes."""
 
     certificate: bytes
     signature: bytes
@@ -181,7 +182,8 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes, limit: int) -> _Parts:
-    """Split a message into the parts that its prelude defines, and check their sizes."""
+    """Split a peer's message into the parts that its prelude announces. Raises PeerMessageError
+    unless their sizes are allowed (``limit`` for the whole message) and fit the message."""
     if len(data) > limit:
         raise PeerMessageError("length", f"{len(data)} bytes, at most {limit}")
     if len(data) < _PRELUDE.size:
@@ -204,8 +206,8 @@ def _parts(data: bytes, limit: int) -> _Parts:
 
 
 def _check_header(header: Mapping[str, Any], request: Request) -> None:
-    """Check a header: types and ranges of its entries, and whether it names the requested peer and
-    round. Raises PeerMessageError otherwise."""
+    """Check the header of a reply: types and ranges of its entries, and whether it names the peer
+    and the round of the request. Raises PeerMessageError otherwise."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
         raise PeerMessageError("fields", "some are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
@@ -228,7 +230,7 @@ def _is_within(value: object, low: int, high: int) -> bool:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
-    """Check that the arrays are exactly the requested ones.
+    """Check that a reply has exactly the requested arrays.
 
     They must be finite float32 vectors of P numbers. Raises PeerMessageError otherwise.
     """

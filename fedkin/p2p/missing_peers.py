@@ -23,10 +23,11 @@ _CHECKS = 3
 
 @dataclass
 class _Mentions:
-    """When other peers named a peer that is not online here."""
+    """The times at which other peers named some peer as online, although this peer does not see it
+    online."""
 
-    first: float
-    last: float
+    first: float  # time of the first such mention
+    last: float  # time of the latest one
     silent: int = 0  # number of checks since the peer was last named
 
 
@@ -43,7 +44,7 @@ class MissingPeers:
     Args:
         name: name of this peer, which is never missing.
         patience: the first wait.
-        clock: returns the time in seconds.
+        clock: function that returns the time in seconds.
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class MissingPeers:
             self._mentions.pop(name, None)
 
     def check(self) -> list[str]:
-        """The missing peers. If there are any, the caller must reconnect, so all recorded names are
-        forgotten and the wait doubles."""
+        """The names of the missing peers. If there are any, the caller must reconnect. All recorded
+        names are then forgotten, and the wait doubles."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
+                # ``add`` sets this back to 0. A peer that others stopped naming has left.
                 mentions.silent += 1
                 if mentions.silent > _CHECKS and now - mentions.last > self._patience:
                     del self._mentions[name]
@@ -86,6 +88,7 @@ class MissingPeers:
                 for name, mentions in self._mentions.items()
                 if mentions.last - mentions.first > self._wait
             )
+            # The wait is short again only after a time in which no peer was named at all.
             if self._mentions:
                 self._calm_since = now
             elif now - self._calm_since > 2 * self._wait:
@@ -97,7 +100,8 @@ class MissingPeers:
 
 
 def names_to_bytes(names: Iterable[str]) -> bytes:
-    """Names as text, one per line, up to the limit.
+    """Names of peers as text, one per line, for a message to another peer. Names beyond
+    ``TEXT_LIMIT`` bytes are left out.
 
     The order is random, so that a different subset is sent each time if not all fit.
     """
@@ -110,7 +114,8 @@ def names_to_bytes(names: Iterable[str]) -> bytes:
 
 
 def names_of_bytes(content: bytes) -> list[str]:
-    """The names in a text, one per line; none if the text exceeds the limit.
+    """The names of peers in a received text, one per line; an empty list if the text is longer than
+    ``TEXT_LIMIT`` bytes.
 
     They need not be valid names, since any peer may have sent any text.
     """

@@ -165,10 +165,12 @@ class Peer:
     # --- a round, step by step
 
     def _train(self, stream: Stream) -> Message | None:
-        """Train locally: the message holds the model w_i^{t-1/2} and its update g_i.
+        """Train this peer's model on its data, and return a message with the trained model
+        w_i^{t-1/2} and its update g_i.
 
-        None if training ended in NaN or infinity, which is not sent.
+        The result is None if training ended in NaN or infinity: such a model is not sent.
         """
+        # partial: a peer that runs out of time continues with the steps that it has done.
         work = replace(self.world.work, partial=True)
         model = self.memory.model
         first = np.zeros(1, np.int64)
@@ -204,6 +206,7 @@ class Peer:
         method = self.method
         arrays = MODEL_AND_UPDATE if method.needs_updates else MODEL
         neighbourhood = self._neighbourhood(reachable)
+        # The random numbers by which a method selects peers at random, as the simulator draws them.
         noise = decentralized.draw_noise(stream.child("ask"), self._row, len(table))
         requested = method.select_queries(neighbourhood, reachable, noise)
         replies = self.client.request(table.names_of(requested), arrays, own.round)
@@ -214,6 +217,7 @@ class Peer:
 
         noise = decentralized.draw_noise(stream.child("partners"), self._row, len(table))
         selected = method.select_partners(neighbourhood, reachable, noise)
+        # Partners whose model has not been requested yet.
         replies |= self.client.request(table.names_of(selected & ~requested), MODEL, own.round)
         partners = [name for name in table.names_of(selected) if name in replies]
 
@@ -261,7 +265,8 @@ class Peer:
         return similarity
 
     def _weighted_mean(self, messages: Iterable[Message]) -> Float[np.ndarray, "P"]:
-        """The mean of the models, weighted by numbers of training samples."""
+        """The mean of the models in some messages, weighted by the senders' numbers of training
+        samples."""
         ordered = self._in_order(messages)
         weights = np.array([[float(message.examples) for message in ordered]])
         return decentralized.average_models(_stack(ordered, "model"), weights)[0]
@@ -301,7 +306,7 @@ class Peer:
         }
 
     def _save(self) -> None:
-        """Save the memory to disk."""
+        """Save this peer's memory to disk, so that it can resume after a restart."""
         self._try_writing(partial(self._storage.save, self.memory))
 
     def _try_writing(self, write: Callable[[], None]) -> None:

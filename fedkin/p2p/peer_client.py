@@ -99,7 +99,7 @@ class PeerClient:
         self.table.update_sessions(self._transport.peers())
 
     def reachable(self) -> Bool[np.ndarray, "1 N"]:
-        """Mask of the peers that can be queried; in lockstep only peers in the list."""
+        """Mask of the peers that can be queried; in lockstep only peers of the lockstep list."""
         reachable = self.table.reachable()
         if self._lockstep is None:
             return reachable
@@ -116,6 +116,8 @@ class PeerClient:
         Returns:
             The checked replies by name.
         """
+        # Without lockstep peers are in different rounds, so any round is accepted that is not older
+        # than the peer's last reply.
         required = round if self._lockstep else None
         replies = {}
         for name, data in self._exchange(names, request_text(arrays, required)).items():
@@ -141,6 +143,7 @@ class PeerClient:
     def finish_round(self, round: int) -> None:
         """Announce a finished round. In lockstep, wait until all reachable peers announce it
         too."""
+        # A status has no model. Its number of samples is 1, since a message must have at least 1.
         self._cache.set_status(Message(self.settings.name, round, 1))
         if self._lockstep and self._online:
             self._wait_until(lambda: not self._is_any_behind(round))
@@ -156,8 +159,8 @@ class PeerClient:
     # --- replies
 
     def _exchange(self, names: list[str], text: str) -> dict[str, tuple[bytes, ...]]:
-        """The raw replies of all peers, by name. In lockstep the request is repeated until all have
-        replied or the deadline is over."""
+        """Send one request to all named peers, and return their undecoded replies by name. In
+        lockstep the request is repeated until all have replied or the deadline is over."""
         if not names:
             return {}
         if self._lockstep is None:
@@ -174,7 +177,7 @@ class PeerClient:
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """Decode the only reply to a request.
+        """Decode a peer's reply to a request, of which there must be exactly one.
 
         Raises PeerMessageError if it is missing or invalid, or if there are two replies.
         """
@@ -204,14 +207,15 @@ class PeerClient:
             )
 
     def _is_any_behind(self, round: int) -> bool:
-        """Whether a reachable peer in the list has not finished this round."""
+        """Whether any reachable peer of the lockstep list has not finished this round."""
         assert self._lockstep is not None
         names = [name for name in self._transport.peers() if name in self._lockstep.peers]
         replies = self._transport.request(names, request_text(STATUS), self._timeout)
         return any(self._finished_round(name, replies[name]) < round for name in names)
 
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
-        """The finished round in a peer's status; -1 if the reply cannot be used."""
+        """The last finished round in a peer's reply to a status request; -1 if the reply cannot be
+        used, so that this peer waits for another one."""
         request = Request(self.settings.federation, name, STATUS, self._parameters)
         try:
             return self._decode(replies, request).round

@@ -59,9 +59,9 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """The saved memory; None if there is none.
+        """The memory that this peer saved last; None if it has saved none.
 
-        Records of rounds after it are removed, since the peer does these rounds again.
+        Records of later rounds are removed, since the peer does these rounds again.
 
         Raises:
             CheckpointError: the memory is damaged, or belongs to another peer.
@@ -76,7 +76,8 @@ class PeerFolder:
         return memory
 
     def _read(self, parameters: int) -> PeerMemory:
-        """Read and check the saved memory. Raises CheckpointError if it cannot be used."""
+        """Read a peer's memory from its folder, and check it. Raises CheckpointError if it cannot
+        be used."""
         path = self.path / STATE
         try:
             header, arrays = codec.decode(path.read_bytes())
@@ -110,7 +111,8 @@ class PeerFolder:
 
 
 def _round(line: str) -> float | int:
-    """The round of a record; infinity if the line is not a record."""
+    """The round that a line of ``metrics.jsonl`` records; infinity if the line is not a record, so
+    that it is removed."""
     try:
         return int(json.loads(line)["round"])
     except (ValueError, KeyError, TypeError):

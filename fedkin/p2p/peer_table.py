@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 _log = logging.getLogger("fedkin")
 
-# Text for each reason, logged when a peer first gives it.
+# What a peer did, for each reason of a failure: text of the log line at the first such failure.
 _REASONS = {
     "silent": "gave no reply in time",
     "contradiction": "gave two different replies to one request",
@@ -88,12 +88,13 @@ class PeerTable:
         return self._last_rounds.get(name, 0)
 
     def record_reply(self, name: str, round: int) -> None:
-        """Count a reply that was used."""
+        """Count a peer's reply that was used, and remember its round."""
         self._last_rounds[name] = max(round, self.last_round(name))
         self.counts.setdefault(name, Counter())["exchanges"] += 1
 
     def record_failure(self, name: str, reason: str, detail: str = "") -> None:
-        """Count a reply that is missing or cannot be used. It is logged once per peer and reason.
+        """Count a peer's reply that is missing or cannot be used. It is logged once per peer and
+        reason.
 
         Args:
             name: name of the peer.
@@ -112,6 +113,7 @@ class PeerTable:
         self._log_once(self.name, reason, f"peer {self.name}: {line}")
 
     def _log_once(self, name: str, reason: str, line: str) -> None:
+        """Log a line about a peer, unless one with this reason was logged before."""
         if (name, reason) not in self._logged:
             self._logged.add((name, reason))
             _log.warning("%s", line)

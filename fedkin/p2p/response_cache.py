@@ -34,13 +34,15 @@ class ResponseCache:
             self._replies = {}
 
     def set_status(self, message: Message) -> None:
-        """Set the reply to status requests, which names the finished round."""
+        """Set the reply to requests for this peer's status: a message that names its last finished
+        round."""
         with self._lock:
             self._status = message
             self._replies.pop("status", None)
 
     def reply(self, text: str) -> bytes | None:
-        """The encoded reply to a request; None if there is none (yet)."""
+        """The encoded reply to the text of another peer's request; None if the text is no request,
+        or if this peer has no such message (yet)."""
         try:
             request = parse_request(text)
         except PeerMessageError:
@@ -55,15 +57,15 @@ class ResponseCache:
             return self._replies[text]
 
     def pop_bytes_sent(self) -> int:
-        """Bytes of all replies since the last call of this function."""
+        """Number of bytes of all replies that were sent since the last call of this function."""
         with self._lock:
             count = self._bytes_sent
             self._bytes_sent = 0
             return count
 
     def _select(self, request: RequestText) -> Message | None:
-        """The message that answers a request, with only the requested arrays; None if there is
-        none."""
+        """The stored message that answers a request, with only the requested arrays; None if no
+        stored message is of the requested round."""
         if request.arrays == STATUS:
             return self._status if request.round is None else None
         if not self._messages:

@@ -33,7 +33,8 @@ class PeerTransport(Protocol):
             timeout: seconds to wait for replies.
 
         Returns:
-            The replies by name: usually one; none if it is missing; two if they differ.
+            For each name, the different replies of this peer: one as a rule, an empty tuple if it
+            has not replied, two if replies contradict each other.
         """
         ...
 

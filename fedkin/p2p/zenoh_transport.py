@@ -76,8 +76,8 @@ class ZenohTransport:
         self._open(config)
 
     def _open(self, config: Any) -> None:
-        """Open a Zenoh session, and listen for peers that come and go. Raises ConfigError if it
-        cannot be opened."""
+        """Open a Zenoh session, and listen for peers that come and go. Raises ConfigError if the
+        session cannot be opened."""
         try:
             self._session = self._zenoh.open(config)
         except self._zenoh.ZError as error:
@@ -162,7 +162,7 @@ class ZenohTransport:
             self._session.close()
 
     def _send(self, names: Iterable[str], text: str, end: float) -> dict[str, tuple[bytes, ...]]:
-        """Send requests, and return the replies.
+        """Send one request to several peers, and return the different replies of each by name.
 
         All requests are sent before the peer waits for the first reply, so that peers answer at the
         same time. Zenoh holds replies (tested with 400 kB) until they are read.
@@ -236,12 +236,15 @@ class ZenohTransport:
         return True
 
     def _on_reply(self, reply: zenoh.Reply) -> None:
-        """Handle the message that a peer is online. Called on a Zenoh thread."""
+        """Handle an answer to ``_refresh``: a token of a peer that is online. Called on a Zenoh
+        thread."""
+        # ``ok`` is None if the query failed.
         if reply.ok is not None:
             self._on_change(reply.ok)
 
     def _on_change(self, sample: zenoh.Sample) -> None:
-        """Handle a peer that joins or leaves. Called on a Zenoh thread."""
+        """Handle the token of a peer that has appeared (the peer is online) or disappeared. Called
+        on a Zenoh thread."""
         peer = tuple(str(sample.key_expr).removeprefix(f"{self._root}/alive/").split("/"))
         if len(peer) != 2 or not is_name(peer[0]) or not is_name(peer[1]):
             return
@@ -259,7 +262,8 @@ class ZenohTransport:
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
-    """Zenoh's configuration: the user's file, overridden by the settings that a peer needs.
+    """Zenoh's configuration: the user's file, with the settings that a peer needs in place of the
+    file's.
 
     Raises:
         ConfigError: the file is missing or not a Zenoh configuration.

@@ -48,7 +48,7 @@ SESSION = 1 + 32 + 2 * SEED + KEY + 32  # size of a session in bytes
 
 
 class MaskingError(FedkinError):
-    """A client refuses a request, for the reason in the text."""
+    """A client refuses a request of a secret sum, for the reason in the error's text."""
 
 
 @dataclass(frozen=True)
@@ -120,21 +120,23 @@ class Group:
 
     @property
     def present(self) -> Bool[np.ndarray, "G"]:
-        """Mask of the places that have a holder; others hold ``NO_HOLDER``."""
+        """Which entries of ``holders`` name a holder; all others are the padding ``NO_HOLDER``."""
         return self.holders != NO_HOLDER
 
     @property
     def threshold(self) -> int:
-        """Number of shares that are needed to reconstruct a secret."""
+        """Number of shares that are needed to reconstruct one of this client's secrets."""
         return threshold(int(self.present.sum()))
 
     @property
     def needed(self) -> int:
-        """Number of holders, including the client, that must be in the sum."""
+        """Smallest number of the holders, including the client, whose vectors must be in the sum;
+        with fewer the client refuses to take part."""
         return needed(int(self.present.sum()), self.least)
 
     def digest(self, *extras: bytes) -> bytes:
-        """Digest of all fields, and of extra bytes."""
+        """A hash of all fields of this group, and of extra bytes, to notice if the server states
+        another group in a later request."""
         content = hashlib.sha256(self.about + f"{self.me} of {self.least}".encode())
         content.update(self.holders.astype("<i8").tobytes())
         content.update(self.announced.tobytes())
@@ -143,8 +145,8 @@ class Group:
         return content.digest()
 
     def pair(self, other: int) -> bytes:
-        """The context from which this client and another derive their common keys; it is the same
-        for both."""
+        """The context from which this client and another client derive their common keys. It names
+        the lower number first, so that both clients use the same bytes."""
         return self.about + f" {min(self.me, other)} {max(self.me, other)}".encode()
 
     def between(self, sender: int, receiver: int) -> bytes:
@@ -153,7 +155,8 @@ class Group:
 
 
 def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
-    """Make new secrets for a sum, and the announcement of their public keys."""
+    """First request of a sum: make a client's new secrets, and the announcement of the public keys
+    that belong to them."""
     session = Session(
         stage=_NEW,
         about=hashlib.sha256(about).digest(),
@@ -165,7 +168,8 @@ def begin(about: bytes) -> tuple[Session, UInt8[np.ndarray, "a"]]:
 
 
 def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G _"]]:
-    """Shares of the client's two secrets, encrypted for each holder.
+    """Second request of a sum: split the client's two secrets (the seed of its mask, and the seed
+    of its mask key) into shares, and encrypt one share of each for every holder.
 
     Args:
         session: the session after ``begin``.
@@ -196,7 +200,7 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
 def mask(
     session: Session, group: Group, partners: Bool[np.ndarray, "G"], vector: UInt32[np.ndarray, "V"]
 ) -> tuple[Session, UInt32[np.ndarray, "V"]]:
-    """The client's masked vector.
+    """Third request of a sum: the client's vector plus all its masks.
 
     Args:
         session: the session after ``share``.
@@ -236,7 +240,8 @@ def reveal(
     sealed: UInt8[np.ndarray, "G _"],
     wanted: Int[np.ndarray, "G"],
 ) -> tuple[Session, UInt8[np.ndarray, "G s"]]:
-    """The client's share of a secret of each neighbour, if the server requests it.
+    """Fourth request of a sum: for each neighbour, this client's share of the one secret that the
+    server requests.
 
     The session ends with this request, and its secrets are deleted.
 
@@ -258,6 +263,8 @@ def reveal(
     if not np.isin(wanted, (NOTHING, OWN_SEED, MASK_KEY)).all():
         raise MaskingError("both shares of one client are requested")
     of_strangers = (wanted != NOTHING) & ~(partners & group.present)
+    # Among its holders is the client itself. Its own vector is in the sum, so the server needs a
+    # share of its seed, and must not request a share of its mask key.
     of_itself = wanted[group.holders == group.me]
     if of_strangers.any() or (of_itself != OWN_SEED).any():
         raise MaskingError(
@@ -289,8 +296,8 @@ def needed(holders: int, least: int) -> int:
 
 
 def mask_private(mask_seed: bytes, about: bytes) -> bytes:
-    """The private key for masks, derived from its seed. The seed is shorter, and fits into the
-    shares."""
+    """A client's private key for masks, derived from a seed. Shares are made of the seed and not of
+    the key, which is too long for Shamir's scheme with 16 bytes."""
     return keys.derived(mask_seed, "mask key", about, KEY)
 
 
@@ -306,30 +313,46 @@ def pair_mask(private: bytes, public: bytes, pair: bytes) -> bytes:
 
 
 def own_mask(seed: bytes, about: bytes) -> bytes:
-    """The key of a client's own mask."""
+    """The key of a client's own mask, which no other client knows.
+
+    Args:
+        seed: the client's seed.
+        about: as in ``Group.about``.
+    """
     return keys.derived(seed, "own", about)
 
 
 def commitment(seed: bytes, about: bytes) -> bytes:
-    """A value with which a seed can be verified, but which does not reveal it."""
+    """A value that a client publishes about a seed. With it the server can check a seed that was
+    reconstructed from shares; it does not reveal the seed."""
     return keys.derived(seed, "commitment", about, KEY)
 
 
 def _channel(session: Session, group: Group, row: int | np.integer) -> bytes:
-    """The key with which this client and the holder in a row encrypt messages to each other."""
+    """The key that this client and one of its holders both derive, to encrypt the shares that they
+    send each other through the server.
+
+    Args:
+        session: this client's session, with its private key for shares.
+        group: the holders of this client's shares.
+        row: place of the other holder in ``group.holders``.
+    """
+    # Bytes KEY to 2 KEY of an announcement are the holder's public key for shares.
     shared = keys.agreed(session.private, group.announced[row, KEY : 2 * KEY].tobytes())
     return keys.derived(shared, "channel", group.pair(int(group.holders[row])))
 
 
 def _announced(session: Session, about: bytes) -> bytes:
-    """The announcement of a session: two public keys, and the commitment to its seed."""
+    """The bytes that a client announces for its session: its public key for masks, its public key
+    for shares, and the commitment to its seed."""
     mask_public = keys.public_key(mask_private(session.mask_seed, about))
     share_public = keys.public_key(session.private)
     return mask_public + share_public + commitment(session.seed, about)
 
 
 def _expect(session: Session, stage: int, about: bytes) -> None:
-    """Raise MaskingError if the session is of another sum, or at another stage."""
+    """Raise MaskingError if a client's session belongs to another sum, or if the request is not the
+    next one. So no request is answered twice, which could reveal both secrets of a client."""
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
         raise MaskingError(
             "the request is not the next one of this sum: each is answered once, in this order"
@@ -337,7 +360,12 @@ def _expect(session: Session, stage: int, about: bytes) -> None:
 
 
 def _enough(count: int, what: str, least: int = LEAST) -> None:
-    """Raise MaskingError if a number of clients is too small; ``what`` says what these clients
-    do."""
+    """Raise MaskingError if there are fewer clients than a sum needs.
+
+    Args:
+        count: number of clients.
+        what: what these clients do, for the message (e.g. "have answered").
+        least: number of clients that are needed; never below ``LEAST``.
+    """
     if count < max(least, LEAST):
         raise MaskingError(f"only {count} clients {what}, but {max(least, LEAST)} are needed")

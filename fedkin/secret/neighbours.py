@@ -13,7 +13,8 @@ from jaxtyping import Int
 
 
 def ring_size(neighbours: int) -> int:
-    """Number of holders of each client's shares, including the client, if there are more clients.
+    """Number of holders of each client's shares, including the client itself, in a sum with more
+    clients than that. (In a smaller sum all clients are holders.)
 
     Args:
         neighbours: approximate number of neighbours; half of them on each side.
@@ -36,6 +37,7 @@ def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
     size = ring_size(neighbours)
     if size >= clients:
         return np.tile(np.arange(clients), (clients, 1))
+    # A place on the ring for each client; its neighbours are the adjacent places on both sides.
     order = np.array(secrets.SystemRandom().sample(range(clients), clients))
     offsets = np.arange(size) - size // 2
     ring = np.empty((clients, size), np.int64)

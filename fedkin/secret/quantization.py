@@ -49,10 +49,11 @@ class NoiseShare:
         return update * min(1.0, self.clip / norm)
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
-        """``count`` numbers of noise. They come from a random key that is used once and not stored,
-        so the noise cannot be computed again."""
+        """The client's share of the noise, for ``count`` numbers. It comes from a random key that
+        is used once and not stored, so the noise cannot be computed again."""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
+        # A mask added to zeros is a stream of random bits; two words of 32 bits make one number.
         words = np.zeros(2 * count, np.uint32)
         add_mask(words, new_seed())
         return self.deviation * ndtri(uniform_of(words.view(np.uint64)))
@@ -76,17 +77,20 @@ class IntegerGrid:
 
     @property
     def bits(self) -> int:
-        """Number of bits b for each number of a client."""
+        """b, the number of bits for each number of a client: as many as possible, so that a sum
+        over n clients still fits into 32 bits."""
         return 32 - max(1, int(self.clients - 1).bit_length())
 
     @property
     def scale(self) -> float:
-        """Integers per unit, L / R."""
+        """The factor L / R that turns a number of an update into an integer: R, the largest allowed
+        number, becomes L, the largest integer of b bits (with sign)."""
         return (2 ** (self.bits - 1) - 1) / self.limit
 
     @property
     def resolution(self) -> float:
-        """Step of the grid, R / L. Numbers of an update are rounded to multiples of it."""
+        """The step R / L between two neighbouring numbers that integers can represent. Numbers of
+        an update are rounded to its multiples."""
         return 1 / self.scale
 
     def fits(self) -> bool:
@@ -141,6 +145,7 @@ class IntegerGrid:
             clipped = share.clipped(update) * weight
             noisy = clipped + share.noise(len(update), rng)
         vector = np.zeros(len(noisy) + EXTRA, np.uint32)
+        # Weight 1: the update was weighted above, before the noise, which must not be scaled.
         self._round(noisy, 1.0, vector, rng)
         return vector
 
@@ -151,18 +156,22 @@ class IntegerGrid:
         vector: UInt32[np.ndarray, "V"],
         rng: np.random.Generator,
     ) -> None:
-        """Write numbers as integers to the first places of a vector, block by block to save
-        memory."""
+        """Convert numbers to integers by unbiased rounding, and write these to the first places of
+        a client's vector. This is done block by block to save memory."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK].astype(np.float64)
             scaled = np.clip(part, -self.limit, self.limit) * (self.scale * weight)
             rounded = np.floor(scaled + rng.random(len(part)))
+            # By way of int64, negative integers become 2^32 - |x|, as the sums need them.
             vector[start : start + len(part)] = rounded.astype(np.int64).astype(np.uint32)
 
     def sums(self, total: UInt32[np.ndarray, "K V"]) -> ModelSums:
-        """Convert sums of clients' integer vectors back to means and counts."""
+        """Convert each model's sum of clients' integer vectors back to a mean update and counts."""
+        # As signed integers, 2^32 - |x| is -|x| again.
         signed = total.view(np.int32)
         weight, clients, clipped, unusable = total[:, -EXTRA:].T.astype(np.int64)
+        # Each update was multiplied by min(samples, cap) / cap, and ``weight`` sums min(samples,
+        # cap).
         mean = signed[:, :-EXTRA] / self.scale * self.cap / np.maximum(weight, 1)[:, None]
         return ModelSums(
             mean=mean,

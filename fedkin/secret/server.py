@@ -90,7 +90,8 @@ class Exchange:
 
     @property
     def needed(self) -> int:
-        """Number of holders of each client, including the client, that must be in the sum."""
+        """Smallest number of a client's holders, including itself, that must be in the sum. With
+        fewer, clients refuse to answer."""
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
@@ -109,7 +110,8 @@ class Exchange:
             self.shared &= ~lonely
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Clients that have sent their vector, and enough of whose holders have sent theirs.
+        """Which clients can be asked to reveal shares: those that have sent their vector, and
+        enough of whose holders have sent theirs.
 
         Any other client would refuse to reveal a share.
         """
@@ -122,7 +124,7 @@ class Exchange:
         return self.shared[self.places] & self.shared[:, None]
 
     def holder_numbers(self) -> Int[np.ndarray, "n G"]:
-        """Numbers of each client's holders."""
+        """The holders of each client's shares, by client number and not by position."""
         return self.clients[self.places]
 
     def inbox(self) -> UInt8[np.ndarray, "n G _"]:
@@ -130,7 +132,7 @@ class Exchange:
         return self.sealed[self.places, self._place_of_each]
 
     def add(self, position: int, masked: UInt32[np.ndarray, "V"]) -> None:
-        """Add a client's masked vector."""
+        """Add the masked vector of the client at this position to the sum."""
         if self.total is None:
             self.total = np.zeros_like(masked)
         self.total += masked
@@ -144,7 +146,8 @@ class Exchange:
     def unmasked(
         self, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
     ) -> UInt32[np.ndarray, "V"]:
-        """The sum of the vectors of the clients that have answered.
+        """The sum of the vectors of the clients that have answered, after all masks that do not
+        cancel have been subtracted.
 
         Args:
             revealed: shares that each client has revealed, in the order of its holders.
@@ -173,7 +176,7 @@ class Exchange:
     def _secret(
         self, position: int, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
     ) -> bytes:
-        """A secret of a client, reconstructed from its holders' shares.
+        """The one secret of a client that the server needs, reconstructed from its holders' shares.
 
         It is the seed of the client's own mask if the client has answered, otherwise the seed of
         its mask key. It is checked against the announcement.
@@ -184,6 +187,7 @@ class Exchange:
         its_holders = self.places[position]
         place_of_client = self._place_of_each[position]
         revealing = replied[its_holders] & self.partners[position]
+        # Shamir's shares are numbered from 1, by the holder's place.
         shares = {
             int(place) + 1: revealed[its_holders[place], place_of_client[place]].tobytes()
             for place in np.flatnonzero(revealing)
@@ -205,7 +209,8 @@ class Exchange:
     def _subtract_pairs(
         self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes
     ) -> None:
-        """Remove the masks that other clients share with a client that has dropped out."""
+        """Remove from the sum the masks that other clients share with a client that has dropped
+        out."""
         private = client.mask_private(mask_seed, self.about)
         gone = int(self.clients[position])
         its_holders = self.places[position]

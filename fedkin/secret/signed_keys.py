@@ -92,15 +92,16 @@ def check_signed(
 
 
 def _content(group: Group, row: int) -> bytes:
-    """The bytes that a client signs: a context that fits no other sum or client, and its
-    announcement."""
+    """The bytes that the client at place ``row`` of a group signs: a context that fits no other sum
+    or client, and the client's announcement."""
     number = int(group.holders[row])
     context = b"fedkin secret sums 1 keys " + group.about + f" client {number} ".encode()
     return context + group.announced[row].tobytes()
 
 
 def _parts(text: bytes) -> tuple[str, bytes, bytes]:
-    """Name, signature and certificate in a message. Raises ValueError or struct.error otherwise."""
+    """Split a signature as ``sign`` made it into the signer's name, the signature itself and the
+    certificate. Raises ValueError or struct.error if it is damaged."""
     parts = []
     start = _LENGTHS.size
     for size in _LENGTHS.unpack_from(text):

@@ -107,7 +107,15 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
-    """A certificate to be signed, with the entries that all certificates have."""
+    """The beginning of a certificate, with the entries that all certificates have; the caller adds
+    the others and signs it.
+
+    Args:
+        name: whom the certificate is for.
+        issuer: who signs it.
+        key: public key of its owner.
+        days: number of days for which it is valid.
+    """
     c = load_cryptography()
     now = datetime.datetime.now(datetime.UTC)
     builder = c.x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(key)
@@ -118,13 +126,13 @@ def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
 
 
 def _name(text: str) -> Any:
-    """A common name, in the form that a certificate stores."""
+    """A member's or authority's name as a common name, in the form that a certificate stores."""
     c = load_cryptography()
     return c.x509.Name([c.x509.NameAttribute(c.x509.oid.NameOID.COMMON_NAME, text)])
 
 
 def _address(text: str) -> Any:
-    """An IP address or a DNS name, in the form that a certificate stores."""
+    """A member's IP address or DNS name, in the form that a certificate stores."""
     c = load_cryptography()
     try:
         return c.x509.IPAddress(ipaddress.ip_address(text))
@@ -133,12 +141,12 @@ def _address(text: str) -> Any:
 
 
 def _pem(certificate: Certificate) -> bytes:
-    """A certificate in PEM format."""
+    """The bytes of a certificate in PEM format, as they are written to a file."""
     return certificate.public_bytes(load_cryptography().serialization.Encoding.PEM)
 
 
 def _pem_key(key: EllipticCurvePrivateKey) -> bytes:
-    """A private key in PEM format, without a password."""
+    """The bytes of a private key in PEM format, not encrypted with a password."""
     s = load_cryptography().serialization
     return key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
 
@@ -209,7 +217,7 @@ class Cryptography:
 
 
 def load_cryptography() -> Cryptography:
-    """Import the library. Raises MissingExtra if it is not installed."""
+    """Import the package ``cryptography``. Raises MissingExtra if it is not installed."""
     try:
         return Cryptography()
     except ImportError as error:

@@ -81,6 +81,8 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
         sign: 1 to add, -1 to subtract.
     """
     c = _cryptography()
+    # Counter mode turns zeros into a stream of pseudo-random bytes. It starts at 0 each time, so a
+    # key must not be used twice.
     stream = c["Cipher"](c["AES"](key), c["CTR"](bytes(16))).encryptor()
     zeros = bytes(4 * _BLOCK)
     operation = np.add if sign > 0 else np.subtract
@@ -186,7 +188,7 @@ def _shamir() -> Any:
 
 
 def _missing(package: str) -> MissingExtra:
-    """The error for a package that is not installed."""
+    """The error to raise if a package that secret sums need is not installed."""
     return MissingExtra(
         f"secret sums need {package}, which is not installed: pip install 'fedkin[secret]'"
     )

@@ -39,7 +39,7 @@ class MessageSigner(Protocol):
         ...
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of ``content``."""
+        """This member's signature of ``content``."""
         ...
 
     def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
@@ -71,6 +71,7 @@ class Signer:
             raise ConfigError(f"network.tls.key: {key} is not the key of {certificate}")
         self.certificate = member.public_bytes(c.serialization.Encoding.DER)
         self._public_keys: dict[tuple[str, bytes], EllipticCurvePublicKey] = {}
+        # The member checks its certificate as others will, so that a wrong file shows at the start.
         try:
             self._key_of(name, self.certificate)
         except SignatureError as error:
@@ -91,7 +92,7 @@ class Signer:
             raise SignatureError("signature", "this key did not sign this content") from error
 
     def _key_of(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
-        """The public key of a certificate.
+        """The public key in a member's certificate, which is checked once and then cached.
 
         Raises SignatureError unless the certificate is valid for this name.
         """
@@ -103,8 +104,8 @@ class Signer:
         return self._public_keys[name, certificate]
 
     def _verified(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
-        """Check a certificate (signer, name, dates), and return its public key. Raises
-        SignatureError."""
+        """Check that a certificate is signed by the federation's authority, made for this name and
+        valid today. Returns its public key. Raises SignatureError if a check fails."""
         c = load_cryptography()
         try:
             claimed = c.x509.load_der_x509_certificate(certificate)

@@ -108,8 +108,16 @@ class TrainMixed(Train):
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the clients' new models v and shares, and which rows are finite, so
-        that the client stores them."""
+        """The reply's arrays, the clients' new models v, their new shares, and which rows have only
+        finite numbers, so that their clients store v and the share.
+
+        Args:
+            local: results of the training.
+            own_model: v before the training.
+            share: share of v in the mix.
+            received: w, the clusters' models.
+            gradient: gradient at the mix before the training; None: the share stays as it is.
+        """
         after = share
         if gradient is not None:
             difference = (own_model - received).astype(np.float64)

@@ -89,7 +89,8 @@ class TrainBeside(Train):
         return np.full(rows, self.strength, np.float32)
 
     def _own_work(self) -> LocalTraining:
-        """Training settings for v_i."""
+        """The settings with which the personal model v_i is trained: those of w, with the rate and
+        number of epochs (or steps) that this task sets for v_i."""
         # FedProx's term applies only to w.
         work = replace(self.work, mu=0.0)
         if self.own_lr is not None:

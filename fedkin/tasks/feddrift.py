@@ -152,7 +152,7 @@ class TrainSpans(Task):
 
 
 def positions(spans: Int[np.ndarray, "S 2"]) -> Int[np.ndarray, "s"]:
-    """The positions of all samples in the spans."""
+    """The positions of all samples in some spans of a client's samples."""
     if not len(spans):
         return np.zeros(0, np.int64)
     return np.concatenate([np.arange(start, stop) for start, stop in spans])

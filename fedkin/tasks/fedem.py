@@ -127,7 +127,7 @@ class TrainMixture(Task):
 
     @property
     def _components(self) -> Float[np.ndarray, "c P"]:
-        """The components, one row each."""
+        """The components of the mixture, one row each (``models`` holds all in one row)."""
         return self.models.reshape(self.membership.shape[1], -1)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
@@ -244,7 +244,7 @@ class EvaluateMixture(Task):
 def _mixed(
     scores: Iterator[np.ndarray], prior: Float[np.ndarray, "t K"], labels: Int[np.ndarray, "t"]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the mixture classifies each sample correctly, and its loss on each.
+    """Whether a mixture of models classifies each sample correctly, and its loss on each sample.
 
     Args:
         scores: logits of each component on all samples.
@@ -309,7 +309,8 @@ def sample_weights(
 
 @cache
 def _schema(by_label: bool) -> Schema:
-    """The schema of a reply, made once for each option and cached."""
+    """The schema of a reply to ``TrainMixture``, made once for each value of ``by_label`` and
+    cached."""
     arrays = {
         "update": floats("m", np.float32, missing=0.0, over="model", norm_checked=True),
         "loss": _LOSS,

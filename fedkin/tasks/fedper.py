@@ -118,13 +118,13 @@ class Personal(Task):
         return LocalUpdates(np.asarray(head.update) + body.update, body.loss, head.first_loss, None)
 
     def _head_work(self) -> LocalTraining:
-        """Training settings for the head alone."""
+        """The training settings of the first phase, in which only the head is trained."""
         if self.work.steps is None:
             return replace(self.work, epochs=self.head_epochs)
         return replace(self.work, steps=self.head_epochs)
 
     def _only(self, head: bool) -> Bool[np.ndarray, "P"]:
-        """Which parameters are trained: only the head, or only the body."""
+        """Mask of the parameters that a phase trains: those of the head, or all others."""
         trained = np.full(len(self.start), not head)
         trained[_slice(self.head)] = head
         return trained
@@ -132,9 +132,14 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the new heads, and which rows hold finite numbers within the bounds.
+        """The reply's arrays, the clients' new heads, and which rows hold finite numbers within the
+        bounds, so that their clients keep the new head.
 
         The update of any other row becomes NaN, so that the server excludes it.
+
+        Args:
+            kept: the heads before the training.
+            local: results of the training of whole models.
         """
         update = np.asarray(local.update)
         heads = kept + update[:, _slice(self.head)]
@@ -263,7 +268,7 @@ def join(
 
 @cache
 def _schema(reduce: bool) -> Schema:
-    """The schema of a reply, made once for each option and cached."""
+    """The schema of a reply to ``Personal``, made once for each value of ``reduce`` and cached."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
     kind = Sums if reduce else Rows
@@ -277,7 +282,7 @@ def _schema(reduce: bool) -> Schema:
 
 
 def _slice(head: slice | None) -> slice:
-    """The head's slice; an empty one without a head."""
+    """The entries of the head in a whole model; an empty slice if the model has no head."""
     return slice(0) if head is None else head
 
 

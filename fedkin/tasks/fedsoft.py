@@ -57,7 +57,7 @@ class TrainTowards(Train):
 
     @property
     def up(self) -> Schema:
-        """The arrays of ``Train``, and each row's importance."""
+        """Schema of the reply: the arrays of ``Train``, and the importances of each client."""
         return Rows(**super().up.arrays, importance=_IMPORTANCE)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -73,6 +73,7 @@ class TrainTowards(Train):
         solution = own_model + local.update
         if sound_rows(self.up.arrays["update"], solution[None])[0]:
             client.memory[OWN] = solution
+        # The server knows the centre, so it gets the client's whole model by this difference.
         update = LocalUpdates(solution - self.models[index], local.loss, local.first_loss, None)
         arrays = self._arrays(update.as_rows())
         reply = {name: array[0] for name, array in arrays.items()} | {"importance": importance[0]}
@@ -116,7 +117,7 @@ class TrainTowards(Train):
     def _terms(
         self, anchor: Float[np.ndarray, "r P"], importance: Float[np.ndarray, "r K"]
     ) -> GradientTerms:
-        """The proximal terms to all centres.
+        """The proximal terms that pull each client's model to all centres.
 
         They equal one term to the weighted mean of the centres, with the sum of their strengths.
         """

@@ -84,7 +84,7 @@ class TrainEnvelope(Train):
             )
 
     def _envelope(self) -> Envelope:
-        """The settings of the steps to theta."""
+        """The settings of the inner steps, by which each batch finds the minimiser theta."""
         return Envelope(self.strength, self.own_steps, self.own_lr)
 
     def for_messages(self, spec: ModelSpec) -> Train:

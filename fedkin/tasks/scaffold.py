@@ -122,8 +122,8 @@ class Controlled(Task):
     def _results(
         self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The reply's arrays, and which rows hold finite numbers within the bounds. The updates of
-        any other row become NaN, so that the server excludes them.
+        """The reply's arrays, and which rows hold finite numbers within the bounds. Both updates of
+        any other row become NaN, so that the server excludes the row.
 
         Args:
             old: control variates before the training.

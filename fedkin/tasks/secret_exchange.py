@@ -87,7 +87,12 @@ class Holders:
     least: int = setting(default=LEAST)
 
     def group_of(self, client: int, row: int = 0) -> Group:
-        """The group of a row, as its client learns it."""
+        """The group of the client in a row, as the request describes it to this client.
+
+        Args:
+            client: number of the client.
+            row: row of the task.
+        """
         about = context(self.sum_id, int(self.group[row]))
         return Group(
             about=about,

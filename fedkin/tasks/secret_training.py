@@ -82,7 +82,7 @@ class _Masked(Holders):
     def _masked_row(
         self, rows: ClientRows, row: int, arrays: dict[str, Any], at: int
     ) -> UInt32[np.ndarray, "V"]:
-        """The masked vector of one client in a simulation.
+        """The masked vector that one simulated client sends.
 
         Args:
             rows: rows of the task.
@@ -121,6 +121,8 @@ class _Masked(Holders):
         """
         vectors = self._vectors(reply, rng.spawn(1)[0])
         group = self.group_of(number, row)
+        # With noise (``clip``), a sum of fewer clients would have too little of it. The client can
+        # check only the holders that the request names.
         if self.clip and group.present.sum() < self.least:
             raise protocol.MaskingError(
                 f"the noise is for a sum of {self.least} clients, but the request names only "
@@ -161,6 +163,8 @@ class _Masked(Holders):
         sizes = cast(Any, super()).sizes()
         return sizes | {"V": (sizes["K"] if self.hide_choice else 1) * (sizes["p"] + EXTRA)}
 
+    # The masked reply holds none of the training's arrays, so the training's versions of these
+    # functions do not apply.
     def check_reply(self, arrays: Any) -> None: ...
 
     def single(self) -> None: ...
@@ -171,7 +175,8 @@ class _Masked(Holders):
         return self
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
-        """Only the cluster's model: the client's own model is not in the reply, which is masked."""
+        """The models that a client may store: only its cluster's model, since its trained model
+        cannot be read from the masked reply."""
         index = cast(Any, self).model_index
         if index is None or not reply.arrived.all():
             return {}

@@ -25,8 +25,8 @@ _MEMORY = {"noted_labels": Memory("C", np.int32), "samples_at_first": Memory("",
 
 
 class _Noted(NamedTuple):
-    """The counts that clients have stored: label counts, and the number of samples before any
-    shift."""
+    """What clients have stored to detect shifts: their label counts at some earlier time, and their
+    number of samples before any shift."""
 
     labels: Int[np.ndarray, "n C"]
     samples: Int[np.ndarray, "n"]
@@ -126,15 +126,20 @@ class Shifted(Task):
         yield rows.every, {"shifted": self._shifted(noted, counts)}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
-        """Whether each row's present label counts are too far from the stored ones."""
+        """Whether the present label counts of each client are too far from the stored ones.
+
+        Args:
+            noted: what the clients have stored.
+            counts: their present label counts.
+        """
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
         distance = TESTS[self.test](counts, noted.labels)
         return distance > shift_threshold(size, counts.shape[1], self.threshold)
 
 
 def _store_first(rows: ClientRows) -> None:
-    """Clients whose stored counts are used for one test only store their counts before any shift
-    instead."""
+    """Replace stored label counts that are valid for one test only: their clients store the counts
+    of their data before any shift instead, which stay."""
     noted = rows.memory.has("noted_labels", rows.clients)
     lasting = rows.memory.has("samples_at_first", rows.clients)
     once = np.flatnonzero(noted & ~lasting)

@@ -77,7 +77,10 @@ class Similarities(Task):
     def _cosines(
         self, directions: Float[np.ndarray, "K P"], update: Float[np.ndarray, "P"], loss: Any
     ) -> Float[np.ndarray, "K"]:
-        """Cosines between an update and directions of length 1."""
+        """Cosines between a client's update and the clusters' directions (of length 1).
+
+        They are NaN, which means "no answer", if the update is zero or not finite.
+        """
         if not (np.isfinite(update).all() and update.any() and np.isfinite(loss)):
             return np.full(len(directions), np.nan, np.float32)
         return np.clip(unit_rows(update[None]) @ directions.T, -1, 1)[0].astype(np.float32)

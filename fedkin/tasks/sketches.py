@@ -81,7 +81,7 @@ class _Sketching:
         return {"K": 1, **sizes, "s": size, "m": size * (size + 1) // 2}
 
     def _sketches(self, updates: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r s"]:
-        """The sketch of each row's update."""
+        """The sketch of each client's update: projected to ``size`` numbers, and of length 1."""
         return unit_sketches(updates, self.size, self.seed)
 
 
@@ -168,7 +168,8 @@ class NearestSketch(_Sketching, Task):
 def _nearest(
     sketches: Float[np.ndarray, "r s"], directions: Float[np.ndarray, "K s"]
 ) -> np.ndarray:
-    """The direction with the highest inner product for each row; in a tie, the first one."""
+    """The direction that has the highest inner product with each client's sketch; in a tie, the
+    first one."""
     # One direction at a time, so that the bits do not depend on how many there are.
     products = [np.nan_to_num(sketches) @ direction for direction in directions]
     return np.stack(products, axis=1).argmax(axis=1)
@@ -176,7 +177,13 @@ def _nearest(
 
 @cache
 def _schema(name: str, axes: str, reduce: bool) -> Schema:
-    """The schema of a reply, made once for each option and cached."""
+    """The schema of a reply of a sketch task, made once for each combination and cached.
+
+    Args:
+        name: name of the array that is summed.
+        axes: its axes.
+        reduce: whether the server needs only the means.
+    """
     over = "model" if reduce else "row"
     arrays: dict[str, Any] = {}
     arrays[name] = floats(axes, missing=0.0, over=over, norm_checked=True)

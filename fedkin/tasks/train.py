@@ -97,14 +97,15 @@ class Train(Task):
             yield portion, arrays
 
     def _chosen(self, rows: ClientRows) -> Int[np.ndarray, "n"]:
-        """The model that each row trains: the given one or, if clients choose, the one with the
-        lowest loss. A model whose loss is NaN is never chosen."""
+        """The model that the client of each row trains: the given one or, if clients choose, the
+        one with the lowest loss on its data. A model whose loss is NaN is never chosen."""
         if self.model_index is not None:
             return np.asarray(self.model_index, np.int64)
         return np.argmin(_finite(rows.scorer.losses(self.models, rows.clients)), axis=1)
 
     def _arrays(self, local: LocalUpdates) -> dict[str, Any]:
-        """Losses, and the requested part of the update (and gradient).
+        """The reply's losses, and the requested part of the update (and of the gradient, if
+        requested).
 
         The server sees only that part. So if any other number of a row's update is not finite, the
         part becomes NaN, and the server excludes the row.
@@ -293,7 +294,7 @@ def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
 
 @cache
 def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
-    """The schema of a reply, made once for each combination of options and cached."""
+    """The schema of a reply to ``Train``, made once for each combination of options and cached."""
     over = "model" if reduce else "row"
     loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
     arrays = {
@@ -312,11 +313,12 @@ def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
 
 
 def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
-    """Losses with NaN replaced by infinity."""
+    """Losses with NaN replaced by infinity, so that the smallest loss is never NaN."""
     return np.where(np.isnan(losses), np.inf, losses)
 
 
 def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
-    """Numbers of correct samples and of samples, and the summed loss, of each row."""
+    """The array ``test_sums`` of a reply: for each row the number of correct samples, the number of
+    samples, and the summed loss."""
     counts = [np.asarray(correct, np.float64), np.asarray(examples, np.float64)]
     return np.stack([*counts, loss], axis=-1)

@@ -46,7 +46,8 @@ def _honest_ari(
     attacks: Bool[np.ndarray, "N"],
     true_clusters: Int[np.ndarray, "N"] | None,
 ) -> float | None:
-    """Adjusted Rand index with the true clusters, over honest clients that have a cluster."""
+    """Adjusted Rand index between found and true clusters, over the honest clients that have a
+    cluster; None if true clusters are unknown or no honest client has a cluster."""
     honest = ~attacks & (assignment != UNASSIGNED)
     if true_clusters is None or not honest.any():
         return None

@@ -102,7 +102,14 @@ def min_sum(honest: Rows, direction: str = "unit") -> Row:
 
 
 def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> Row:
-    """The farthest row from the mean along a direction that is still allowed, by bisection."""
+    """The row farthest from the honest mean, along a direction, that is still allowed. It is found
+    by bisection.
+
+    Args:
+        honest: honest rows.
+        direction: name of the direction, as in ``min_max``.
+        allowed: whether a row is near enough to the honest rows to stay hidden.
+    """
     mean = honest.mean(axis=0)
     directions = {
         "unit": -mean / max(float(np.linalg.norm(mean)), 1e-300),

@@ -215,7 +215,13 @@ class Byzantine(Option):
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
     ) -> Float64[np.ndarray, "..."]:
-        """The attackers' rows, or one row that all of them send."""
+        """What the attackers of one model send: a row for each of them, or one row that all send.
+
+        Args:
+            honest: updates of the model's honest clients.
+            count: number of the model's attackers.
+            rng: generator of the noise.
+        """
         if self.attack == NOISE:
             return gaussian(honest, count, rng or np.random.default_rng(0))
         if self.attack in OPTIMAL:
@@ -304,8 +310,10 @@ class AttackedWorld(WorldProxy):
         # Attackers change single updates, so a request for means is computed from these here.
         single: Any = task if task.single() is None else task.single()
         vectors = [name for name, array in single.up.of("row").items() if array.norm_checked]
+        # Sleepers without a disguise send their true updates until the attack starts.
         silent = self._asleep and self._attack.disguise == NOTHING
         changes = (vectors and not silent) or self._attack.lie != NOTHING
+        # A task whose reply holds only means (no single form) has no updates to change.
         if not attacks.any() or not changes or single.up.of("model"):
             return self._world.run(task, clients, stream)
         reply = self._world.run(single, clients, stream)
@@ -322,8 +330,15 @@ class AttackedWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         attacks: Bool[np.ndarray, "n"],
     ) -> Reply:
-        """The reply with attackers' vectors changed. A row with a vector that is not finite counts
-        as not arrived."""
+        """The reply of single clients, with the vectors of attackers changed. As on a real server,
+        a row with a vector that is not finite counts as not arrived.
+
+        Args:
+            reply: the true reply.
+            vectors: names of the arrays that hold updates.
+            clients: client of each row.
+            attacks: which rows belong to attackers.
+        """
         replied = np.flatnonzero(reply.arrived)
         index = reply.arrays.get(INDEX, np.zeros(len(clients), np.int64))[replied]
         kinds = self._true_clusters_of(clients[replied])
@@ -356,7 +371,8 @@ class AttackedWorld(WorldProxy):
 
 
 def _check_positions(clients: Any) -> None:
-    """Raise ConfigError if attackers are not given by position, but (e.g.) by name."""
+    """Raise ConfigError unless attackers are given as whole numbers, their positions (and not, for
+    example, as names)."""
     if clients is None:
         return
     for client in clients if isinstance(clients, (tuple, list)) else [None]:

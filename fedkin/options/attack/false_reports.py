@@ -98,5 +98,10 @@ def chosen_by_clients(task: Task) -> bool:
 
 
 def _rarest(chosen: Int[np.ndarray, "h"], models: int) -> int:
-    """The model that the fewest clients chose; of several such models, the first."""
+    """The model that the fewest clients chose; of several such models, the first.
+
+    Args:
+        chosen: the model that each honest client chose.
+        models: number of models.
+    """
     return int(np.argmin(np.bincount(chosen, minlength=models)))

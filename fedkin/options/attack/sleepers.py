@@ -58,6 +58,7 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
     rows = honest.rows[honest.kinds == kind]
     mean = rows.mean(axis=0)
     apart = rows - mean
+    # The first right singular vector: the direction in which the honest rows vary most.
     along = np.linalg.svd(apart, full_matrices=False)[2][0]
     sides = np.where(np.arange(count) % 2, -1.0, 1.0)
     distance = np.linalg.norm(apart, axis=1).mean()

@@ -17,7 +17,8 @@ from fedkin.core.task import Task
 
 
 class Row(NamedTuple):
-    """The numbers stored with each buffered reply: one array per number, one entry per reply."""
+    """The numbers that are stored with each late reply in the buffer. Each field is an array with
+    one entry per reply."""
 
     task: Int[np.ndarray, "b"]  # checksum of the task's name
     client: Int[np.ndarray, "b"]
@@ -50,7 +51,7 @@ class LateBuffer:
 
     @property
     def columns(self) -> Row:
-        """The columns of ``rows`` by name."""
+        """The numbers stored with the buffered replies, by name: the columns of ``rows``."""
         return Row(*self.rows.T)
 
     def add(
@@ -74,6 +75,7 @@ class LateBuffer:
             due: first round that may use the replies.
         """
         updates = arrays[vector]
+        # An empty buffer does not know yet how long its updates will be.
         former = self.updates if self.updates.size else np.zeros((0, updates.shape[1]), np.float32)
         count = len(clients)
         if former.shape[1] != updates.shape[1]:
@@ -122,6 +124,8 @@ class LateBuffer:
         rows = Row(*self.rows[order].T)
         updates = self.updates[order]
 
+        # Replies to another task, or due later, stay. Replies that could have been used now but
+        # were not (e.g. of a client that has replied in time) are dropped.
         stays = ~asked & ~expired
         used = len(order)
         dropped = (~stays).sum() - used

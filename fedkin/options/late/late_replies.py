@@ -148,8 +148,8 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def _after_round(self, after: State, world: LateWorld, buffer: LateBuffer, round: int) -> State:
-        """The state after a round. Raises MethodError if the method averages single updates
-        itself."""
+        """The state after a round, with the changed buffer. Raises MethodError if the method
+        averages single updates itself, so that late replies could not be added."""
         check_asks_for_means(
             section=self.section,
             method=self._method,
@@ -161,7 +161,7 @@ class ActiveLateReplies(ActiveOption):
         return self._with_buffer(after, buffer)
 
     def _buffer(self, state: State) -> LateBuffer:
-        """The buffered replies, as a copy that a round may change."""
+        """The buffer of late replies in a state, as a copy that a round may change."""
         arrays = self.arrays(state)
         return LateBuffer(
             rows=arrays["rows"].copy(),
@@ -170,6 +170,7 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def _with_buffer(self, state: State, buffer: LateBuffer) -> State:
+        """The state with this buffer of late replies in place of the former one."""
         return self.with_arrays(
             state, {"rows": buffer.rows, "updates": buffer.updates, "counts": buffer.counts}
         )
@@ -208,11 +209,16 @@ class LateWorld(WorldProxy):
         self.single = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The clients' reply. A request for means is answered from replies in time and late replies
-        that are due; any other task is passed on unchanged."""
+        """The clients' reply to a task. A request for means is answered from the replies that are
+        in time and the late ones that are due; any other task is passed on unchanged."""
+        # ``vector`` names the update in the reply, ``single`` is the task that returns each
+        # client's update instead of the means. Both exist only for a request for means.
         vector = mean_vector(task)
         single = task.single()
         if vector is None or single is None:
+            # ``charged`` says what a task's reply would cost under privacy. Only tasks that send
+            # updates are charged as a sum, so this counts the calls in which the method asked for
+            # updates one by one. A method that asks for no means at all is refused after the round.
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
         self.averages += 1
@@ -231,8 +237,10 @@ class LateWorld(WorldProxy):
             round=self._round,
             oldest=self._round - self._settings.max_age,
             length=reply.arrays[vector].shape[1],
+            # A late reply is dropped if its client has replied in this round, or has moved.
             usable=self._usable(replied=clients[reply.arrived]),
         )
+        # The means of the timely replies alone; with late updates, only the update's mean changes.
         means = mean_reply(task, reply, clients)
         if not len(updates):
             return means
@@ -248,7 +256,8 @@ class LateWorld(WorldProxy):
         return replace(means, arrays=means.arrays | {vector: mean}, weight=weight)
 
     def _usable(self, replied: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "b"]:
-        """Which buffered replies may be used in this round.
+        """Which replies in the buffer may be used in this round: those of clients that are still in
+        the same cluster, and have not replied in time.
 
         Args:
             replied: clients with a reply of this round, which replaces a late one.
@@ -276,12 +285,13 @@ class LateWorld(WorldProxy):
     def _postpone(
         self, task: Task, vector: str, reply: Reply, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Reply:
-        """In a simulation: draw which rows are late, move them to the buffer, and return the reply
-        without them."""
+        """In a simulation: draw which clients' replies are late, move these to the buffer, and
+        return the reply without them."""
         delay = np.where(reply.arrived, self._settings.delays(clients, stream), 0)
         for rounds in np.unique(delay[delay > 0]).tolist():
             is_late = delay == rounds
             if rounds > self._settings.max_age:
+                # Too late for any round, so they are counted as dropped.
                 self._buffer.counts[1] += is_late.sum()
                 continue
             self._buffer.add(
@@ -309,12 +319,22 @@ def _mean(
     late: Row,
     updates: Float[np.ndarray, "b p"],
 ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
-    """The mean update of each model over timely and late replies, and its number of samples."""
+    """The mean update of each model over timely and late replies, and the number of samples in it.
+
+    Args:
+        task: the task that requests means.
+        vector: name of the update in the reply.
+        reply: the reply of single clients, whose late rows have not arrived.
+        clients: client of each row.
+        late: client, model and number of samples of each late reply.
+        updates: the late updates, already multiplied by s(age).
+    """
     total = WeightedSum(task.sizes()["K"], updates.shape[1])
     # In the order of clients, the sum does not depend on the order of replies.
     order = np.argsort(clients, kind="stable")
     weight = np.where(reply.arrived, reply.arrays[WEIGHT], 0)
     total.add(reply.arrays[vector][order], weight[order], reply.arrays[INDEX][order])
+    # Late updates count with all their samples: s(age) makes the step smaller, not the divisor.
     total.add(updates, late.examples, late.model)
     return total.mean(reply.arrays[vector].dtype.type)
 

@@ -199,14 +199,15 @@ class ActivePersonalPart(ActiveOption):
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model, which holds the initial head. It is empty if clients keep whole
-        models, since these start as the cluster's model."""
+        """The run's initial model, from which clients take their initial head. It is an empty array
+        if clients keep whole models, since these start as the cluster's model."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
 
     def _with_first_heads(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
-        """The state that the method returned, with the initial model's head in all models."""
+        """The state that the method returned, with the last layer of the initial model in the
+        models of all clusters, since no cluster's head is trained."""
         if self._part.head:
             models = after.models.copy()
             models[:, world.spec.head] = start[world.spec.head]

@@ -87,8 +87,8 @@ class NoisyRounds:
         )
 
     def _of_all(self) -> list[tuple[float, int]]:
-        """Noise multiplier and number of the sums over all clients: those of the cold start, and
-        those of scores. A kind without sums is left out."""
+        """The sums over all clients, as pairs (noise multiplier, number of sums): one pair for the
+        cold start and one for scores. A pair with 0 sums is left out."""
         sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
         return [(noise, count) for noise, count in sums if count]
 
@@ -104,7 +104,7 @@ class NoisyRounds:
         return events.ComposedDpEvent(parts)
 
     def _rounds_event(self, events: Any) -> Any:
-        """The rounds as an event of dp-accounting.
+        """The noisy sums of all rounds as an event of dp-accounting.
 
         Args:
             events: the module of events.
@@ -331,7 +331,13 @@ def _pld_epsilon(rounds: NoisyRounds, delta: float, step: float) -> float:
 
 
 def _spent(accountant: Callable[..., Any], rounds: NoisyRounds, delta: float) -> float:
-    """The epsilon of rounds by an accountant of dp-accounting."""
+    """The epsilon of a run's releases, as an accountant of dp-accounting computes it.
+
+    Args:
+        accountant: class of the accountant.
+        rounds: the releases.
+        delta: probability that the bound does not hold.
+    """
     relation = _library("dp_accounting").NeighboringRelation.ADD_OR_REMOVE_ONE
     return float(
         accountant(neighboring_relation=relation).compose(rounds.event()).get_epsilon(delta)

@@ -185,7 +185,7 @@ def audit(
 
 
 class _Release(NamedTuple):
-    """Settings of one noisy sum of a run."""
+    """The settings of one noisy sum of a run, from a cold start or from a round."""
 
     probability: float  # probability with which a client takes part
     clip: float
@@ -275,6 +275,7 @@ def _secret_scores(
         numbers=numbers,
         seeded=seeded is not None,
     )
+    # Canaries are clipped and rounded like clients, but add no noise.
     silent = replace(share, deviation=0.0)
     faulty = replace(share, deviation=share.deviation * noise_factor)
 

@@ -75,7 +75,7 @@ def refusal(method: Method, uncharged: str = "refuse") -> str:
 
 
 def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
-    """The privacy option of a run, with its journal open.
+    """The privacy option as it acts in one run, with its journal open.
 
     Args:
         settings: privacy settings.
@@ -221,6 +221,8 @@ class ActivePrivacy(ActiveOption):
     def select_cohort(self, reachable: Int[np.ndarray, "c"], round: int) -> Int[np.ndarray, "n"]:
         """Draw the cohort: each client independently with equal probability, or a fixed number of
         clients. Of a cohort above the cap, ``cap`` clients are drawn at random."""
+        # One random number per client decides both whether it is drawn and, above the cap, whether
+        # it stays.
         order = self._randomness(round, "cohort").uniform(len(reachable))
         drawn = np.flatnonzero(order < self.mechanism.probability)
         if self.mechanism.fixed_cohorts:
@@ -235,6 +237,7 @@ class ActivePrivacy(ActiveOption):
         settings = self.mechanism.settings
         start_sums = self.journal.start_sums
         score_sums = self.journal.score_sums
+        # No budget was set.
         if self.mechanism.limit is None:
             return ""
         spent = self.journal.rounds >= self.mechanism.limit
@@ -273,7 +276,14 @@ class ActivePrivacy(ActiveOption):
         return Around(private_world, finish)
 
     def _check_one_sum(self, released: int, round: int) -> None:
-        """Raise TaskError if the method did not train exactly once with the whole cohort."""
+        """Raise TaskError unless the method requested exactly one noisy sum in a round, which is
+        what the accountant charges for a round.
+
+        Args:
+            released: number of noisy sums that the method requested.
+            round: the round.
+        """
+        # A run with replies without noise has an infinite epsilon, so its sums need no count.
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
                 f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
@@ -343,6 +353,13 @@ class ActivePrivacy(ActiveOption):
     def _world(
         self, world: World, round: int, cohort: Int[np.ndarray, "n"] | None = None
     ) -> PrivateWorld:
+        """The world of noisy sums for one call of the method.
+
+        Args:
+            world: the clients.
+            round: round of the call; 0 before the first.
+            cohort: clients drawn for the round; None outside a round, where a training is refused.
+        """
         return PrivateWorld(
             world=world,
             mechanism=self.mechanism,
@@ -354,6 +371,8 @@ class ActivePrivacy(ActiveOption):
         )
 
     def _randomness(self, round: int, purpose: str) -> Randomness:
+        """The source of noise or cohorts: the operating system; in tests a seed, separately for
+        each round and purpose."""
         if self.seed is None:
             return SystemRandomness()
         return SeededRandomness(Stream(self.seed, round, f"privacy/{purpose}").rng())

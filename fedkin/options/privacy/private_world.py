@@ -107,7 +107,8 @@ class PrivateWorld(WorldProxy):
             self._journal.add(round=self._round, uncharged=task.name)
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
-        """Check that the accountant charges a noisy sum: the right clients, in the right round.
+        """Refuse a noisy sum that the accountant would not charge: one over the wrong clients, or
+        outside the rounds (or the cold start) for which it is charged.
 
         Raises:
             TaskError: the sum is not charged.
@@ -140,8 +141,11 @@ class PrivateWorld(WorldProxy):
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The noisy reply to a task that requests means."""
+        """The noisy reply to a task that requests means: the server clips single updates, sums them
+        and adds noise, or the clients add it in secret sums."""
         start = is_start(task)
+        # Exactly one of the two counters goes up: a sum is either one of a round or one of the cold
+        # start, and the accountant charges them differently.
         self.released += not start
         self.started += start
         if self._secret is not None:
@@ -218,6 +222,7 @@ class PrivateWorld(WorldProxy):
             call=self.released,
             asked=len(clients),
             answered=int(noisy.arrived.sum()),
+            # Vectors of a private run carry no such counts, since no noise would protect them.
             clipped=0,
             unusable=0,
             lost={str(cluster): why for cluster, why in noisy.lost.items()},
@@ -264,7 +269,8 @@ class PrivateWorld(WorldProxy):
     def _single_replies(
         self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> list[Reply]:
-        """The replies of single clients, in portions that fit into memory."""
+        """The replies of single clients to a task that requests means, one ``Reply`` for each
+        portion of clients whose updates fit into memory."""
         if not len(clients):
             return [_empty_reply(task)]
         single = task.single()
@@ -280,9 +286,15 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K p"]:
-        """Noisy sums of vectors of norm at most 1, before the first round.
+        """The noisy sums of a cold start, over vectors of norm at most 1. They are recorded in the
+        journal before they are returned.
 
-        The sums are recorded before they are returned.
+        Args:
+            task: name of the task, for the journal.
+            updates: the clients' vectors, in portions.
+            index: the model to which each client's vector is added.
+            arrived: which clients have replied.
+            models: number of models K.
         """
         # Clipped here too, since a client may send a longer vector than it should.
         rows = np.concatenate([clipped(portion, 1.0) for portion in updates]) * arrived[:, None]
@@ -307,7 +319,17 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K P"]:
-        """The noisy sums of a round. They are recorded before they are returned."""
+        """The noisy sums of the clipped updates of a round. They are recorded in the journal before
+        they are returned.
+
+        Args:
+            task: name of the task, for the journal.
+            updates: the clients' updates, in portions.
+            index: the model that each client trained.
+            examples: number of samples of each client.
+            arrived: which clients have replied.
+            models: number of models K.
+        """
         mechanism = self._mechanism
         settings = mechanism.settings
         clip = settings.clip
@@ -316,6 +338,7 @@ class PrivateWorld(WorldProxy):
 
         rows = np.concatenate([clipped(portion, clip) for portion in updates]) * arrived[:, None]
         if settings.examples_cap is not None:
+            # Weights of at most 1, so no row becomes longer than the clip.
             rows *= np.minimum(examples / settings.examples_cap, 1)[:, None]
         sums = noisy_sums(
             rows=rows,
@@ -348,13 +371,14 @@ class PrivateWorld(WorldProxy):
 
 
 def _vector_name(task: Any) -> str:
-    """The name of the task's only array whose sum gets noise."""
+    """The name of the one array in a task's reply whose sum gets noise: the update."""
     (name,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
     return name
 
 
 def _empty_reply(task: Any) -> Reply:
-    """A reply from no clients, with an update array of the right shape."""
+    """A reply from no clients, with an update array of the right shape, so that the sums of an
+    empty cohort are noise only."""
     vector = _vector_name(task)
     array = task.up.of("model")[vector]
     no_updates = np.zeros((0, *array.shape(task.sizes())), array.dtype)

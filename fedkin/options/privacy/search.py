@@ -58,6 +58,7 @@ class Search:
                 the middle of the interval first. 0: plain bisection.
         """
         while high - low > high * PRECISION:
+            # A result just below ``high`` is found sooner from there than from the middle.
             middle = max((low + high) / 2, high * nearest)
             if enough(middle):
                 high = middle
@@ -85,7 +86,11 @@ class Search:
         return low
 
     def _progress(self, interval: str) -> None:
-        """Log the interval, unless a line was logged recently."""
+        """Log how far a search has come, unless a line was logged recently.
+
+        Args:
+            interval: the interval that still contains the result, as text.
+        """
         now = self._clock()
         if now - self._logged < _QUIET:
             return

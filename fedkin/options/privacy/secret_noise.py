@@ -52,7 +52,8 @@ def secret_facts(journal: Journal, least: int) -> dict[str, Any]:
 
 
 def _trusted(uncharged: list[str]) -> str:
-    """Who must be trusted, and which data the server sees.
+    """The privacy statement's text on who must be trusted in a run with secret sums, and which data
+    the server sees.
 
     Args:
         uncharged: tasks whose replies reach the server without noise.

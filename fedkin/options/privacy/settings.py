@@ -54,8 +54,8 @@ class PrivacySettings:
         check_choice("uncharged", self.uncharged, ("refuse", "infinite"))
 
     def warnings(self, clients: int) -> list[str]:
-        """Warnings about settings that give no protection, each with advice; empty if there are
-        none.
+        """Warnings about privacy settings that give no protection, each with advice; an empty list
+        if all give some.
 
         Args:
             clients: number of clients N.
@@ -117,7 +117,7 @@ class PrivacySettings:
         probability = cohort / clients
 
         def at(noise: float, limit: int | None = None) -> Mechanism:
-            """The mechanism with this noise multiplier."""
+            """The run's mechanism with this noise multiplier in its rounds."""
             return Mechanism(
                 settings=self,
                 clients=clients,
@@ -130,6 +130,8 @@ class PrivacySettings:
                 fixed_cohorts=fixed,
             )
 
+        # ``at(0.0)``: the cost of the cold start (or of scores) alone, without any round, to which
+        # the noise of rounds does not matter.
         if self.start_noise is not None and start_sums:
             self._refuse_dear_start(at(0.0).epsilon(0, score_sums=0), start_sums)
         if self.scores is not None:
@@ -154,7 +156,12 @@ class PrivacySettings:
         return at(float(noise), None if self.epsilon is None else most)
 
     def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
-        """Raise ConfigError if the cold start alone costs the whole epsilon."""
+        """Raise ConfigError if the noisy sums of the cold start alone cost the whole epsilon.
+
+        Args:
+            cost: epsilon of the cold start.
+            start_sums: number of its sums, for the message.
+        """
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the cold start alone costs {cost:.3g}, for "
@@ -163,7 +170,8 @@ class PrivacySettings:
             )
 
     def _refuse_dear_scores(self, cost: float) -> None:
-        """Raise ConfigError if the sum of scores alone costs the whole epsilon."""
+        """Raise ConfigError if the noisy sum of scores alone costs the whole epsilon. ``cost`` is
+        its epsilon."""
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
                 f"privacy.epsilon = {self.epsilon:g}: the sum of scores alone costs {cost:.3g} "
@@ -238,7 +246,7 @@ class Mechanism:
     def priced(
         self, rounds: int, start_sums: int | None = None, score_sums: int | None = None
     ) -> NoisyRounds:
-        """A run's releases as input to the accountant.
+        """A run's releases, in the form from which the accountant computes epsilon.
 
         Args:
             rounds: number of rounds.

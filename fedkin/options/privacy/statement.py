@@ -82,7 +82,8 @@ def _scores(private: Any, round: int) -> dict[str, Any]:
 
 
 def _charged(journal: Journal, secret: bool) -> dict[str, str]:
-    """What everything that left the clients costs, in words, for each kind of reply.
+    """The privacy statement's entry on costs: for each kind of reply that left clients, what it
+    costs, in words.
 
     Args:
         journal: the run's journal.

@@ -210,7 +210,8 @@ class ActiveRule(ActiveOption):
         return Around(judging, lambda after: self._judged(before, after, judging, call.round))
 
     def _memory(self, world: World, before: State) -> UpdateMemory | None:
-        """The last update of each client; None if the rule reuses no updates."""
+        """The memory of each client's last update, from the state before the round; None if the
+        rule uses no earlier updates."""
         if not self._settings.memory:
             return None
         arrays = self.arrays(before)
@@ -257,7 +258,8 @@ class ActiveRule(ActiveOption):
         arrays |= {name: earlier[name] for name in REMEMBERED if name in earlier}
         if world is None:
             return self.with_arrays(after, arrays)
-        # The rule no longer judges clients that have left their cluster.
+        # Clients that have left their cluster keep the weights of their last round in it, so that
+        # they stand out in the summary: nothing is added for them any more.
         counts = arrays.get("left_cluster", np.zeros(clients)) == 0
         arrays["rule_weight"] = arrays["rule_weight"] + counts * world.weight
         arrays["rule_rounds"] = arrays["rule_rounds"] + counts * world.judged
@@ -350,6 +352,8 @@ class RobustWorld(WorldProxy):
                     f"robust: the task {task.name} asks for means of more than one update of each "
                     "client, for which there is no rule"
                 )
+            # Counts the calls in which the method asked for updates one by one: only tasks that
+            # send updates have ``charged == "sum"``.
             self.single += task.charged == "sum"
             return self._world.run(task, clients, stream)
         self.averages += 1
@@ -379,6 +383,7 @@ class RobustWorld(WorldProxy):
         if self.remembered is not None and self._assignment is not None:
             self.remembered = self.remembered.kept(updates, senders, model, self._round)
             remembered = self.remembered.clients(model, self._round - self._settings.memory)
+            # A remembered update counts only while its client is still in this cluster.
             still_there = self._assignment[remembered] == model
             clients = remembered[still_there | np.isin(remembered, senders)]
             updates = self.remembered.last_update[clients]

@@ -185,7 +185,8 @@ RULES: dict[str, Callable[[Rows, int], Float64[np.ndarray, "P"]]] = {
 
 
 def parse(rule: str) -> tuple[list[str], str]:
-    """Split a rule such as ``nnm+trimmed_mean`` into its pre-aggregation steps and the rule itself.
+    """Split the name of a rule such as ``nnm+trimmed_mean`` into the names of its pre-aggregation
+    steps and of the rule itself.
 
     Raises:
         ConfigError: a name is unknown.

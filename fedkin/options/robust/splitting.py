@@ -23,8 +23,8 @@ SUSPECT = 0.5
 
 
 class Clusters(NamedTuple):
-    """The models, each client's cluster, and the cluster that it left (counted from 1; 0 if
-    none)."""
+    """The clusters' models, the cluster of each client, and the cluster that each client has left
+    (counted from 1; 0 if it has not left any)."""
 
     models: Float[np.ndarray, "K P"]
     assignment: Int[np.ndarray, "N"]
@@ -65,7 +65,7 @@ def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], 
     assignment = clusters.assignment.copy()
     left = clusters.left_cluster.copy()
     for k in np.unique(assignment[due & (assignment != UNASSIGNED)]):
-        gone = clusters.left_cluster == k + 1
+        gone = clusters.left_cluster == k + 1  # clients that left cluster k in earlier rounds
         members = clusters.assignment == k
         group = members & due & (clusters.left_cluster == 0)
         if group.any() and (group | gone).sum() <= most(int((members | gone).sum())):

@@ -51,7 +51,7 @@ class UpdateMemory:
         model: int,
         round: int,
     ) -> UpdateMemory:
-        """The memory after new updates.
+        """The memory with the new updates of some clients in place of their earlier ones.
 
         Args:
             updates: one update per client.

@@ -83,26 +83,28 @@ def aggregate_and_weights(
 
 
 def _equal(rows: Rows, f: int) -> Weights:
-    """Equal weights, as in a mean."""
+    """Equal weights 1 / n of all rows, as in a mean."""
     return np.full(len(rows), 1 / len(rows))
 
 
 def _median(rows: Rows, f: int) -> Weights:
-    """The share of coordinates in which each row has the middle value; half for each of two."""
+    """The share of coordinates in which each row has the middle value. For even n there are two
+    middle values, and each counts half."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[(n - 1) // 2 : n // 2 + 1], n)
 
 
 def _trimmed_mean(rows: Rows, f: int) -> Weights:
-    """Weights by the share of coordinates in which each row's value is not trimmed."""
+    """Weight of each row in a trimmed mean: the share of the kept values that are the row's."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[f : n - f], n)
 
 
 def _mean_around_median(rows: Rows, f: int) -> Weights:
-    """Weights by the share of coordinates in which each row is among the n - f nearest values."""
+    """Weight of each row in the mean around the median: the share of the n - f values nearest to
+    the median, in all coordinates, that are the row's."""
     n = len(rows)
     order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
     return _shares(order[: n - f], n)
@@ -143,6 +145,7 @@ def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
     n = len(rows)
     for _ in range(steps):
         factors = clip_factors(rows - counted @ rows)
+        # v + mean of factor_i (x_i - v), written as weights of the rows x_i.
         counted = counted * (1 - factors.mean()) + factors / n
     return counted
 
@@ -153,7 +156,7 @@ def _minimum_diameter(rows: Rows, f: int) -> Weights:
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """How often each of n rows occurs among the kept row indices, as a share; 0 if it never does.
+    """The share of the kept row indices that name each of n rows; 0 for a row that was never kept.
 
     Args:
         kept: indices of kept rows, for all coordinates together or for each.

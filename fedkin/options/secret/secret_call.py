@@ -58,7 +58,8 @@ class _Group:
 
 
 class GroupSum(NamedTuple):
-    """The sum over a group, and the clients whose vectors are in it (as row indices)."""
+    """The secret sum over one group of clients, and the clients whose vectors are in it (as indices
+    into the clients of the training)."""
 
     total: UInt32[np.ndarray, "V"]
     rows: Int[np.ndarray, "r"]
@@ -100,7 +101,7 @@ def group_rows(
 
 
 def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[np.ndarray, "K V"]:
-    """The sum of each model's updates; zeros for a model without a sum.
+    """The integer sum of the updates of each model; zeros for a model without a sum.
 
     Args:
         task: a task that requests means.
@@ -388,8 +389,14 @@ class SecretCall:
 
 
 def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
-    """Values with one column per holder, padded to ``width`` columns. Clients of small groups have
-    fewer holders."""
+    """An array with one column per holder, padded to ``width`` columns. One task asks clients of
+    all groups, and clients of small groups have fewer holders.
+
+    Args:
+        values: the array.
+        name: name of the task's field. ``group`` has no columns, so it is not padded.
+        width: number of columns.
+    """
     if name == "group" or values.shape[1] == width:
         return values
     empty = NO_HOLDER if name == "holders" else 0
@@ -398,7 +405,13 @@ def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
 
 
 def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
-    """The first ``count`` of the clients that are left, counted over all groups."""
+    """Masks of the first ``count`` clients among those that are left, counted over all groups. One
+    portion of clients is asked at a time, so that their vectors fit into memory.
+
+    Args:
+        left: for each group, the clients that have not been asked yet.
+        count: number of clients in the portion.
+    """
     first = []
     for clients in left:
         taken = clients & (np.cumsum(clients) <= count)

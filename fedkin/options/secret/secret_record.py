@@ -9,7 +9,7 @@ from fedkin.options.journal import Journal
 
 
 def secret_record(journal: Journal, clear: Sequence[str]) -> Record:
-    """The entries of secret sums in a run's summary.
+    """What a run's summary says about its secret sums.
 
     ``sums`` counts the sums, ``answered`` the updates in them, and ``lost`` the sums that could not
     be computed. ``clipped`` counts updates with numbers above the limit, ``unusable`` updates with

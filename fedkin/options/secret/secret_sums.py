@@ -119,9 +119,9 @@ class SecretSums(SecretSettings, Option):
         so large that they are rounded to almost nothing.
 
         Raises:
-            ConfigError: the cohort is smaller than ``least``, so no round could have a sum. Or
-                ``limit`` or ``examples_cap`` is set in a private run, where the settings of privacy
-                determine both.
+            ConfigError: the cohort has fewer clients than ``least``, the number that a sum needs.
+                Or ``limit`` or ``examples_cap`` is set in a private run, where the settings of
+                privacy determine both.
         """
         cohort = runs[0].plan.cohort
         if cohort < self.least:
@@ -269,7 +269,8 @@ class SecretWorld(WorldProxy):
             self._journal.add(round=self._stream.round, clear=task.name)
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The reply to a task that requests means."""
+        """The reply to a task that requests means, computed by one secret sum per cluster (or one
+        in all, if choices are hidden)."""
         settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
         grid = IntegerGrid(members, settings.limit, settings.examples_cap)
@@ -311,6 +312,7 @@ class SecretWorld(WorldProxy):
             count: number of clients that were asked.
         """
         models = task.sizes()["K"]
+        # The update is the only array whose norm is checked.
         (vector,) = (name for name, array in task.up.of("model").items() if array.norm_checked)
         arrays: dict[str, np.ndarray] = {name: np.zeros(models) for name in task.up.of("model")}
         arrays[vector] = means.mean.astype(np.float32)
@@ -324,11 +326,15 @@ class SecretWorld(WorldProxy):
     def _means(
         self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: IntegerGrid
     ) -> ModelSums:
-        """Means of each model; zeros for a model without a sum, or with too few clients in it.
+        """The mean update of each model; zeros, so that the model stays as it is, for a model
+        without a sum or with an update of too few clients.
 
         Models with too few clients are added to ``lost``.
         """
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
+        # The sum has enough vectors, but fewer clients may have an update in a model's part of it:
+        # others chose another model (``hide_choice``) or sent no finite update. A mean of so few
+        # updates would reveal too much about each, so it is not passed on.
         few = (means.clients > 0) & (means.clients < self._settings.least)
         for k in np.flatnonzero(few):
             lost[int(k)] = f"only {means.clients[k]} clients have added a vector"
