@@ -123,6 +123,7 @@ class Experiment(Generic[W]):
         )
         for entry, method in others:
             inner = against_folder(out, entry["name"]) if out else None
+            # The run may have stopped before this compared method began.
             begun = resume and inner is not None and holds_run(inner)
             main.against[entry["name"]] = self._run_one(
                 entry, method, digests=digests, out=inner, resume=begun, against=None
@@ -186,6 +187,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
+            # Options add their measurements at the end of the run (e.g. the total privacy cost).
             state.final |= options.closing(_end(state, clients, facts))
             finished = Run(
                 config=description,

@@ -136,6 +136,7 @@ def run(
     if restored:
         run_state = _resumed(restored, plan, options)
         recorder.recall(restored.checkpoint.memory)
+        # If no round is left, the final evaluation needs the clients as they are in this round.
         instrumented.begin(_scenario(plan, run_state.round))
     else:
         instrumented.begin(_scenario(plan, 0))
@@ -143,6 +144,7 @@ def run(
         # Training before the first round does not count as the training of a round.
         instrumented.observations.training = None
         _log_remarks(name, runner.remarks(run_state.state), client_names(world))
+        # A checkpoint of round 0 is always written, so that a resumed run need not repeat ``init``.
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
         run_state.round += 1
@@ -152,11 +154,13 @@ def run(
         run_state.state = run_round(
             instrumented, runner, state=run_state.state, round=round, plan=plan
         )
+        # Assignments are never changed in place, so the same array means that no client migrated.
         if run_state.state.assignment is not assignment_before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
         recorder.record(run_state, plan.evaluates(round), plan.checkpoints(round))
     if run_state.stopped:
+        # Its values are the round, the planned number of rounds, and the reason (``stop_record``).
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
     _score_finally(run_state, world, method=runner, plan=plan, measures=every_measure)
     run_state.memory = recorder.memory()
@@ -338,7 +342,7 @@ class _Recorder:
             raise_if_interrupted()
 
     def _keep(self, run_state: RunState, folder: Folder) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint of the round that has just been recorded."""
         ledger = self.instrumented.ledger
         folder.keep(
             Checkpoint(
@@ -357,6 +361,7 @@ class _Recorder:
 
     def _choose(self, run_state: RunState, record: Record) -> None:
         """Store the round as the best one if its validation score is the highest so far."""
+        # Test samples must not select a round.
         if self.split == "test" or not is_complete(record):
             return
         score = record[SCORE.column]

@@ -206,6 +206,7 @@ class Run(ModelAccess):
             "model": self.config.model_name,
             "rounds": last["round"],
             "seed": self.config.seed,
+            # With a validation split, this is a test result, which ``self.final`` has.
             "best_accuracy": best["accuracy"] if best and "split" not in last else None,
             "best_round": best["round"] if best else None,
             **(
@@ -273,6 +274,7 @@ class Run(ModelAccess):
         folders.append(folder)
         migrations = {entry["round"]: entry for entry in self.migrations}
         for record in self.records:
+            # The seconds of single rounds are not known any more, so timings have only the round.
             folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
         last = self.records[-1]
         down, up = _sides(last.get("bytes_by_operation", {}))
@@ -387,6 +389,7 @@ def _final(path: Path, config: Description) -> Record:
 
 
 def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Split the pairs [download, upload] by operation into downloaded and uploaded bytes."""
+    """Split the pairs [download, upload] of each operation into two dictionaries by operation: the
+    downloaded and the uploaded bytes."""
     down, up = ({name: pair[side] for name, pair in by_operation.items()} for side in (0, 1))
     return down, up

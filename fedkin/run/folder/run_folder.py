@@ -219,6 +219,7 @@ class Folder:
         self._digests = integrity.GrowingDigests(contents)
         if newest is None:
             return None
+        # The resumed run continues to count from the bytes sent so far.
         world.ledger.down = dict(newest.down)
         world.ledger.up = dict(newest.up)
         world.ledger.measured_down = dict(newest.measured_down)
@@ -240,7 +241,8 @@ class Folder:
         append_line(self.path / TIMINGS, line_of(timing))
 
     def keep(self, state: Checkpoint) -> None:
-        """Write a checkpoint. The record files are synced to the disk first."""
+        """Write a checkpoint. The record files are synced to the disk first, so that after a crash
+        they have all rounds up to the checkpoint."""
         for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
                 force_to_disk(path)
@@ -262,6 +264,7 @@ class Folder:
 
     def withdraw(self) -> None:
         """Remove the files that this object has written, and the folders that it created."""
+        # The second pattern: files whose atomic writing was interrupted.
         for pattern in ("round-*.safetensors", ".*.part"):
             for file in (self.path / CHECKPOINTS).glob(pattern):
                 file.unlink()
@@ -289,8 +292,8 @@ class Folder:
 
 
 def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The contents of environment.json: the run's environment, and the path of its data if they
-    have a relative one."""
+    """The contents of environment.json: the run's environment, and, if the description names its
+    data by a relative path, the path from the run's folder to the data."""
     return {**environment(description), **place_of_data(description, path)}
 
 

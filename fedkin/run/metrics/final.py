@@ -199,7 +199,8 @@ def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
 
 
 def _accuracy(scored: EvaluationResults) -> float | None:
-    """The accuracy over all clients; an estimate if only a sample was evaluated."""
+    """The accuracy over all clients, from their test results; an estimate if only a sample of the
+    clients was evaluated."""
     if scored.sizes is not None:
         return accuracy_record(scored, len(scored.sizes), None)["accuracy"]
     return ratio(int(scored.scores.correct.sum()), int(scored.scores.examples.sum()))

@@ -63,6 +63,7 @@ class Observations:
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         outliers = np.array(reply.outliers, np.int64)
         nonfinite = reply.nonfinite.copy()
+        # Outliers are counted as such; the reply lists them among the excluded rows, too.
         nonfinite[outliers] = False
         self.outliers += len(np.unique(clients[outliers]))  # the server has logged their names
         self._count_nonfinite(task, np.unique(clients[nonfinite]), ", ".join(reply.faults))
@@ -107,6 +108,7 @@ def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
     both = (earlier.reply, later.reply)
     names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
+    # A weight means that the updates are means by model, which are not joined.
     if any(reply.weight is not None for reply in both):
         known = next(reply for reply in both if reply.weight is not None)
         return TrainingRecord(
@@ -127,6 +129,7 @@ def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray
     None if updates of single clients are unknown, or cover only a part of each model. Source:
     FedGroup eq. 4 (sum of the distances) and FlexCFL eq. 3 (mean).
     """
+    # A weight in the reply means that only means by model are known.
     if (
         training is None
         or training.reply.weight is not None

@@ -92,7 +92,7 @@ def _named(data: dict[str, Any], option: str, default: str) -> str:
 
 
 def _assignment(trained: TrainedModels) -> np.ndarray:
-    """The final cluster of each client."""
+    """The final cluster of each of the run's clients."""
     return trained.state.assignment
 
 

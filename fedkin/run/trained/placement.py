@@ -84,6 +84,7 @@ def place(
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
     clusters = trained.state.clusters
+    # With a single cluster there is no choice, and no labels are needed.
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
     if y is None and requirements_of(method).data.newcomer_labels:

@@ -123,7 +123,8 @@ def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
 
 
 def _environment(folder: Path | None) -> dict[str, Any]:
-    """The contents of a folder's environment.json; empty if it cannot be read."""
+    """The contents of environment.json in a run's folder; an empty dictionary if the file cannot be
+    read."""
     try:
         return {} if folder is None else dict(json.loads((folder / "environment.json").read_text()))
     except (OSError, ValueError, TypeError):
