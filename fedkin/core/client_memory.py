@@ -205,7 +205,8 @@ class ClientMemory:
 
 
 def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
-    """Whether a shape has the declared axes. Axes that are numbers must match in size."""
+    """Whether the shape of a client's array has the declared axes. Axes that are numbers must match
+    in size."""
     return len(axes) == len(shape) and all(
         not axis.isdigit() or int(axis) == size for axis, size in zip(axes, shape, strict=True)
     )
@@ -266,4 +267,5 @@ class OwnMemory:
             )
 
     def _who(self, name: str) -> str:
+        """Text that names the task, the client and one of its arrays, for messages."""
         return self._memory.who(self._task, self._client[0], name)

@@ -75,4 +75,5 @@ def _total(side: dict[str, int]) -> int:
 
 
 def _add(side: dict[str, int], account: str, count: int) -> None:
+    """Add bytes to one direction of the traffic, under the name ``account``."""
     side[account] = side.get(account, 0) + int(count)

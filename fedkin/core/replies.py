@@ -337,7 +337,7 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
-    """How many numbers one entry of an array has."""
+    """How many numbers a reply's array has for one row or one model."""
     return int(np.prod(array.shape(sizes)))
 
 

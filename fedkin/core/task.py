@@ -38,6 +38,7 @@ class Down(NamedTuple):
 
 
 def _field(down: Down, **default: Any) -> Any:
+    """A dataclass field of a task whose metadata say how it is sent to clients."""
     return dataclasses.field(metadata={"down": down}, **default)
 
 
@@ -205,8 +206,8 @@ class Task:
         return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
-        """The part of a reply that describes local training of whole models, for the metrics of a
-        round. None if the task does not train."""
+        """The part of the task's reply that describes local training of whole models, for the
+        metrics of a round. None if the task does not train."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
@@ -300,8 +301,8 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Raise TaskError for a model index out of range. Also if the reply has an entry for each
-    model, although a client receives only the models that it indexes."""
+    """Check a field of models of which a client receives only those that its rows index. Raise
+    TaskError if an index is out of range, or if the reply has an entry for each model."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.
@@ -356,6 +357,7 @@ def traffic(
     if task.local or not (counted or arrays):
         return None
     up = int(answered.sum()) * row_bytes if row_bytes else 0
+    # Between peers, the reply that one peer uploads is what another one downloads.
     return (up, up) if task.between_peers else (down, up)
 
 
@@ -369,5 +371,7 @@ def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "
     if distinct and index.ndim == 1:
         return len(clients) * value[:1].size
     row, *_ = np.nonzero(index >= 0)
+    # A client receives a model once, even if several of its rows use it. Each pair of a client and
+    # a model is counted once, by a number that identifies the pair.
     pairs = np.unique(clients[row].astype(np.int64) * len(value) + index[index >= 0])
     return len(pairs) * value[:1].size

@@ -77,6 +77,7 @@ def register(kind: Any, attributes: set[str]) -> None:
     _check_memory(kind, other_kinds)
     _check_delivery(kind, fields, schema)
     _kinds[kind.name] = kind
+    # A new definition of the class may no longer be answered in every reply.
     _standing.pop(kind.name, None)
     if kind.standing:
         _standing[kind.name] = set(kind.up.arrays)
@@ -147,6 +148,8 @@ def _check_memory(kind: Any, other_kinds: Iterable[Any]) -> None:
 def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
     """Raise TaskError for fields or replies that cannot be sent along with another task's
     messages."""
+    # A schema that is a property is known only for an instance of the task. It counts as a reply of
+    # unknown form.
     arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
     field_kinds = set(fields.values())
     keeps_for_run = all(memory.lifetime == "run" for memory in kind.memory.values())
@@ -177,7 +180,8 @@ def _kind_of(default: Any) -> str:
 
 
 def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
-    """Raise TaskError if there are any ``names``, which are reserved."""
+    """Raise TaskError if a task uses reserved names (``names``, which may be empty). ``what`` says
+    for what it uses them."""
     if names := sorted(names):
         raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, a reserved name; rename it")
 
