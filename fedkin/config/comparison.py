@@ -1,6 +1,6 @@
 """The configuration of a comparison: methods, data and scenarios, settings, and seeds.
 
-A file for ``fedkin run`` with one more section::
+A file for ``fedkin run`` with one more section:
 
     [compare]
     methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}]
@@ -153,6 +153,7 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
     ]
     by_name = {one["name"]: one for one in (*against, main)}
     if names is None:
+        # The main method comes first, and each method once.
         return list({main["name"]: main, **by_name}.values())
     if not names:
         raise ConfigError(f"{place} lists no method, so the grid has no cell; add a method")
@@ -254,7 +255,8 @@ def _applicable(options: Values, name: str) -> Values:
 
 @cache
 def _say_left_out(text: str) -> None:
-    """Log once per process."""
+    """Log once per process which options are ignored because a new server optimiser does not have
+    them."""
     _log.warning(
         "[server_optimizer]: options ignored because the named optimiser does not have them: %s",
         text,

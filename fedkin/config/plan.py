@@ -125,12 +125,14 @@ class Compute:
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, value: str | None) -> str | None:
+        """Check that the engine is None, ``ray``, or ``ray:`` with an address."""
         if not _is_engine(value):
             raise ValueError(_ENGINES)
         return value
 
     @model_validator(mode="after")
     def _actors_that_sum(self) -> Compute:
+        """Check that ``sum_by_actor`` is set only if Ray actors compute the clients."""
         if self.sum_by_actor and self.engine is None:
             raise ValueError("sum_by_actor: needs the actors of Ray; set engine to ray")
         return self
@@ -168,6 +170,8 @@ class Plan(Scoring):
         """
         if self.evaluate_clients is None or (last and not self.sample_at_end):
             return None
+        # The stream is the same in every round, so that the sample changes only with the clusters
+        # and the reachable clients.
         return self.evaluate_clients, Stream(self.seed, 0, "evaluation/sample")
 
     def checkpoints(self, round: int) -> bool:

@@ -308,6 +308,7 @@ def make_site_data(entry: Entry) -> Any:
     """
     data = entry.make()
     names = data.label_names
+    # Every site numbers boolean labels in the same way.
     if names is not None and names != ("False", "True") and "label_names" not in entry.values:
         raise ConfigError(
             "labels are text, and other sites may have other labels; list all classes, in the "

@@ -70,7 +70,7 @@ def _measure(entry: Any, place: str) -> tuple[Measure, str]:
 
 
 def _origin(measure: Measure) -> str:
-    """The module and name of a measure's function."""
+    """The module and name of a measure's function, in the form of an import path."""
     return f"{getattr(measure.of, '__module__', '')}:{getattr(measure.of, '__qualname__', '')}"
 
 
