@@ -67,6 +67,7 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def _holds_comparison(folder: Path) -> bool:
+    """Whether a folder holds a comparison of methods."""
     from fedkin.analysis.compare.comparison_folder import COMPARISON
 
     return (folder / COMPARISON).exists()

@@ -288,6 +288,7 @@ def command(*words: object) -> str:
 def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     """Split arguments into the configuration file (or None) and the overrides
     ``section.key=value``."""
+    # A file's name may contain an equals sign.
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
     for text in files:
         if not text.endswith(".toml"):
@@ -329,7 +330,7 @@ def check_out(out: Path | None) -> None:
     empty ``--out`` means the current folder.
 
     Raises:
-        StorageError: it is.
+        StorageError: ``--out`` is the current folder, which has files in it.
     """
     from fedkin.run.folder.run_folder import refuse_others
 

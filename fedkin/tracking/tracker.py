@@ -129,13 +129,15 @@ class _Listener:
     def finish(self, summary: dict[str, Any]) -> None:
         """End the tracker with the summary of the finished run."""
         with self._dropped_on_error():
+            # A resumed run may have had no round left, so the tracker may not have begun.
             self._begin()
             if self.open:
                 self.open = False
                 self.tracker.end(copy.deepcopy(summary))
 
     def stop(self) -> None:
-        """End the tracker without a summary, unless it has ended."""
+        """End the tracker of an unfinished run, without a summary. A tracker that has ended is left
+        alone."""
         if self.open:
             with self._dropped_on_error():
                 self.open = False
