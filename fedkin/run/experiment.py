@@ -156,6 +156,7 @@ class Experiment(Generic[W]):
         """
         description = self.description.with_sections({"method": entry})
         description = description.with_run(against=against or [])
+        # Each method has a separate world, so that no memory of clients passes between runs.
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
         # Only the main method warns about a changed environment, so that the warning appears once.
@@ -208,7 +209,7 @@ class Experiment(Generic[W]):
 
 
 def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
-    """The facts about a finished run that options can read."""
+    """The facts about a finished run that options (e.g. a robust rule) can read."""
     assert run_state.scored is not None  # a run ends with scoring
     return RunEnd(
         round=run_state.round,

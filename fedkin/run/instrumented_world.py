@@ -58,5 +58,5 @@ class InstrumentedWorld(WorldProxy):
         return mean_reply(task, reply, clients) if separate else reply
 
     def _fits(self, rows: int) -> bool:
-        """Whether ``rows`` updates of whole models fit into ``update_memory``."""
+        """Whether ``rows`` updates of whole models fit into ``update_memory`` bytes."""
         return rows * self.spec.parameters * BYTES_PER_NUMBER <= self.update_memory

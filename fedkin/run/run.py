@@ -192,7 +192,7 @@ class Run(ModelAccess):
 
     @cached_property
     def _summary(self) -> dict[str, Any]:
-        """The result of ``summary``, computed once."""
+        """The numbers of the run, as ``summary`` returns them, computed once."""
         best = best_record(self.records)
         last = self.records[-1]
         target = self.config.target
@@ -381,7 +381,8 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
 
 
 def _final(path: Path, config: Description) -> Record:
-    """The final measurements in a stored summary, which are not in the records of rounds."""
+    """Those measurements in a stored summary that were made after the last round, so that the
+    records of rounds lack them."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:

@@ -175,7 +175,8 @@ class _Stored(NamedTuple):
 
 
 def _newest(folder: Path) -> _Stored:
-    """The newest intact checkpoint. Newer ones that are damaged are skipped with a warning."""
+    """The newest intact checkpoint in a folder. Newer ones that are damaged are skipped with a
+    warning."""
     damage: list[str] = []
     for path in _newest_first(folder):
         try:
@@ -216,8 +217,8 @@ class _DamageError(Exception):
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """The checkpoint files, newest first. They are sorted by number, since names of round 1,000,000
-    and later are longer."""
+    """The checkpoint files in a folder, newest first. They are sorted by number, since the names of
+    round 1,000,000 and later rounds are longer."""
     numbers = {
         path: re.fullmatch(r"round-(\d+)\.safetensors", path.name)
         for path in folder.glob("round-*.safetensors")
@@ -288,7 +289,8 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    """The state of a method from its arrays. Raises _DamageError for invalid arrays."""
+    """The state of a method from the arrays of a checkpoint. Raises _DamageError if the class of
+    the state is unknown, or if the arrays are invalid."""
     extras = _extras(arrays)
     state_type = _state_type(type_name, set(arrays))
     if state_type is None:
@@ -323,8 +325,8 @@ def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.nd
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
-    """The arrays of a state and of its options, by name in the file. Raises MethodError for a field
-    that is not an array."""
+    """The arrays of a state, and those that options store in it, by their names in a checkpoint
+    file. Raises MethodError for a field that is not an array."""
     arrays = {name: getattr(state, name) for name in _array_names(type(state))}
     for section, of_option in state.extras.items():
         arrays |= {f"{_OPTIONS}{section}/{name}": array for name, array in of_option.items()}

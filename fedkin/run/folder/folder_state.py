@@ -84,7 +84,8 @@ def state_of(path: Path) -> FolderState:
 
 
 def _check_checkpoints(path: Path, state: FolderState) -> None:
-    """Check all checkpoints, and compare the record files with the newest intact checkpoint."""
+    """Check all checkpoints of a run, and compare the record files with the newest intact
+    checkpoint. Problems are added to ``state``."""
     folder = path / run_folder.CHECKPOINTS
     state.problems += [
         f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()

@@ -183,7 +183,7 @@ def _differing(folder: Path) -> list[str]:
 
 
 def _sha256(path: Path) -> str:
-    """SHA-256 of a file; empty if the file does not exist."""
+    """SHA-256 of a file as hexadecimal text; an empty text if the file does not exist."""
     if not path.exists():
         return ""
     with storage_errors(path, "read"), path.open("rb") as file:

@@ -253,7 +253,8 @@ class Folder:
         )
 
     def _add(self, name: str, record: Record) -> None:
-        """Append a record to a record file, and update the file's digest."""
+        """Append a record to the record file ``name`` of the run folder, and update the file's
+        digest."""
         append_line(self.path / name, line_of(record))
         self._digests.add(name, line_of(record))
 
@@ -273,7 +274,8 @@ class Folder:
         discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
-        """Store the current environment, and log a warning if it differs from the stored one."""
+        """Store the environment (e.g. versions of libraries) in which a run resumes, and log a
+        warning if it differs from the stored one."""
         try:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):

@@ -120,6 +120,7 @@ def score(
     known = known_clients(world)
     unreachable = 0 if known is None else len(_unreachable(known, reachable, state))
     sizes = None
+    # ``sizes`` stays None if all clients are evaluated.
     if sample is not None and len(assigned_clients) > sample[0]:
         places, sizes = draw_sample(cluster, sample[0], sample[1].rng())
         assigned_clients = assigned_clients[places]

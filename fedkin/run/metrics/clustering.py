@@ -300,8 +300,9 @@ def summary(records: Iterable[Record]) -> Record:
 def _end_waits(
     since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int
 ) -> tuple[int, int]:
-    """End the waits of the clients in ``done`` (``since`` is changed in place). Returns the number
-    of waits that ended, and the sum of their lengths in rounds."""
+    """End the waits of the clients in the mask ``done``. ``since``, the round in which each
+    client's wait began, is changed in place. Returns the number of waits that ended, and the sum of
+    their lengths in rounds."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER

@@ -78,14 +78,16 @@ class Observations:
             self.detected[clients[reply.shifted]] = True
 
     def _observe_training(self, training: TrainingRecord) -> None:
-        """Store a call as the last training, or join it to the last one if the models are equal."""
+        """Store a call as the round's last training. If the earlier call sent the same models, join
+        the two into one training."""
         earlier = self.training
         if earlier is not None and earlier.models is training.models:
             training = join(earlier, training)
         self.training = training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
-        """Count the clients with excluded replies, and log their names."""
+        """Count the clients whose replies were excluded because numbers in them are not finite, and
+        log their names."""
         self.nonfinite += len(clients)
         if len(clients):
             names = client_list(clients, self._names)

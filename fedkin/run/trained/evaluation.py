@@ -320,7 +320,8 @@ def _correct(
 def _hits(
     predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray
 ) -> int:
-    """Number of correct predictions of a fine-tuned model on the samples in ``rows``."""
+    """Number of correct predictions of a fine-tuned model (``vector``) on the samples at
+    ``rows``."""
     if not len(rows):
         return 0
     tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)
@@ -336,8 +337,8 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy, on
-    the split of the records. The values are None if no round reaches it."""
+    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy,
+    which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
     complete = [

@@ -87,7 +87,8 @@ def export(
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
-    """The name of a column from an option of [data], or its default."""
+    """The name of a column of a table, from an option of [data] (e.g. ``label``), or its
+    default."""
     return default if data.get(option) is None else str(data[option])
 
 

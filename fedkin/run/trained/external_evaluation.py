@@ -144,7 +144,8 @@ def load_other(
 
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
-    """Raise DataError if the labels are class numbers although the run's labels are names."""
+    """Raise DataError if the labels of external data are class numbers although the run's labels
+    are names."""
     names = getattr(samples, "label_names", None)
     of_run = getattr(samples, "columns", None)
     if names is None or not numbers_are_classes(data.columns) or numbers_are_classes(of_run):

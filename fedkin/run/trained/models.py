@@ -100,7 +100,8 @@ class TrainedModels:
         return self.parts.model.spec.detects
 
     def _position(self, name: str) -> int | None:
-        """The position of a client from its name, or from its position as text; None if unknown."""
+        """The position of a client in the data, from its name or from its position as text; None if
+        there is no such client."""
         clients = self.named_clients[self.names.positions(name)]
         if len(clients):
             return int(clients[-1])
@@ -151,7 +152,7 @@ class TrainedModels:
         return self._known_name(number) or str(number)
 
     def _known_name(self, number: int) -> str | None:
-        """The name of a client; None if it is unknown."""
+        """The name of a client; None if no name of this client is known."""
         place = int(np.searchsorted(self.named_clients, number))
         return (
             self.names[place]
@@ -362,7 +363,8 @@ class TrainedModels:
         return world
 
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
-        """A predictor with the run's model and the given parameters, one row for each model."""
+        """A predictor with the run's model and the given parameters. Several rows are several
+        models (detectors, or models that are mixed)."""
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(
             name=name,
@@ -374,5 +376,5 @@ class TrainedModels:
         )
 
     def _shared(self, cluster: int) -> Predictor:
-        """The predictor for the shared model of a cluster."""
+        """The predictor for the model that all clients of a cluster share."""
         return self._predictor(f"cluster-{cluster}", self.state.models[cluster][None], cluster)

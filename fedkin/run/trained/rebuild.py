@@ -71,7 +71,8 @@ def parts_again(
 
 
 def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:
-    """Whether data and model have the run's fingerprint; True if the fingerprint is unknown."""
+    """Whether rebuilt data and model are those of the run, by its fingerprint; True if the
+    fingerprint is unknown (empty), since nothing can be compared then."""
     return (
         not identity
         or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data))
