@@ -138,7 +138,8 @@ def slug(label: str) -> str:
 
 
 def _check_labels(kind: str, labels: Iterable[str]) -> None:
-    """Raise ConfigError if two labels give the same folder name."""
+    """Raise ConfigError if the labels of two methods or of two settings give the same folder
+    name."""
     labels_of: dict[str, str] = {}
     for label in labels:
         if slug(label) in labels_of:

@@ -241,7 +241,7 @@ class RunSettings(Plan, Compute):
 
 
 def _fields(settings: Scoring | Compute, kind: type[Scoring] | type[Compute]) -> dict[str, Any]:
-    """The values of settings that are fields of ``kind``, by name."""
+    """The values of those settings that are fields of the class ``kind``, by name."""
     return {field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)}
 
 
@@ -253,7 +253,8 @@ def check_engine(engine: str | None) -> None:
 
 
 def _is_engine(engine: object) -> bool:
-    """Whether a value is a valid engine, as in ``check_engine``."""
+    """Whether a value is a valid engine: None (this process), ``ray``, or ``ray:`` with an
+    address."""
     return (
         engine is None or engine == "ray" or (isinstance(engine, str) and engine.startswith("ray:"))
     )

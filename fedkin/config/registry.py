@@ -265,8 +265,8 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
 
 
 def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
-    """The schema of an entry's options. Raises ConfigError with the place if a user's class cannot
-    be imported."""
+    """The schema of the options of a registry entry. Raises ConfigError, which names the place in
+    the configuration, if a user's class cannot be imported."""
     try:
         return options_schema(registry[name], NOT_OPTIONS)
     except ConfigError as error:

@@ -197,8 +197,8 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
 
 
 def _message(error: ValidationError, place: Place) -> str:
-    """The first validation error as one line that begins with the key. An error without a key comes
-    from a check of several keys, whose own message begins with one."""
+    """The first error of a validation, as one line that begins with the key. An error without a key
+    comes from a check of several keys, whose own message begins with a key."""
     first, *others = error.errors()
     words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     value = first["input"]

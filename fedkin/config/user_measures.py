@@ -75,7 +75,7 @@ def _origin(measure: Measure) -> str:
 
 
 def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
-    """Raise ConfigError if a measure has no function, or if its name is not available."""
+    """Raise ConfigError if a measure has no function, or if its name is taken."""
     name = measure.name
     if measure.of is None:
         raise ConfigError(

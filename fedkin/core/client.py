@@ -179,7 +179,7 @@ class Client:
 
 
 def _shortened(count: int, done: int, asked: int) -> int:
-    """How many of ``count`` epochs (or steps) a client completes.
+    """How many of the ``count`` epochs (or steps) of a training a client completes.
 
     Args:
         count: epochs (or steps) of this training.

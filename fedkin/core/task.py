@@ -228,7 +228,8 @@ def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
 
 @cache
 def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
-    """``fields_down`` of a class, cached, since it is needed in every call."""
+    """The names of a task class's fields, and how each is sent to clients (``fields_down``). The
+    result is cached, since every call needs it."""
     if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
         raise TaskError(
             f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields"
@@ -288,7 +289,8 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
 
 
 def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
-    """Raise TaskError unless a field by row has one entry for each row."""
+    """Raise TaskError unless a task's field with an entry for each row has as many entries as the
+    call has rows."""
     if not isinstance(value, np.ndarray):
         raise TaskError(
             f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}"

@@ -119,7 +119,8 @@ class LocalTraining:
 
     @staticmethod
     def _factors(schedule: Schedule, round: int) -> Float[np.ndarray, "1"]:
-        """The factor of a schedule over rounds. Its steps count from 0, rounds from 1."""
+        """The factor by which a schedule over rounds multiplies the learning rate in a round. The
+        schedule's steps count from 0, rounds from 1."""
         return schedule.factors(np.array([max(round - 1, 0)]))
 
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
