@@ -271,7 +271,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return {name: value for name, value in state.items() if name not in _NOT_PICKLED}
 
     def _method(self, clients: int) -> Method:
-        """The method, with no more clusters than clients."""
+        """The method object of ``fit``. A named method has no more clusters than clients."""
         method = self._named_method(clients) if isinstance(self.method, str) else self.method
         check_method(method)
         if requirements_of(method).model.detectors:
@@ -396,7 +396,7 @@ def _samples(X: Any) -> Any:
 
 
 def _labels(y: Any) -> Any:
-    """Return labels after a check for masked and missing entries. It precedes scikit-learn's."""
+    """The labels, if none is masked or missing. scikit-learn checks everything else later."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -446,5 +446,5 @@ def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarr
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as a Python value, for messages."""
+    """Convert a NumPy scalar to a Python value, for messages."""
     return value.item() if isinstance(value, np.generic) else value

@@ -144,7 +144,8 @@ class _Listener:
                 self.tracker.end(None)
 
     def _begin(self) -> None:
-        """Call the tracker's ``begin``, and send the stored rounds that it has not logged."""
+        """Call the tracker's ``begin``, and send the stored rounds that it has not logged. It is
+        called before every record, and does nothing if the tracker has begun or failed."""
         if self.open or self.failed:
             return
         self.tracker.begin(
