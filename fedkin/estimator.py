@@ -165,8 +165,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             cohort=Cohort(min(plain(self.cohort), N), selection="round_robin"),
             local=LocalTraining(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr),
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            # There are no test samples.
-            scoring=Scoring(evaluate_every=0),
+            scoring=Scoring(evaluate_every=0),  # there are no test samples
             callbacks=Progress(False),
         )
         self._keep(self.run_, X, labels, clients)
@@ -272,7 +271,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return {name: value for name, value in state.items() if name not in _NOT_PICKLED}
 
     def _method(self, clients: int) -> Method:
-        """The method, with no more clusters than clients."""
+        """The method object of ``fit``. A named method has no more clusters than clients."""
         method = self._named_method(clients) if isinstance(self.method, str) else self.method
         check_method(method)
         if requirements_of(method).model.detectors:
@@ -283,6 +282,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return method
 
     def _named_method(self, clients: int) -> Method:
+        """The method that ``self.method`` names, with its options and at most N clusters."""
         methods = registry.methods()
         options = dict(self.method_options or {})
         values = registry.resolve("method", methods, {"name": self.method, **options}, str).values
@@ -292,7 +292,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Raise MethodError if a run is too short to select all, and newcomers cannot be placed."""
+        """Raise MethodError if a run cannot select all clients, and no rule places the others."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -338,7 +338,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
     def _keep_models_of_clients(
         self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
-        """Store a model for each client, or the mixed models and the clients' shares."""
+        """Store a run's model of each client, or the mixed models and each client's shares."""
         N = len(self.groups_)
         predictors = [run.trained.of_client(client) for client in range(N)]
         self._model_index = np.arange(N)
@@ -348,7 +348,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
             return
         self.models_ = run.models
         self.membership_ = np.stack([p.shares for p in predictors if p.shares is not None])
-        # A client that was never selected still has the initial equal shares.
+        # A client that was never selected still has the initial equal shares: place it now.
         for client in np.flatnonzero(np.ptp(self.membership_, axis=1) == 0):
             rows = clients == client
             placed = run.place(x[rows], self._run_labels(y[rows]), resamples=1)
@@ -396,7 +396,7 @@ def _samples(X: Any) -> Any:
 
 
 def _labels(y: Any) -> Any:
-    """Return labels after a check for masked and missing entries. It precedes scikit-learn's."""
+    """The labels, if none is masked or missing. scikit-learn checks everything else later."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -424,7 +424,7 @@ def _one_group(group: Any) -> Any:
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
-    """Labels or clients as text, for the run; None if two of them have the same text."""
+    """Names of labels or of clients for the run: as text; None if two have the same text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 
@@ -446,5 +446,5 @@ def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarr
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as a Python value, for messages."""
+    """Convert a NumPy scalar to a Python value, for messages."""
     return value.item() if isinstance(value, np.generic) else value

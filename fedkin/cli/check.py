@@ -47,8 +47,8 @@ def check_command(
 
 
 def _runs(folder: Path) -> list[Path]:
-    """The folders of the runs in a folder: of a comparison's cells, of seeds, or the folder
-    itself."""
+    """The folders of the runs in a folder: those of a comparison's cells, those of several seeds,
+    or the folder itself if it holds a single run."""
     from fedkin.analysis.compare.comparison_folder import CELLS
     from fedkin.analysis.repeated_runs import SEEDS
     from fedkin.run.folder.run_folder import holds_run
@@ -67,13 +67,14 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def _holds_comparison(folder: Path) -> bool:
+    """Whether a folder holds a comparison of methods."""
     from fedkin.analysis.compare.comparison_folder import COMPARISON
 
     return (folder / COMPARISON).exists()
 
 
 def _print(states: list[FolderState]) -> None:
-    """A line for each run on standard output, and one for each problem on standard error."""
+    """Print a line for each run on standard output, and one for each problem on standard error."""
     for state in states:
         end = "" if state.problems else "; files are unchanged"
         typer.echo(f"{state.path}: {state.method or 'a run'}, {state.words}{end}")

@@ -242,7 +242,7 @@ def ending_on_signals() -> Iterator[None]:
 
 
 def _say_stopping(_: int) -> None:
-    """Print that the run stops after this round."""
+    """Print, when the first signal comes, that the run stops after this round."""
     # The empty write only tests whether standard output is closed.
     for descriptor, words in (
         (1, b""),
@@ -256,7 +256,8 @@ def _say_stopping(_: int) -> None:
 
 
 def _leave(number: int) -> None:
-    """End this process at once. The parallel processes of ``--jobs`` also end."""
+    """End this process at once, when a second signal comes. The parallel processes of ``--jobs``
+    also end."""
     from fedkin.run.interruption import SIGNALLED
 
     if os.isatty(2):
@@ -266,7 +267,7 @@ def _leave(number: int) -> None:
 
 
 def _is_machine_error(error: Exception) -> bool:
-    """Whether memory is used up, or a device failed."""
+    """Whether an error means that memory is used up, or that a device failed."""
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(error, jax.errors.JaxRuntimeError):
         return True
@@ -288,6 +289,7 @@ def command(*words: object) -> str:
 def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     """Split arguments into the configuration file (or None) and the overrides
     ``section.key=value``."""
+    # A file's name may contain an equals sign.
     files = [text for text in settings if "=" not in text or text.endswith(".toml")]
     for text in files:
         if not text.endswith(".toml"):
@@ -329,7 +331,7 @@ def check_out(out: Path | None) -> None:
     empty ``--out`` means the current folder.
 
     Raises:
-        StorageError: it is.
+        StorageError: ``--out`` is the current folder, which has files in it.
     """
     from fedkin.run.folder.run_folder import refuse_others
 

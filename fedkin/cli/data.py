@@ -208,6 +208,7 @@ def _is_path(name: str) -> bool:
 
 
 def _key_and_value(text: str) -> tuple[str, str]:
-    """An option of the data set as key and text of the value."""
+    """Split an option of a data set (``key=value`` or ``data.key=value``) into its key and the text
+    of its value."""
     key, _ = parse_option(text)
     return key.strip().removeprefix("data."), text.partition("=")[2]

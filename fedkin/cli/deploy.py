@@ -281,7 +281,7 @@ def _print_status(lines: Sequence[PartStatus]) -> None:
 
 
 def _print(table: dict[str, list[CheckResult]]) -> None:
-    """Print the results of the checks as a table, grouped by server and site."""
+    """Print the results of ``fedkin deploy check`` as a table, grouped by server and site."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -126,7 +126,7 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:
-    """Table rows: one for each measure, with the value of each method."""
+    """The rows of the printed table: one for each measure, with the value of each method."""
     names = [name for name in summaries[0] if name not in ("method", "split", "data_digest")]
     rows = []
     for name in names:

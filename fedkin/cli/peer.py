@@ -25,6 +25,7 @@ class _RunByDefault(TyperGroup):
     """Command group in which ``run`` is the default: ``fedkin peer --config peer.toml``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, with ``run`` in front if they do not begin with a command."""
         if args and args[0] not in (*self.commands, "--help"):
             args = ["run", *args]
         return super().parse_args(ctx, args)

@@ -62,7 +62,8 @@ def predict_command(
 
 
 def _accuracy(predictions: Predictions, data: Path) -> str:
-    """A line with the accuracy, and with the number of labelled rows if some rows have no label."""
+    """A line with the accuracy of the predictions, and with the number of labelled rows if some
+    rows have no label."""
     rows = len(predictions.table)
     scored = str(data)
     if predictions.scored != rows:

@@ -99,7 +99,7 @@ def _find_papers() -> None:
 
 
 def _list_tables(out: Path | None, as_json: bool) -> None:
-    """Print the list of all tables."""
+    """Print the list of all tables of the papers that can be reproduced."""
     from rich.console import Console
 
     from papers import table_request, terminal_tables

@@ -199,7 +199,8 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
 
 
 def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
-    """Print the next command to try."""
+    """Print which command can follow the run: the report, and after the demonstration a
+    comparison."""
     console.print(f"next: {command('report', folder)}", soft_wrap=True)
     if demo:
         comparison = command("compare", "--methods", "fedavg,ifca,flexcfl")

@@ -1,6 +1,6 @@
 """The configuration of a comparison: methods, data and scenarios, settings, and seeds.
 
-A file for ``fedkin run`` with one more section::
+A file for ``fedkin run`` with one more section:
 
     [compare]
     methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}]
@@ -120,8 +120,8 @@ def load(
 
 
 def _listed(methods: Methods) -> list[str | Values]:
-    """Convert methods to the form of a file: names, and tables for instances and labelled
-    methods."""
+    """Convert the methods given in Python to the form of a configuration file: names, and tables
+    for instances and labelled methods."""
     if isinstance(methods, Mapping):
         return [_table(one) | {"label": label} for label, one in methods.items()]
     return [one if isinstance(one, str) else _table(one) for one in methods]
@@ -153,6 +153,7 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
     ]
     by_name = {one["name"]: one for one in (*against, main)}
     if names is None:
+        # The main method comes first, and each method once.
         return list({main["name"]: main, **by_name}.values())
     if not names:
         raise ConfigError(f"{place} lists no method, so the grid has no cell; add a method")
@@ -172,7 +173,8 @@ def _main(raw: dict[str, Any]) -> Values:
 def _settings(
     raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]
 ) -> tuple[Setting, ...]:
-    """All settings: every combination of a data entry, a scenario and a value of each axis."""
+    """All settings of a comparison: every combination of an entry of [[compare.data]], an entry of
+    [[compare.scenarios]] and a value of each axis."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})
     base["run"] = {
@@ -192,7 +194,8 @@ def _settings(
 
 
 def _axis_layers(axis: Axis) -> list[Layer]:
-    """A layer for each value of an axis. If the axis has a single value, labels leave it out."""
+    """The values that each value of an axis sets in the configuration (a ``Layer`` for each). If
+    the axis has a single value, the labels of settings leave it out."""
     shown = len(axis.values) > 1
     return [
         Layer(axis.label(value) if shown else "", axis.sections(value)) for value in axis.values
@@ -200,7 +203,8 @@ def _axis_layers(axis: Axis) -> list[Layer]:
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
-    """The layers of [[compare.data]] or [[compare.scenarios]], one for each entry."""
+    """The values that each entry of [[compare.data]] or [[compare.scenarios]] sets in the
+    configuration (a ``Layer`` for each)."""
     if entries is not None and not entries:
         raise ConfigError(
             f"compare.{kind} is an empty list, so the grid has no cell; remove it or add an entry"
@@ -241,7 +245,8 @@ def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, V
 
 
 def _applicable(options: Values, name: str) -> Values:
-    """Those of the given options that the server optimiser ``name`` has. The others are logged."""
+    """Those of the given options that the server optimiser ``name`` has. The log lists the options
+    that it does not have."""
     known = known_values("server_optimizer")
     if name not in known:  # none, or refused later
         return {}
@@ -254,7 +259,8 @@ def _applicable(options: Values, name: str) -> Values:
 
 @cache
 def _say_left_out(text: str) -> None:
-    """Log once per process."""
+    """Log once per process which options are ignored because a new server optimiser does not have
+    them."""
     _log.warning(
         "[server_optimizer]: options ignored because the named optimiser does not have them: %s",
         text,

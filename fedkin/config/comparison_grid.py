@@ -78,7 +78,7 @@ class ComparisonGrid:
         _check_labels("setting", [setting.label for setting in self.settings])
         for setting, method in self.cells:
             setting.config(method)
-        self.measure()
+        self.measure()  # raises an error now if ``by`` is unknown
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -133,12 +133,13 @@ def slug(label: str) -> str:
     """A folder name for a label. If the label is long or not ASCII, the name ends with a digest."""
     plain = re.sub(r"[^a-z0-9.+-]+", "-", label.lower()).strip("-.")
     if label.isascii() and len(plain) <= 60:
-        return plain or "all"
+        return plain or "all"  # the label of a grid's only setting is empty
     return f"{plain[:60]}-{hashlib.sha256(label.encode()).hexdigest()[:8]}".lstrip("-")
 
 
 def _check_labels(kind: str, labels: Iterable[str]) -> None:
-    """Raise ConfigError if two labels give the same folder name."""
+    """Raise ConfigError if the labels of two methods or of two settings give the same folder
+    name."""
     labels_of: dict[str, str] = {}
     for label in labels:
         if slug(label) in labels_of:

@@ -86,7 +86,8 @@ def check_label(label: Any, place: str) -> None:
 
 
 def _options(entry: Values, place: str) -> set[str]:
-    """The names of a method's options. Raises ConfigError for an invalid entry."""
+    """The names of the options of the method in an entry. Raises ConfigError for an invalid
+    entry."""
     registry.resolve("method", registry.methods(), _bare(entry), lambda key: f"{place}: {key}")
     check_label(entry.get("label", ""), place)
     return registry.options(registry.methods()[entry["name"]])
@@ -101,8 +102,8 @@ def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]
 
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
-    """The largest set of axes for which a method can be made: at least one combination of their
-    values causes no error."""
+    """The largest set of axes that a method can have together: with at least one combination of
+    their values, the method can be made without an error."""
     subsets = (
         own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size)
     )

@@ -168,25 +168,28 @@ def why_impossible(entry: Values) -> str:
 
 @cache
 def _say_left_out(text: str) -> None:
-    """Log once per process that options are not inherited because they conflict."""
+    """Log once per process that options of [method] are not inherited because they conflict with a
+    method's own options."""
     _log.warning("options of [method] left out because they conflict: %s", text)
 
 
 @cache
 def _say_kept(text: str) -> None:
-    """Log once per process that options are not inherited because of another meaning."""
+    """Log once per process that options of [method] are not inherited because they have another
+    meaning in a method."""
     _log.warning("options of [method] not inherited because they have another meaning: %s", text)
 
 
 @cache
 def _say(text: str) -> None:
-    """Log inherited options once per process."""
+    """Log once per process which options the compared methods inherit from [method]."""
     _log.warning("inherited from [method]: %s (a method's own options take precedence)", text)
 
 
 @cache
 def _say_dropped(main: str, taken: str, dropped: str) -> None:
-    """Log once per process the options of a main method that does not run."""
+    """Log once per process which options of a main method that does not run are inherited, and
+    which are dropped."""
     _log.warning(
         "[method] names %s, which does not run; inherited options: %s; options dropped because no "
         "method shares them: %s",

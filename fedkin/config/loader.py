@@ -181,6 +181,7 @@ def parse_value(text: str) -> Any:
             raise ConfigError(
                 f"{text[:20]}...: the value has too many brackets inside each other"
             ) from None
+        # A text with line breaks could define further keys; it is then no single value.
         if len(parsed) == 1:
             return parsed["value"]
     return text.strip()

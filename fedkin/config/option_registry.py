@@ -61,7 +61,8 @@ def resolve_options(sections: Sections, names: Iterable[str]) -> dict[str, Entry
 
 
 def _resolve(sections: Sections, section: str) -> Entry | None:
-    """The option in one section; None if the section is empty or its name is "none"."""
+    """The registry entry of the option (e.g. differential privacy) in a section; None if the
+    section is empty or its name is "none"."""
     given = sections[section]
     place = sections.place_in(section)
     if not given or given.get("name") == "none":  # an override can switch off an option of the file

@@ -78,8 +78,8 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
 
 
 def _with_absolute_paths(config: PeerConfig, base: Path) -> PeerConfig:
-    """The configuration with absolute paths. Relative paths start at ``base``, the file's
-    folder."""
+    """A peer's configuration with absolute paths. Relative paths start at ``base``, the folder of
+    its file."""
 
     def at(path: str) -> str:
         return str(base / user_path(path))

@@ -20,7 +20,7 @@ def _address(text: str) -> str:
 
 
 def _different(names: list[str]) -> list[str]:
-    """Check that there are at least two names, all different."""
+    """Check that a list has at least two names of peers, all different."""
     if len(set(names)) != len(names) or len(names) < 2:
         raise ValueError("expected at least two different names, without repeats")
     return names
@@ -68,7 +68,7 @@ class NetworkSettings:
 
     @model_validator(mode="after")
     def _tls_addresses(self) -> NetworkSettings:
-        """Check that addresses are encrypted if and only if there are certificates."""
+        """Check that a peer's addresses are encrypted if and only if it has certificates."""
         for key, addresses in (("listen", self.listen), ("connect", self.connect)):
             for address in addresses:
                 if self.tls and not address.startswith(ENCRYPTED):

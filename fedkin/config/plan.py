@@ -125,12 +125,14 @@ class Compute:
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, value: str | None) -> str | None:
+        """Check that the engine is None, ``ray``, or ``ray:`` with an address."""
         if not _is_engine(value):
             raise ValueError(_ENGINES)
         return value
 
     @model_validator(mode="after")
     def _actors_that_sum(self) -> Compute:
+        """Check that ``sum_by_actor`` is set only if Ray actors compute the clients."""
         if self.sum_by_actor and self.engine is None:
             raise ValueError("sum_by_actor: needs the actors of Ray; set engine to ray")
         return self
@@ -168,6 +170,8 @@ class Plan(Scoring):
         """
         if self.evaluate_clients is None or (last and not self.sample_at_end):
             return None
+        # The stream is the same in every round, so that the sample changes only with the clusters
+        # and the reachable clients.
         return self.evaluate_clients, Stream(self.seed, 0, "evaluation/sample")
 
     def checkpoints(self, round: int) -> bool:
@@ -237,7 +241,7 @@ class RunSettings(Plan, Compute):
 
 
 def _fields(settings: Scoring | Compute, kind: type[Scoring] | type[Compute]) -> dict[str, Any]:
-    """The values of settings that are fields of ``kind``, by name."""
+    """The values of those settings that are fields of the class ``kind``, by name."""
     return {field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)}
 
 
@@ -249,7 +253,8 @@ def check_engine(engine: str | None) -> None:
 
 
 def _is_engine(engine: object) -> bool:
-    """Whether a value is a valid engine, as in ``check_engine``."""
+    """Whether a value is a valid engine: None (this process), ``ray``, or ``ray:`` with an
+    address."""
     return (
         engine is None or engine == "ray" or (isinstance(engine, str) and engine.startswith("ray:"))
     )

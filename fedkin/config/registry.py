@@ -265,8 +265,8 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
 
 
 def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
-    """The schema of an entry's options. Raises ConfigError with the place if a user's class cannot
-    be imported."""
+    """The schema of the options of a registry entry. Raises ConfigError, which names the place in
+    the configuration, if a user's class cannot be imported."""
     try:
         return options_schema(registry[name], NOT_OPTIONS)
     except ConfigError as error:
@@ -308,6 +308,7 @@ def make_site_data(entry: Entry) -> Any:
     """
     data = entry.make()
     names = data.label_names
+    # Every site numbers boolean labels in the same way.
     if names is not None and names != ("False", "True") and "label_names" not in entry.values:
         raise ConfigError(
             "labels are text, and other sites may have other labels; list all classes, in the "

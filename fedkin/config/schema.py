@@ -33,7 +33,7 @@ Place = Callable[[str], str]  # returns how messages name a key, such as ``FILE:
 
 
 def _name(text: str) -> str:
-    """Check that a text is a valid name."""
+    """Check that a text is a valid name of a federation, a peer or a node."""
     if not is_name(text):
         raise ValueError(
             "expected 1 to 64 letters, digits, '_', '.' or '-', beginning with a letter or digit"
@@ -177,6 +177,7 @@ def _check_text(value: Any, place: str) -> None:
     it."""
     if not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value):
         return
+    # The message shows the bytes in the shell's form $'\xff', which can be pasted.
     name = repr(value.encode("utf-8", "surrogateescape"))[1:]
     if len(name) > _LONGEST_PATH:
         raise ConfigError(
@@ -196,8 +197,8 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
 
 
 def _message(error: ValidationError, place: Place) -> str:
-    """The first validation error as one line that begins with the key. An error without a key comes
-    from a check of several keys, whose own message begins with one."""
+    """The first error of a validation, as one line that begins with the key. An error without a key
+    comes from a check of several keys, whose own message begins with a key."""
     first, *others = error.errors()
     words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     value = first["input"]

@@ -55,7 +55,8 @@ class SamplesSection(Section):
 
     @model_validator(mode="after")
     def _names(self) -> SamplesSection:
-        """Check that there is a different name for each class, and for each column."""
+        """Check that, if names of classes or columns are given, there is a different one for each
+        class or column."""
         columns = sum(self.shape[:1])
         for what, names, number in (
             ("labels", self.labels, self.classes),
@@ -189,7 +190,8 @@ class ClientConfig:
 
 
 def _shared_digest(samples: SamplesSection, model: Entry) -> str:
-    """Digest of the two sections that must be equal in all files of a federation."""
+    """Digest of the sections [samples] and [model], which must be equal in all files of a
+    federation."""
     return digest({"samples": toml_values(samples), "model": model.values})
 
 

@@ -43,6 +43,7 @@ class ServerSettings:
     @field_validator("wait_for")
     @classmethod
     def _at_most_capacity(cls, value: int, info: Any) -> int:
+        """Check that the server does not wait for more clients than there can be."""
         if value > info.data.get("capacity", value):
             raise ValueError(f"expected at most capacity ({info.data['capacity']})")
         return value
@@ -86,7 +87,8 @@ class SiteSettings:
         return np.sort(np.array(numbers, np.int64))
 
     def _numbers(self, total: int) -> list[int]:
-        """The configured numbers in a list. Raises ConfigError for text of another form."""
+        """The numbers of the node's clients as a list. Raises ConfigError if ``clients`` is a text
+        that does not have the form ``first:end``."""
         if self.clients is None:
             return list(range(total))
         if not isinstance(self.clients, str):

@@ -70,12 +70,12 @@ def _measure(entry: Any, place: str) -> tuple[Measure, str]:
 
 
 def _origin(measure: Measure) -> str:
-    """The module and name of a measure's function."""
+    """The module and name of a measure's function, in the form of an import path."""
     return f"{getattr(measure.of, '__module__', '')}:{getattr(measure.of, '__qualname__', '')}"
 
 
 def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
-    """Raise ConfigError if a measure has no function, or if its name is not available."""
+    """Raise ConfigError if a measure has no function, or if its name is taken."""
     name = measure.name
     if measure.of is None:
         raise ConfigError(

@@ -100,6 +100,7 @@ def found(name: str) -> Any:
     if not (module and attribute) or module.startswith("."):
         raise ConfigError(f"expected package.module:Class, got {name!r}")
     holder = sys.modules["__main__"] if module == "__main__" else _module(module, name)
+    # The class may be inside another one, as in module:Outer.Inner.
     candidate: Any = functools.reduce(
         lambda one, part: getattr(one, part, None), attribute.split("."), holder
     )
@@ -188,7 +189,8 @@ def _importable(kind: type, name: str) -> bool:
 
 
 def _plain(kind: type, field: str, value: Any) -> Any:
-    """A field's value as a TOML value. Raises ConfigError for other types."""
+    """The value of a method's field as a TOML value. Raises ConfigError for a type that TOML does
+    not have."""
     try:
         return json.loads(json.dumps(plain(value)))
     except (TypeError, ValueError):

@@ -153,7 +153,7 @@ class Client:
     def raw_scores(
         self, detector: Float[np.ndarray, "P"], split: str = "train"
     ) -> Float[np.ndarray, "s"]:
-        """The scores that a detector (of one class against all others) gives to the samples."""
+        """The client's sample scores by a detector (of one class against all others)."""
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
 
     def sample_losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K s"]:
@@ -174,11 +174,12 @@ class Client:
 
     @property
     def _position(self) -> Int[np.ndarray, "1"]:
+        """The client's position in the data, as an array with one entry."""
         return self._rows.clients[self._row : self._row + 1]
 
 
 def _shortened(count: int, done: int, asked: int) -> int:
-    """How many of ``count`` epochs (or steps) a client completes.
+    """How many of the ``count`` epochs (or steps) of a training a client completes.
 
     Args:
         count: epochs (or steps) of this training.
@@ -304,7 +305,7 @@ class ClientRows:
         return self.stream
 
     def select(self, some: Int[np.ndarray, "r"]) -> ClientRows:
-        """The rows with the given indices."""
+        """The call restricted to the rows with the given indices."""
         return replace(
             self,
             clients=self.clients[some],
@@ -381,7 +382,7 @@ class ClientRows:
             clients=np.arange(len(some)),
             samples=samples,
             engine=engine,
-            declared={},
+            declared={},  # these clients have no memory
         )
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:

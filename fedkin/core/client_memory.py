@@ -84,7 +84,7 @@ class ClientMemory:
         return self._bytes(list(self._columns), np.arange(self._clients))
 
     def _bytes(self, names: list[str], clients: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-        """Bytes that each of these clients keeps in the arrays with these names."""
+        """Bytes that each of the given clients keeps, over the arrays with the given names."""
         none = np.zeros(len(clients), np.int64)
         return sum(
             (self.has(name, clients) * self._columns[name][:1].nbytes for name in names), none
@@ -135,7 +135,8 @@ class ClientMemory:
         self.changes += 1
 
     def _check_form(self, who: str, name: str, memory: Memory, values: np.ndarray) -> None:
-        """Raise TaskError if the type or shape differs from the declared or stored one."""
+        """Raise TaskError if the type or shape of new client arrays differs from their declaration,
+        or from the arrays of the same name that other clients keep."""
         is_numeric = values.dtype.kind in "fiub"
         if not is_numeric or not np.can_cast(values.dtype, memory.dtype, "same_kind"):
             raise TaskError(
@@ -151,7 +152,8 @@ class ClientMemory:
             )
 
     def _check_limit(self, task: str, name: str, clients: Int[np.ndarray, "n"], size: int) -> None:
-        """Raise TaskError if an array of ``size`` bytes would exceed a client's limit."""
+        """Raise TaskError if a new array of ``size`` bytes would exceed the memory limit of a
+        client."""
         other_names = [column for column in self._columns if column != name]
         total = size + self._bytes(other_names, clients)
         if np.max(total) > self._limit:
@@ -205,7 +207,8 @@ class ClientMemory:
 
 
 def _fits(axes: list[str], shape: tuple[int, ...]) -> bool:
-    """Whether a shape has the declared axes. Axes that are numbers must match in size."""
+    """Whether the shape of a client's array has the declared axes. Axes that are numbers must match
+    in size."""
     return len(axes) == len(shape) and all(
         not axis.isdigit() or int(axis) == size for axis, size in zip(axes, shape, strict=True)
     )
@@ -257,7 +260,7 @@ class OwnMemory:
         )
 
     def _check(self, name: str) -> None:
-        """Raise TaskError for an array that the task does not declare."""
+        """Raise TaskError for the name of a memory array that the task does not declare."""
         if name not in self._declared:
             declared = ", ".join(self._declared) or "nothing"
             raise TaskError(
@@ -266,4 +269,5 @@ class OwnMemory:
             )
 
     def _who(self, name: str) -> str:
+        """Text that names the task, the client and one of its arrays, for messages."""
         return self._memory.who(self._task, self._client[0], name)

@@ -96,5 +96,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _folded(name: str) -> str:
-    """A name without differences of case and surrounding blanks."""
+    """A name in lower case and without surrounding blanks, for comparison."""
     return name.strip().casefold()

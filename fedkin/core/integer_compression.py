@@ -50,6 +50,7 @@ def expand(stored: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[
         size = math.prod(shape) * dtype.itemsize
         inflating = zlib.decompressobj()
         try:
+            # One byte more than expected is enough to notice a content that is too long.
             content = inflating.decompress(arrays[name].tobytes(), size + 1)
         except (zlib.error, KeyError) as error:
             raise ValueError(f"array {name} cannot be decompressed: {error}") from error

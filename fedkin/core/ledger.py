@@ -68,11 +68,13 @@ class Ledger:
 
 
 def _total(side: dict[str, int]) -> int:
-    """The sum of the bytes in one direction, without evaluation and traffic between servers."""
+    """The sum of the bytes in one direction (download or upload) over all operations, without
+    evaluation and traffic between servers."""
     return sum(
         count for name, count in side.items() if not name.startswith(("scoring.", "servers."))
     )
 
 
 def _add(side: dict[str, int], account: str, count: int) -> None:
+    """Add bytes to one direction of the traffic, under the name ``account``."""
     side[account] = side.get(account, 0) + int(count)

@@ -109,13 +109,15 @@ def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _argument(value: Any, as_tuple: bool) -> Any:
-    """An argument as plain Python values; a list too becomes a tuple if ``as_tuple``."""
+    """A function's argument as plain Python values. If ``as_tuple``, a list, an array or a range
+    becomes a tuple."""
     made = _option(value, as_tuple)
     return tuple(made) if as_tuple and isinstance(made, list) else made
 
 
 def _option(value: Any, as_tuple: bool) -> Any:
-    """An option as plain Python values; an array or range becomes a tuple if ``as_tuple``."""
+    """An option's value as plain Python values. If ``as_tuple``, an array or a range becomes a
+    tuple."""
     is_array = isinstance(value, np.ndarray) and value.ndim > 0 and not np.ma.is_masked(value)
     if as_tuple and (is_array or isinstance(value, range)):
         return tuple(plain_lists(value))

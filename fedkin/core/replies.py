@@ -174,8 +174,8 @@ class ReplyBuilder:
     def _find_faults(
         self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]
     ) -> Bool[np.ndarray, "r"] | None:
-        """Mask of the rows with floating-point numbers that are not finite or out of bounds; None
-        if there is no such row."""
+        """Mask of the rows of a reply that have to be excluded, because floating-point numbers in
+        them are not finite or out of bounds; None if there is no such row."""
         faults = None
         for name, array in self.task.up.excluding.items():
             sound = sound_rows(array, arrays[name])
@@ -321,7 +321,7 @@ def mean_vector(task: Task) -> str | None:
 
 
 def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
-    """Raise TaskError for axes of unknown size."""
+    """Raise TaskError if the schema of a task's reply has axes of unknown size."""
     for name, array in task.up.arrays.items():
         if array.over == "model" and "K" not in sizes:
             raise TaskError(
@@ -337,7 +337,7 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
-    """How many numbers one entry of an array has."""
+    """How many numbers a reply's array has for one row or one model."""
     return int(np.prod(array.shape(sizes)))
 
 

@@ -16,8 +16,8 @@ class AtLeast:
 
     Attributes:
         number: the minimum.
-        because: the method's option that determines the minimum, for the error message; empty:
-            none.
+        because: the name of the method's option that determines the minimum, for the error
+            message. Empty: no option does.
 
     Examples:
         >>> import fedkin as fk
@@ -36,7 +36,8 @@ class ModelNeeds:
     Attributes:
         detectors: True: models have one score, for one class. False: a score for every class.
         last_layer: whether the position of the model's last layer must be known.
-        because: the method's option that requires a known last layer; empty: none.
+        because: the name of the method's option whose value requires a known last layer. Empty: no
+            option does.
         hidden_layers: whether the model must have layers before its last one.
 
     Examples:
@@ -59,9 +60,10 @@ class ClientReads:
     Attributes:
         updates: ``single`` if the method reads the update of each client, ``means`` if means of
             updates over clients are enough.
-        because: the method's option that requires single updates; empty if every value does.
-        sends: other data that each client sends, in addition to updates of whole models; empty:
-            nothing.
+        because: the name of the method's option whose present value makes single updates necessary;
+            other values need only means. Empty: ``updates`` does not depend on an option.
+        sends: other data that each client sends, in addition to updates of whole models. Empty:
+            clients send nothing else.
         standing: tasks that clients answer in every reply, such as whether their data have shifted.
 
     Examples:
@@ -84,8 +86,10 @@ class ModelChanges:
     A server optimiser cannot be used with such changes, since it follows the mean update only.
 
     Attributes:
-        by_option: the method's option that causes such changes; empty: none.
-        always: the change in every run, such as ``copies models``; empty: none.
+        by_option: the name of the method's option whose present value causes such changes. Empty:
+            no option does.
+        always: the change that the method makes in every run, such as ``copies models``. Empty: it
+            makes none.
 
     Examples:
         >>> import fedkin as fk
@@ -103,9 +107,9 @@ class ModelParts:
 
     Attributes:
         own: the part that the method itself keeps on clients or trains in another way. No further
-            part can then stay on clients. Empty: none.
+            part can then stay on clients. Empty: the method keeps no part there.
         shared_head: how the method compares clients by the last layers of shared models. Last
-            layers then cannot stay on clients. Empty: it does not.
+            layers then cannot stay on clients. Empty: it does not compare clients by them.
 
     Examples:
         >>> import fedkin as fk
@@ -280,6 +284,8 @@ def count_and_cure(method: Any, need: AtLeast, have: int, where: str = "method")
     # An option that is not set has the method's default value.
     if value is None:
         value = need.number
+    # Each step by which the option is lowered lowers the required number of clients by one.
     enough = value - (need.number - have)
+    # No option can be appended to the place of a compared method (``run.against: ifca``).
     place = f"{where}.{option}" if where == "method" else option
     return f"{count} ({option} = {value})", f"{place}={enough}" if enough > 0 else ""

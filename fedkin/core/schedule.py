@@ -98,6 +98,7 @@ class Schedule:
             length: total number of steps, for a schedule without ``length``.
         """
         end = 0.0 if self.end is None else self.end
+        # Without a length, the schedule ends at the last step; the warm-up is a part of the steps.
         total = self.length or max((length or 1) - self.warmup, 1)
         s = np.maximum(t - self.warmup, 0).astype(np.float64)
         done = np.minimum(s, total) / total
@@ -157,12 +158,15 @@ def read_schedule(value: Any, place: str) -> Schedule | None:
 
 
 def _check_integer(name: str, value: Any, least: int) -> None:
+    """Raise ConfigError unless a schedule's option is None or an integer of at least ``least``."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if value is not None and not (whole and value >= least):
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def _check_number(name: str, value: Any, most: float | int) -> None:
+    """Raise ConfigError unless a schedule's option is None or a finite number from 0 to
+    ``most``."""
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if value is not None and not (number and 0 <= value <= most and value < np.inf):
         limit = "" if most == np.inf else f" to {most}"

@@ -65,6 +65,7 @@ class Array:
                 f"{name}: dtype must be one of float32, float64, int64, uint32 and bool, got "
                 f"{dtype}"
             )
+        # NaN differs from itself, and only floats can hold it.
         if dtype.kind != "f" and (
             self.missing != self.missing or self.missing != dtype.type(self.missing)
         ):

@@ -192,7 +192,8 @@ def force_to_disk(path: Path) -> None:
 
 
 def _write(file: Any, data: bytes) -> None:
-    """Write all data in a loop, since an unbuffered file may write only a part at a time."""
+    """Write all bytes to an open file, in a loop, since an unbuffered file may write only a part at
+    a time."""
     while data:
         data = data[file.write(data) or 0 :]
 

@@ -66,8 +66,8 @@ def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> 
 
 
 def _argument_with(call: Callable[..., Any], option: str) -> str:
-    """A hint that the unknown argument is a field of another argument (e.g. of ``scoring``); empty
-    if it is not."""
+    """A hint that an unknown argument is a field of another argument of the call (e.g. of
+    ``scoring``); the hint is empty if it is not."""
     try:
         hints = typing.get_type_hints(call)
     except Exception:  # annotations of a user's class that only type checkers see

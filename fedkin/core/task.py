@@ -38,6 +38,7 @@ class Down(NamedTuple):
 
 
 def _field(down: Down, **default: Any) -> Any:
+    """A dataclass field of a task whose metadata say how it is sent to clients."""
     return dataclasses.field(metadata={"down": down}, **default)
 
 
@@ -205,8 +206,8 @@ class Task:
         return np.linalg.norm(models, axis=1)
 
     def training(self, reply: Any) -> Any:
-        """The part of a reply that describes local training of whole models, for the metrics of a
-        round. None if the task does not train."""
+        """The part of the task's reply that describes local training of whole models, for the
+        metrics of a round. None if the task does not train."""
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
@@ -227,7 +228,8 @@ def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
 
 @cache
 def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
-    """``fields_down`` of a class, cached, since it is needed in every call."""
+    """The names of a task class's fields, and how each is sent to clients (``fields_down``). The
+    result is cached, since every call needs it."""
     if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
         raise TaskError(
             f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields"
@@ -287,7 +289,8 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
 
 
 def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
-    """Raise TaskError unless a field by row has one entry for each row."""
+    """Raise TaskError unless a task's field with an entry for each row has as many entries as the
+    call has rows."""
     if not isinstance(value, np.ndarray):
         raise TaskError(
             f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}"
@@ -300,8 +303,8 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Raise TaskError for a model index out of range. Also if the reply has an entry for each
-    model, although a client receives only the models that it indexes."""
+    """Check a field of models of which a client receives only those that its rows index. Raise
+    TaskError if an index is out of range, or if the reply has an entry for each model."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.
@@ -356,6 +359,7 @@ def traffic(
     if task.local or not (counted or arrays):
         return None
     up = int(answered.sum()) * row_bytes if row_bytes else 0
+    # Between peers, the reply that one peer uploads is what another one downloads.
     return (up, up) if task.between_peers else (down, up)
 
 
@@ -369,5 +373,7 @@ def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "
     if distinct and index.ndim == 1:
         return len(clients) * value[:1].size
     row, *_ = np.nonzero(index >= 0)
+    # A client receives a model once, even if several of its rows use it. Each pair of a client and
+    # a model is counted once, by a number that identifies the pair.
     pairs = np.unique(clients[row].astype(np.int64) * len(value) + index[index >= 0])
     return len(pairs) * value[:1].size

@@ -77,6 +77,7 @@ def register(kind: Any, attributes: set[str]) -> None:
     _check_memory(kind, other_kinds)
     _check_delivery(kind, fields, schema)
     _kinds[kind.name] = kind
+    # A new definition of the class may no longer be answered in every reply.
     _standing.pop(kind.name, None)
     if kind.standing:
         _standing[kind.name] = set(kind.up.arrays)
@@ -145,8 +146,10 @@ def _check_memory(kind: Any, other_kinds: Iterable[Any]) -> None:
 
 
 def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
-    """Raise TaskError for fields or replies that cannot be sent along with another task's
-    messages."""
+    """Raise TaskError if a task is to be sent along with other tasks' messages, but has fields or a
+    reply with which that is impossible."""
+    # A schema that is a property is known only for an instance of the task. It counts as a reply of
+    # unknown form.
     arrays = schema.arrays if isinstance(schema, Schema) else {"": None}
     field_kinds = set(fields.values())
     keeps_for_run = all(memory.lifetime == "run" for memory in kind.memory.values())
@@ -171,18 +174,19 @@ def _check_delivery(kind: Any, fields: dict[str, str], schema: Any) -> None:
 
 
 def _kind_of(default: Any) -> str:
-    """How a field is sent to clients (``Down.kind``), from its default value."""
+    """How a task's field is sent to clients (``Down.kind``), from the field's default value."""
     down = default.metadata.get("down") if isinstance(default, dataclasses.Field) else None
     return down.kind if down else "setting"
 
 
 def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
-    """Raise TaskError if there are any ``names``, which are reserved."""
+    """Raise TaskError if a task uses reserved names (``names``, which may be empty). ``what`` says
+    for what it uses them."""
     if names := sorted(names):
         raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, a reserved name; rename it")
 
 
 def _origin(kind: Any) -> tuple[str, str]:
-    """Module and qualified name of a class. A class with the same origin may be registered
-    again."""
+    """Module and qualified name of a task class. A class with the same origin may be registered
+    again, as when a notebook cell is run twice."""
     return kind.__module__, kind.__qualname__

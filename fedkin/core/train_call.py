@@ -19,7 +19,7 @@ AddScaled = Callable[[Any, Any, Any], Any]  # (a, factor, b) -> a + factor b
 
 
 def _add_scaled(a: Any, factor: Any, b: Any) -> Any:
-    """a + factor b, rounded as the library of the arrays rounds by itself."""
+    """a + factor * b, rounded as the library of the arrays (e.g. NumPy) rounds by itself."""
     return a + factor * b
 
 

@@ -119,7 +119,8 @@ class LocalTraining:
 
     @staticmethod
     def _factors(schedule: Schedule, round: int) -> Float[np.ndarray, "1"]:
-        """The factor of a schedule over rounds. Its steps count from 0, rounds from 1."""
+        """The factor by which a schedule over rounds multiplies the learning rate in a round. The
+        schedule's steps count from 0, rounds from 1."""
         return schedule.factors(np.array([max(round - 1, 0)]))
 
     def loss_weights(self, label_counts: Int[np.ndarray, "r C"]) -> Float[np.ndarray, "r C"] | None:
@@ -214,6 +215,7 @@ class LocalTraining:
                 raise ConfigError(
                     f"{name} must be an integer from 1 to {_MOST[name]:,}, got {value}"
                 )
+        # Classes count from 0, but ``_is_count`` from 1.
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
             raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
         self._check_numbers()
@@ -231,7 +233,7 @@ class LocalTraining:
             )
 
     def _check_numbers(self) -> None:
-        """Raise ConfigError for a number outside its range."""
+        """Raise ConfigError if a number among the settings (e.g. ``lr``) is outside its range."""
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if name == "clip_norm" and value is None:
@@ -245,7 +247,8 @@ class LocalTraining:
                 raise ConfigError(f"{name} must be a {kind}, got {value!r}")
 
     def _check_optimizer(self) -> None:
-        """Raise ConfigError for an unknown optimiser, or a momentum that it does not have."""
+        """Raise ConfigError for an unknown optimiser, and for a momentum that the optimiser does
+        not have."""
         if self.optimizer not in OPTIMIZERS:
             raise ConfigError(f"optimizer must be 'sgd', 'adam' or 'adamw', got {self.optimizer!r}")
         if self.optimizer != "sgd" and self.momentum:

@@ -140,7 +140,8 @@ class WaitingWorld(Protocol):
 
 
 def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
-    """Late replies of a world, as ``WaitingWorld.late_replies``; none if the world does not wait.
+    """Late replies of a world, as ``WaitingWorld.late_replies``. The result is empty if the world
+    does not wait longer than a round.
 
     Args:
         world: the world.

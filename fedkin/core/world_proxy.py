@@ -34,10 +34,12 @@ class WorldProxy:
 
     @property
     def update_memory(self) -> int:
+        """The wrapped world's memory limit for updates of single clients."""
         return self._world.update_memory
 
     @property
     def true_clusters(self) -> Int[np.ndarray, "N"] | None:
+        """The true cluster of each client; None if the wrapped world does not know it."""
         return self._world.true_clusters
 
     @property

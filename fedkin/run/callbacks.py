@@ -63,8 +63,8 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
 
 
 def _call_all(functions: Sequence[OnRound]) -> OnRound | None:
-    """Combine functions into one that calls all of them. It returns ``STOP`` if any of them
-    does."""
+    """Combine functions of a round's record into one that calls all of them. It returns ``STOP``,
+    which ends the run, if any of them does."""
     if len(functions) <= 1:
         return functions[0] if functions else None
 

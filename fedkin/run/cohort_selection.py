@@ -37,6 +37,8 @@ def select_cohort(
         if in_turn
         else np.zeros(0, np.int64)
     )
+    # Position at which each client of this turn is, or would be, among the reachable ones. An id
+    # above the last reachable one would be beyond the end, hence the clip.
     place = np.searchsorted(reachable, turn).clip(max=len(reachable) - 1)
     # Keep the positions of those clients of this turn that are reachable. Set operations would sort
     # or hash all N ids in every round.

@@ -123,6 +123,7 @@ class Experiment(Generic[W]):
         )
         for entry, method in others:
             inner = against_folder(out, entry["name"]) if out else None
+            # The run may have stopped before this compared method began.
             begun = resume and inner is not None and holds_run(inner)
             main.against[entry["name"]] = self._run_one(
                 entry, method, digests=digests, out=inner, resume=begun, against=None
@@ -155,6 +156,7 @@ class Experiment(Generic[W]):
         """
         description = self.description.with_sections({"method": entry})
         description = description.with_run(against=against or [])
+        # Each method has a separate world, so that no memory of clients passes between runs.
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
         # Only the main method warns about a changed environment, so that the warning appears once.
@@ -186,6 +188,7 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
+            # Options add their measurements at the end of the run (e.g. the total privacy cost).
             state.final |= options.closing(_end(state, clients, facts))
             finished = Run(
                 config=description,
@@ -206,7 +209,7 @@ class Experiment(Generic[W]):
 
 
 def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
-    """The facts about a finished run that options can read."""
+    """The facts about a finished run that options (e.g. a robust rule) can read."""
     assert run_state.scored is not None  # a run ends with scoring
     return RunEnd(
         round=run_state.round,

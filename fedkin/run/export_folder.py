@@ -38,6 +38,7 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     """
     config = run_folder.read_config(run)
     finished = (run / SUMMARY).exists()
+    # For a run of several seeds, ``Run.load`` below raises its own error.
     if not finished and not last_checkpoint and config.seeds is None:
         raise ConfigError(
             f"{run} holds a run that is not finished; {how_to_resume(run, config)}, or export its "

@@ -111,4 +111,5 @@ def remove_state(path: Path) -> None:
 
 
 def _texts(values: Any) -> dict[str, str]:
+    """The reasons by name from a state's file, with all keys and values as text."""
     return {str(name): str(reason) for name, reason in values.items()}

@@ -34,6 +34,7 @@ class InstrumentedWorld(WorldProxy):
 
     @property
     def update_memory(self) -> int:
+        """Bytes that the updates of one call may take; by default the wrapped world's limit."""
         return super().update_memory if self._update_memory is None else self._update_memory
 
     def begin(self, stream: Stream) -> None:
@@ -47,7 +48,8 @@ class InstrumentedWorld(WorldProxy):
         super().reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Run a task, in its single form if possible. Returns the reply that the method expects."""
+        """Run a task; if it requests means and there is memory, in its single form, which requests
+        the update of each client. Returns the reply that the method expects."""
         single = task.single()
         separate = single is not None and self._fits(len(clients))
         done = single if single is not None and separate else task
@@ -56,5 +58,5 @@ class InstrumentedWorld(WorldProxy):
         return mean_reply(task, reply, clients) if separate else reply
 
     def _fits(self, rows: int) -> bool:
-        """Whether the updates of this number of clients fit into the memory."""
+        """Whether ``rows`` updates of whole models fit into ``update_memory`` bytes."""
         return rows * self.spec.parameters * BYTES_PER_NUMBER <= self.update_memory

@@ -76,6 +76,7 @@ def interruptible(
             (again or _raise)(number)
 
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    # None: the handler was not set from Python, so it could not be restored.
     taken = [number for number in SIGNALS if handlers[number] not in (signal.SIG_IGN, None)]
     _noted.active = True
     _noted.number = 0
@@ -108,8 +109,10 @@ def exit_status(error: KeyboardInterrupt) -> int:
 
 
 def _raise(number: int) -> None:
+    """What a second signal does by default: end the run at once."""
     raise RunInterrupted(number)
 
 
 def _ignore(_: int) -> None:
+    """What a first signal does by default after it is recorded: nothing."""
     pass

@@ -136,6 +136,7 @@ def run(
     if restored:
         run_state = _resumed(restored, plan, options)
         recorder.recall(restored.checkpoint.memory)
+        # If no round is left, the final evaluation needs the clients as they are in this round.
         instrumented.begin(_scenario(plan, run_state.round))
     else:
         instrumented.begin(_scenario(plan, 0))
@@ -143,6 +144,8 @@ def run(
         # Training before the first round does not count as the training of a round.
         instrumented.observations.training = None
         _log_remarks(name, runner.remarks(run_state.state), client_names(world))
+        # ``keeping`` also writes a checkpoint: with one of round 0, a resumed run need not repeat
+        # ``init``.
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
         run_state.round += 1
@@ -152,11 +155,14 @@ def run(
         run_state.state = run_round(
             instrumented, runner, state=run_state.state, round=round, plan=plan
         )
+        # Assignments are never changed in place, so the same array means that no client migrated.
         if run_state.state.assignment is not assignment_before:
             changed = recorder.cluster_metrics.changed(run_state.state.assignment)
+            # The method may have notified some of these clients already.
             instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
         recorder.record(run_state, plan.evaluates(round), plan.checkpoints(round))
     if run_state.stopped:
+        # ``stopped`` holds the round, the planned number of rounds, and the reason, in this order.
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
     _score_finally(run_state, world, method=runner, plan=plan, measures=every_measure)
     run_state.memory = recorder.memory()
@@ -185,7 +191,8 @@ def _resumed(restored: Restored, plan: Plan, options: ActiveOptions) -> RunState
 
 
 def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] | None) -> None:
-    """Log a method's warnings about its clusters, with the names of clients."""
+    """Log the warnings of a method about the clusters that it has formed, with the names of
+    clients."""
     for remark in remarks:
         words = remark.with_names(client_names) if isinstance(remark, ClientRemark) else remark
         _log.warning("%s: %s", name, words)
@@ -194,9 +201,11 @@ def _log_remarks(name: str, remarks: Sequence[str], client_names: Sequence[str] 
 def _score_finally(
     run_state: RunState, world: World, method: WithOptions, plan: Plan, measures: Sequence[Measure]
 ) -> None:
-    """Measure the final state and the best round after the last round, into ``run_state.final``."""
+    """After the last round, measure the final state and the best round. The results are added to
+    ``run_state.final``."""
     round = run_state.round
     state = run_state.state
+    # With validation samples, no test sample has been used before.
     validated = _scored_split(world) != "test"
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
     sample = plan.sample(last=True)
@@ -235,7 +244,8 @@ def _scored_split(world: World) -> str:
 
 
 def _scenario(plan: Plan, round: int) -> Stream:
-    """Random numbers for what happens to clients in a round (e.g. drop-outs and shifts)."""
+    """The random stream for what happens to clients in a round (e.g. drop-outs and shifts of
+    data)."""
     return Stream(plan.seed, round, "scenario")
 
 
@@ -270,7 +280,8 @@ def run_round(
 
 @dataclass
 class _Recorder:
-    """Measures each completed round, stores its record in the folder, and calls ``on_round``."""
+    """Measures each completed round of a run, stores its record in the run folder, and calls
+    ``on_round``."""
 
     instrumented: InstrumentedWorld
     name: str
@@ -322,6 +333,7 @@ class _Recorder:
                 "total": run_state.seconds,
             }
             self.folder.append(record, timing, migrations)
+            # A run that stops early must have a checkpoint of its last round, which has its models.
             if keeping or run_state.stopped:
                 self._keep(run_state, self.folder)
         reply = self.on_round(record) if self.on_round else None
@@ -338,7 +350,7 @@ class _Recorder:
             raise_if_interrupted()
 
     def _keep(self, run_state: RunState, folder: Folder) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint of the round that has just been recorded."""
         ledger = self.instrumented.ledger
         folder.keep(
             Checkpoint(
@@ -357,6 +369,7 @@ class _Recorder:
 
     def _choose(self, run_state: RunState, record: Record) -> None:
         """Store the round as the best one if its validation score is the highest so far."""
+        # Test samples must not select a round.
         if self.split == "test" or not is_complete(record):
             return
         score = record[SCORE.column]
@@ -370,7 +383,7 @@ class _Recorder:
         run_state.best = BestRound(run_state.round, score, state, memory)
 
     def _score(self, run_state: RunState) -> EvaluationResults:
-        """Evaluate the clients on the models of the round."""
+        """Evaluate the clients on the models after the present round."""
         round = run_state.round
         return score(
             self.instrumented.world,
@@ -415,7 +428,8 @@ class _Recorder:
 
 
 class _Clock:
-    """Wall-clock time in seconds, continued from an earlier process."""
+    """Wall-clock time of a run in seconds. For a resumed run it continues from the earlier
+    process."""
 
     def __init__(self, total: float) -> None:
         self.total = total

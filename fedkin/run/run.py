@@ -192,7 +192,7 @@ class Run(ModelAccess):
 
     @cached_property
     def _summary(self) -> dict[str, Any]:
-        """The result of ``summary``, computed once."""
+        """The numbers of the run, as ``summary`` returns them, computed once."""
         best = best_record(self.records)
         last = self.records[-1]
         target = self.config.target
@@ -206,6 +206,7 @@ class Run(ModelAccess):
             "model": self.config.model_name,
             "rounds": last["round"],
             "seed": self.config.seed,
+            # With a validation split, this is a test result, which ``self.final`` has.
             "best_accuracy": best["accuracy"] if best and "split" not in last else None,
             "best_round": best["round"] if best else None,
             **(
@@ -273,6 +274,7 @@ class Run(ModelAccess):
         folders.append(folder)
         migrations = {entry["round"]: entry for entry in self.migrations}
         for record in self.records:
+            # The seconds of single rounds are not known any more, so timings have only the round.
             folder.append(record, {"round": record["round"]}, migrations.get(record["round"]))
         last = self.records[-1]
         down, up = _sides(last.get("bytes_by_operation", {}))
@@ -379,7 +381,8 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
 
 
 def _final(path: Path, config: Description) -> Record:
-    """The final measurements in a stored summary, which are not in the records of rounds."""
+    """Those measurements in a stored summary that were made after the last round, so that the
+    records of rounds lack them."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:
@@ -387,6 +390,7 @@ def _final(path: Path, config: Description) -> Record:
 
 
 def _sides(by_operation: dict[str, list[int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Split the pairs [download, upload] by operation into downloaded and uploaded bytes."""
+    """Split the pairs [download, upload] of each operation into two dictionaries by operation: the
+    downloaded and the uploaded bytes."""
     down, up = ({name: pair[side] for name, pair in by_operation.items()} for side in (0, 1))
     return down, up

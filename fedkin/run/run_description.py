@@ -93,7 +93,8 @@ def shift_name(shift: Shift) -> str:
 
 
 def _name(instance: Any, known: registry.Registry) -> str:
-    """The instance's name in a registry; the lower-case class name if it is not registered."""
+    """The name under which an instance's class is registered; the lower-case class name if it is
+    not registered."""
     names = {kind: name for name, kind in known.items()}
     return names.get(type(instance), type(instance).__name__.lower())
 

@@ -120,7 +120,7 @@ def suspects(summary: Mapping[str, Any]) -> list[int]:
 
 
 def _suspects(summary: Mapping[str, Any]) -> str:
-    """Text with the number of clients that the rule suspects, and how many of them are
+    """Text with the number of clients that a robust rule suspects, and how many of them are
     attackers."""
     clients = suspects(summary)
     guilty = len(set(clients) & set(summary["attackers"]))

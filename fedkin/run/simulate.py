@@ -189,7 +189,7 @@ def execute(
 
 
 def _named(method: Method) -> tuple[Values, Method]:
-    """A method's entry in the description (name and settings), and the method."""
+    """A method's entry in the run's description (name and settings), together with the method."""
     return {"name": method_name(method), **plain_values(method)}, method
 
 

@@ -125,7 +125,8 @@ def check_method(method: Any) -> None:
 def _named(
     error: type[FedkinError], kind: str, name: str, known: Iterable[str], made: str
 ) -> FedkinError:
-    """The error for a name in place of an instance, or for an unknown name."""
+    """The error for an argument that is a name instead of an instance (e.g. of a method). If the
+    name is unknown, the error suggests a similar one."""
     if name not in known:
         return error(unknown(kind, name, known))
     return error(f"a {kind} must be an instance, {made}, got the name {name!r}")

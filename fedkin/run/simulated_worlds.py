@@ -41,16 +41,21 @@ class SimulatedWorlds:
 
     @property
     def clients(self) -> int:
+        """The number of clients, including those that arrive later."""
         return self.data.clients
 
     @property
     def spec(self) -> ModelSpec:
+        """The model's size and layers."""
         return self.model.spec
 
     def digests(self) -> Digests:
+        """Digests of the data and of the model, which the description of a run does not cover."""
         return data_digest(self.data), model_digest(self.model, self.data)
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
+        """Raise ConfigError if a method with these options cannot run on these data, or if the run
+        needs more memory than the machine has."""
         for place, (entry, method) in zip(method_places(methods), methods, strict=True):
             needs = requirements_of(method)
             if needs.data.true_clusters and self.data.true_clusters is None:
@@ -109,6 +114,8 @@ class SimulatedWorlds:
         )
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
+        """A new simulated world for a run of a method, with functions that return facts about its
+        clients."""
         world = self.make()
         return OpenWorld(
             world,
@@ -138,6 +145,8 @@ def memory_parts(
         together: number of clients that a device trains at once; None: one.
     """
     model = _NUMBER * parameters
+    # Each peer has a model. Other methods have about one for each client that they need at least,
+    # since they need a client for each cluster.
     models = clients if needs.peers else needs.clients.number
     memory = needs.memory
     parts = {

@@ -225,5 +225,7 @@ def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | Non
     by_score = stop_by_score(plan, records)
     if by_score or stopped is None:
         return by_score
+    # A stop by an option (e.g. a spent privacy budget) is left out here, because the caller asks
+    # the options again (``stop_by_options``).
     lasting = stopped["reason"].startswith((_BY_CALLBACK, _NO_REPLY))
     return stopped if stopped["of"] == plan.rounds and lasting else None

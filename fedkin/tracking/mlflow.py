@@ -24,6 +24,7 @@ class MLflow:
         self._entities = import_library("mlflow.entities", "mlflow")
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
+        """Create the MLflow run with the run's settings, or continue it if the run is resumed."""
         assert folder is not None
         store = (outermost_folder(folder).resolve().parent / "mlruns").as_uri()
         self._client = self._mlflow.MlflowClient(
@@ -44,9 +45,12 @@ class MLflow:
         )
 
     def __call__(self, record: Record) -> None:
+        """Log the numbers of a round."""
         self._log(flat_numbers(record), record["round"])
 
     def end(self, summary: dict[str, Any] | None) -> None:
+        """Log the numbers of the summary, and mark the MLflow run as finished; without a summary,
+        mark it as killed."""
         if summary is not None:
             self._log(
                 {f"summary/{name}": number for name, number in flat_numbers(summary).items()},
@@ -61,6 +65,7 @@ class MLflow:
         return experiment.experiment_id if experiment else self._client.create_experiment(name)
 
     def _log(self, numbers: dict[str, float], step: int) -> None:
+        """Log numbers by name as MLflow metrics. ``step`` is the number of the round."""
         now = int(time.time() * 1000)
         metrics = [
             self._entities.Metric(name, number, now, step) for name, number in numbers.items()

@@ -34,7 +34,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, record: Record) -> None:
-        """Write the values of a round."""
+        """Write the numbers of a round's record."""
         numbers = flat_numbers(record)
         round = record["round"]
         if self._writer is None:

@@ -129,20 +129,23 @@ class _Listener:
     def finish(self, summary: dict[str, Any]) -> None:
         """End the tracker with the summary of the finished run."""
         with self._dropped_on_error():
+            # A resumed run may have had no round left, so the tracker may not have begun.
             self._begin()
             if self.open:
                 self.open = False
                 self.tracker.end(copy.deepcopy(summary))
 
     def stop(self) -> None:
-        """End the tracker without a summary, unless it has ended."""
+        """End the tracker of an unfinished run, without a summary. A tracker that has ended is left
+        alone."""
         if self.open:
             with self._dropped_on_error():
                 self.open = False
                 self.tracker.end(None)
 
     def _begin(self) -> None:
-        """Call the tracker's ``begin``, and send the stored rounds that it has not logged."""
+        """Call the tracker's ``begin``, and send the stored rounds that it has not logged. It is
+        called before every record, and does nothing if the tracker has begun or failed."""
         if self.open or self.failed:
             return
         self.tracker.begin(

@@ -20,6 +20,7 @@ class WandB:
         self._wandb = import_library("wandb", "wandb")
 
     def begin(self, name: str, description: dict[str, Any], folder: Path | None) -> None:
+        """Start a Weights & Biases run, or continue it if the run is resumed."""
         assert folder is not None
         # W&B names its folders run-TIME-ID. A resumed run takes the id from the newest one.
         earlier = sorted((folder / "wandb").glob("*run-*-*"))
@@ -41,9 +42,11 @@ class WandB:
         )
 
     def __call__(self, record: Record) -> None:
+        """Log the numbers of a round."""
         self._run.log(flat_numbers(record), step=record["round"])
 
     def end(self, summary: dict[str, Any] | None) -> None:
+        """Store the summary, and end the Weights & Biases run; without a summary, as failed."""
         self._run.summary.update(summary or {})
         self._run.finish(exit_code=0 if summary is not None else 1)
 

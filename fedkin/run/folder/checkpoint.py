@@ -175,7 +175,8 @@ class _Stored(NamedTuple):
 
 
 def _newest(folder: Path) -> _Stored:
-    """The newest intact checkpoint. Newer ones that are damaged are skipped with a warning."""
+    """The newest intact checkpoint in a folder. Newer ones that are damaged are skipped with a
+    warning."""
     damage: list[str] = []
     for path in _newest_first(folder):
         try:
@@ -216,8 +217,8 @@ class _DamageError(Exception):
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """The checkpoint files, newest first. They are sorted by number, since names of round 1,000,000
-    and later are longer."""
+    """The checkpoint files in a folder, newest first. They are sorted by number, since the names of
+    round 1,000,000 and later rounds are longer."""
     numbers = {
         path: re.fullmatch(r"round-(\d+)\.safetensors", path.name)
         for path in folder.glob("round-*.safetensors")
@@ -242,6 +243,7 @@ def _read(path: Path) -> _Stored:
         raise _DamageError(" ".join(str(error).split()) or type(error).__name__) from error
     if not whole:
         raise _DamageError("its content differs from its digest")
+    # Arrays with a prefix are taken out first, since all others must be fields of the state.
     best = _best(header.get("best"), _taken(arrays, _BEST))
     memory = _taken(arrays, _MEMORY)
     state = _state(header["state"], arrays)
@@ -263,7 +265,8 @@ def _read(path: Path) -> _Stored:
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Remove and return the arrays with a name prefix, without the prefix."""
+    """Remove the arrays whose names begin with ``prefix``, and return them by name without the
+    prefix."""
     return {
         name.removeprefix(prefix): arrays.pop(name)
         for name in list(arrays)
@@ -272,7 +275,12 @@ def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 
 def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRound | None:
-    """The best round in a checkpoint's header and arrays; None if there is none."""
+    """The best round of a checkpoint; None if the run has no validation samples to select one.
+
+    Args:
+        described: the header's entry: round, accuracy and class of the state.
+        arrays: the arrays of the best round, without their prefix.
+    """
     if described is None:
         return None
     round, accuracy, type_name = described
@@ -281,7 +289,8 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
-    """The state of a method from its arrays. Raises _DamageError for invalid arrays."""
+    """The state of a method from the arrays of a checkpoint. Raises _DamageError if the class of
+    the state is unknown, or if the arrays are invalid."""
     extras = _extras(arrays)
     state_type = _state_type(type_name, set(arrays))
     if state_type is None:
@@ -309,15 +318,15 @@ def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _with_memory(state: State, memory: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays of a state and of the clients' memory, by name."""
+    """The arrays of a state and of the clients' memory, by their names in a checkpoint file."""
     return _arrays(state) | {
         _MEMORY + name: np.asarray(array, order="C") for name, array in memory.items()
     }
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:
-    """The arrays of a state and of its options, by name in the file. Raises MethodError for a field
-    that is not an array."""
+    """The arrays of a state, and those that options store in it, by their names in a checkpoint
+    file. Raises MethodError for a field that is not an array."""
     arrays = {name: getattr(state, name) for name in _array_names(type(state))}
     for section, of_option in state.extras.items():
         arrays |= {f"{_OPTIONS}{section}/{name}": array for name, array in of_option.items()}
@@ -331,11 +340,13 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
 
 
 def _array_names(kind: type[State]) -> set[str]:
-    """Names of the arrays that a method's state declares."""
+    """Names of the arrays that a class of states declares. ``extras`` is a dictionary of arrays,
+    which is stored under other names."""
     return {f.name for f in fields(kind)} - {"extras"}
 
 
 def _type_name(state_type: type[State]) -> str:
+    """The name of a state class in a checkpoint: its module and qualified name."""
     return f"{state_type.__module__}.{state_type.__qualname__}"
 
 
@@ -344,6 +355,7 @@ def _state_type(name: str, arrays: set[str]) -> type[State] | None:
     names. A class that has moved to another module is found by its class name. None if there is no
     such class."""
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
+    # A class that was defined twice (e.g. in a notebook) has two entries; the last one is newer.
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]
     return exact[-1] if exact else same_name[0] if len(same_name) == 1 else None

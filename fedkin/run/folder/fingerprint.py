@@ -99,7 +99,7 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
 
 def first_difference(stored: Description, requested: Description) -> str:
     """Text that names the first setting, among those that determine results, in which two runs
-    differ."""
+    differ (at least one must differ)."""
     flat = [_flat(determining_part(config)) for config in (stored, requested)]
     names = [key for key in sorted(flat[0] | flat[1]) if flat[0].get(key) != flat[1].get(key)]
     key = names[0]
@@ -121,6 +121,7 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:
     """Text about differences between two environments that may change the last bits of results;
     empty if there are none."""
+    # Versions have no section, so their keys begin with a dot (".numpy"), which is removed below.
     flat = [
         {**_flat({"": env.get("versions", {})}), **{k: env.get(k) for k in _MACHINE}}
         for env in (stored, now)

@@ -84,18 +84,24 @@ def state_of(path: Path) -> FolderState:
 
 
 def _check_checkpoints(path: Path, state: FolderState) -> None:
-    """Check all checkpoints, and compare the record files with the newest intact checkpoint."""
+    """Check all checkpoints of a run, and compare the record files with the newest intact
+    checkpoint. Problems are added to ``state``."""
     folder = path / run_folder.CHECKPOINTS
     state.problems += [
         f"{folder / name}: {reason}" for name, reason in checkpoint.damaged(folder).items()
     ]
     if not checkpoint.any_in(folder):
+        # Round 0 is recorded before the first checkpoint is written, so its record alone is no
+        # sign of a loss.
         if state.finished or (state.recorded or 0) > 0:
             state.problems.append(f"{folder} has no checkpoint")
         return
     try:
         newest, _ = checkpoint.newest(folder)
         state.kept = newest.round
+        # Only the models of a finished run must be from its last round; an unfinished run resumes
+        # from an earlier one. ``missing_end`` reads only the round of the last record, so a record
+        # with just this entry is enough.
         if state.finished and state.recorded is not None:
             state.problems += filter(
                 None, [integrity.missing_end(path, [{"round": state.recorded}], newest)]
@@ -107,7 +113,8 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
 
 
 def _words(error: Exception, name: str) -> str:
-    """The text of an error that occurred when the file ``name`` was read; it names the file."""
+    """The text of an error from reading a file of the run folder. Only errors of fedkin name the
+    file themselves, so for others the file's ``name`` is added."""
     return (
         str(error)
         if isinstance(error, FedkinError)

@@ -105,7 +105,7 @@ def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Chec
 
     Args:
         folder: the run's folder.
-        records: records of the run's rounds.
+        records: records of the run's rounds; only the round of the last one is read.
         newest: the run's newest intact checkpoint.
     """
     last = records[-1]["round"] if records else newest.round
@@ -163,7 +163,8 @@ def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
 
 
 def _differing(folder: Path) -> list[str]:
-    """Names of the files that differ from their checksums; none if there are no checksums."""
+    """Names of the files in a run folder that differ from their checksums. The list is empty if the
+    folder has no file of checksums (an unfinished run)."""
     try:
         lines = (folder / SUMS).read_text().splitlines()
     except FileNotFoundError:
@@ -175,13 +176,14 @@ def _differing(folder: Path) -> list[str]:
         raise CheckpointError(
             f"{folder / SUMS} is damaged; delete it to read the run without this check"
         )
+    # Only the last part of a name is used, so that a changed line cannot lead out of the folder.
     return [
         match[2] for match in sums if match and _sha256(folder / Path(match[2]).name) != match[1]
     ]
 
 
 def _sha256(path: Path) -> str:
-    """SHA-256 of a file; empty if the file does not exist."""
+    """SHA-256 of a file as hexadecimal text; an empty text if the file does not exist."""
     if not path.exists():
         return ""
     with storage_errors(path, "read"), path.open("rb") as file:

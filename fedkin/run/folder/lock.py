@@ -50,7 +50,8 @@ def lock_file(folder: Path) -> Path:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Context manager that holds the lock, and removes its files and new folders at the end."""
+    """Context manager that holds the lock of a run's folder. At the end, it removes the lock's
+    files, and the folders that were created for them if they are still empty."""
     path = lock_file(folder)
     lock = FileLock(path)
     owner = path.with_suffix(".owner")
@@ -78,7 +79,8 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
-    """Acquire a lock without waiting. Raises StorageError with its owner if it is held."""
+    """Acquire the lock of a run's folder without waiting. If another process holds it, raise a
+    StorageError that names this process, from the file ``owner``."""
     with storage_errors(folder):
         try:
             lock.acquire(blocking=False)
@@ -89,7 +91,8 @@ def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
 
 
 def _owner(path: Path) -> str:
-    """Text that names the process that holds a lock, as far as known."""
+    """Text that names the process that holds a run folder's lock, from the file in which it has
+    written its id and host."""
     try:
         return path.read_text() or "another process"
     except OSError:

@@ -33,6 +33,8 @@ def find_migrations(
         clients: clients whose cluster changes, ascending.
         clusters: their new clusters.
     """
+    # Positions at which a span begins: the id does not follow the last one, or the cluster differs.
+    # The values put in front make the first client begin a span.
     first = np.flatnonzero(
         (np.diff(clients, prepend=-2) != 1) | (np.diff(clusters, prepend=UNASSIGNED - 1) != 0)
     )

@@ -20,6 +20,8 @@ def how_to_resume(folder: Path, config: Description) -> str:
     if config.of_federation:
         place = folder.absolute().parent
         holds_server = (place / _SERVER).exists()
+        # The command needs the folder of the server's file. A copied run folder lacks that file, so
+        # the text cannot name its folder.
         start = shell_command("fedkin", "deploy", "up", folder.parent)
         how = start if holds_server else f"fedkin deploy up the folder of its {_SERVER}"
         return f"resume it with its sites ({how})"

@@ -219,6 +219,7 @@ class Folder:
         self._digests = integrity.GrowingDigests(contents)
         if newest is None:
             return None
+        # The resumed run continues to count from the bytes sent so far.
         world.ledger.down = dict(newest.down)
         world.ledger.up = dict(newest.up)
         world.ledger.measured_down = dict(newest.measured_down)
@@ -240,7 +241,8 @@ class Folder:
         append_line(self.path / TIMINGS, line_of(timing))
 
     def keep(self, state: Checkpoint) -> None:
-        """Write a checkpoint. The record files are synced to the disk first."""
+        """Write a checkpoint. The record files are synced to the disk first, so that after a crash
+        they have all rounds up to the checkpoint."""
         for path in (self.path / METRICS, self.path / MIGRATIONS):
             if path.exists():
                 force_to_disk(path)
@@ -251,7 +253,8 @@ class Folder:
         )
 
     def _add(self, name: str, record: Record) -> None:
-        """Append a record to a record file, and update the file's digest."""
+        """Append a record to the record file ``name`` of the run folder, and update the file's
+        digest."""
         append_line(self.path / name, line_of(record))
         self._digests.add(name, line_of(record))
 
@@ -262,6 +265,7 @@ class Folder:
 
     def withdraw(self) -> None:
         """Remove the files that this object has written, and the folders that it created."""
+        # The second pattern: files whose atomic writing was interrupted.
         for pattern in ("round-*.safetensors", ".*.part"):
             for file in (self.path / CHECKPOINTS).glob(pattern):
                 file.unlink()
@@ -270,7 +274,8 @@ class Folder:
         discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
-        """Store the current environment, and log a warning if it differs from the stored one."""
+        """Store the environment (e.g. versions of libraries) in which a run resumes, and log a
+        warning if it differs from the stored one."""
         try:
             stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
         except (OSError, ValueError, TypeError):
@@ -289,8 +294,8 @@ class Folder:
 
 
 def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The contents of environment.json: the run's environment, and the path of its data if they
-    have a relative one."""
+    """The contents of environment.json: the run's environment, and, if the description names its
+    data by a relative path, the path from the run's folder to the data."""
     return {**environment(description), **place_of_data(description, path)}
 
 

@@ -120,6 +120,7 @@ def score(
     known = known_clients(world)
     unreachable = 0 if known is None else len(_unreachable(known, reachable, state))
     sizes = None
+    # ``sizes`` stays None if all clients are evaluated.
     if sample is not None and len(assigned_clients) > sample[0]:
         places, sizes = draw_sample(cluster, sample[0], sample[1].rng())
         assigned_clients = assigned_clients[places]
@@ -156,7 +157,8 @@ def score(
 def _unreachable(
     known: Int[np.ndarray, "c"], reachable: Int[np.ndarray, "r"], state: State
 ) -> Int[np.ndarray, "a"]:
-    """The known clients that have a cluster and cannot be reached."""
+    """The clients that have a cluster and cannot be reached, among the clients that the server has
+    ever accepted (``known``)."""
     missing = np.setdiff1d(known, reachable)
     return missing[state.assignment[missing] != UNASSIGNED]
 
@@ -234,6 +236,7 @@ def detector_accuracy(
     """
     if assigned.positive is None or assigned.cluster is None:
         return None
+    # Each client of a cluster gets a row for each of the cluster's detectors.
     row, detector = np.nonzero(cluster[:, None] == assigned.cluster)
     task = Detections(assigned.models, detector, assigned.positive[detector], split=split)
     # A client that did not reply has -1.
@@ -434,7 +437,8 @@ def finite_or_none(value: float) -> float | None:
 
 
 def _training_loss(reply: TrainingReply | None, name: str) -> float | None:
-    """The mean of a loss over the clients that replied; None without training or replies."""
+    """The mean of a training loss (``loss`` or ``first_loss``) over the clients that replied,
+    weighted by examples; None without training or replies."""
     if reply is None:
         return None
     return weighted_mean(getattr(reply, name), np.where(reply.arrived, reply.examples, 0))

@@ -178,7 +178,8 @@ class ClusterMetrics:
         has: Bool[np.ndarray, "N"],
         assignment: Int[np.ndarray, "N"],
     ) -> Record:
-        """The entries ``migrations`` and ``stability``. Without migrations, stability is 1."""
+        """The entries ``migrations`` and ``stability`` of a round's record. Without migrations,
+        stability is 1."""
         both = had & has
         if len(migrants):
             stability = float(adjusted_rand_index(self.assignment[both], assignment[both]))
@@ -194,7 +195,7 @@ class ClusterMetrics:
         shifted: Bool[np.ndarray, "N"] | None,
         detected: Bool[np.ndarray, "N"] | None,
     ) -> Record:
-        """The entries about shifts of data and their detection."""
+        """The entries of a round's record about shifts of data and their detection."""
         new = None if detected is None else detected & (self.shift_since != DETECTED)
         record: Record = {"shifts_detected": None if new is None else int(new.sum())}
         record |= dict.fromkeys((*_SHIFTS, *_DETECTED))
@@ -206,6 +207,7 @@ class ClusterMetrics:
         parts = (shifted & counts, shifted & had, first)
         record |= {name: int(part.sum()) for name, part in zip(_SHIFTS, parts, strict=True)}
         if new is not None:
+            # Taken before the waits end, which sets ``shift_since`` to NEVER.
             waited = new & (self.shift_since >= 0)
             record |= dict(zip(_DETECTED, _end_waits(self.shift_since, new, round), strict=True))
             self.shift_since[waited] = DETECTED
@@ -219,7 +221,8 @@ class ClusterMetrics:
         assignment: Int[np.ndarray, "N"],
         true_clusters: Int[np.ndarray, "N"] | None,
     ) -> Record:
-        """The entries about matched clients, and about the rounds until clients are matched."""
+        """The entries of a round's record about matched clients, and about the rounds until clients
+        are matched."""
         if true_clusters is None:
             return dict.fromkeys(_MATCHES)
         matched = matches_true_cluster(assignment, true_clusters, has)
@@ -297,8 +300,9 @@ def summary(records: Iterable[Record]) -> Record:
 def _end_waits(
     since: Int[np.ndarray, "N"], done: Bool[np.ndarray, "N"], round: int
 ) -> tuple[int, int]:
-    """End the waits of the clients in ``done`` (``since`` is changed in place). Returns the number
-    of waits that ended, and the sum of their lengths in rounds."""
+    """End the waits of the clients in the mask ``done``. ``since``, the round in which each
+    client's wait began, is changed in place. Returns the number of waits that ended, and the sum of
+    their lengths in rounds."""
     ended = done & (since >= 0)
     rounds = int((round - since[ended]).sum())
     since[ended] = NEVER

@@ -131,7 +131,8 @@ def best_record(
 
 
 def _with_memory(world: World, best: BestRound) -> World:
-    """The world, or a copy in which clients have their memory from the best round."""
+    """The world in which the best round is tested: a copy in which clients have their memory from
+    that round. If they have none, the world itself."""
     if not best.memory or not isinstance(world, SimulatedWorld):
         return world
     other = world.rehearsal()
@@ -161,6 +162,7 @@ def accuracy_all_clients(
         if a client cannot be placed. If only a sample of clients was tested: an estimate, or None
         if some clients have no cluster.
     """
+    # Every reachable client has been evaluated already.
     if not scored.partial:
         return _accuracy(scored)
     if scored.sizes is not None:
@@ -194,12 +196,13 @@ def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, str
 
 
 def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
-    """The given clients without a cluster that are not excluded."""
+    """Those of the given clients that have no cluster, but may get one (they are not excluded)."""
     return clients[(state.assignment[clients] == UNASSIGNED) & ~state.excluded()[clients]]
 
 
 def _accuracy(scored: EvaluationResults) -> float | None:
-    """The accuracy over all clients; an estimate if only a sample was evaluated."""
+    """The accuracy over all clients, from their test results; an estimate if only a sample of the
+    clients was evaluated."""
     if scored.sizes is not None:
         return accuracy_record(scored, len(scored.sizes), None)["accuracy"]
     return ratio(int(scored.scores.correct.sum()), int(scored.scores.examples.sum()))

@@ -24,5 +24,5 @@ def ledger_record(ledger: Ledger) -> Record:
 
 
 def _by_operation(down: dict[str, int], up: dict[str, int]) -> dict[str, list[int]]:
-    """The pair [download, upload] of every operation, by name."""
+    """The bytes of every operation as a pair [download, upload], by the operation's name."""
     return {name: [down.get(name, 0), up.get(name, 0)] for name in sorted(down | up)}

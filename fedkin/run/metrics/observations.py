@@ -63,6 +63,7 @@ class Observations:
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
         outliers = np.array(reply.outliers, np.int64)
         nonfinite = reply.nonfinite.copy()
+        # Outliers are counted as such; the reply lists them among the excluded rows, too.
         nonfinite[outliers] = False
         self.outliers += len(np.unique(clients[outliers]))  # the server has logged their names
         self._count_nonfinite(task, np.unique(clients[nonfinite]), ", ".join(reply.faults))
@@ -77,14 +78,16 @@ class Observations:
             self.detected[clients[reply.shifted]] = True
 
     def _observe_training(self, training: TrainingRecord) -> None:
-        """Store a call as the last training, or join it to the last one if the models are equal."""
+        """Store a call as the round's last training. If the earlier call sent the same models, join
+        the two into one training."""
         earlier = self.training
         if earlier is not None and earlier.models is training.models:
             training = join(earlier, training)
         self.training = training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
-        """Count the clients with excluded replies, and log their names."""
+        """Count the clients whose replies were excluded because numbers in them are not finite, and
+        log their names."""
         self.nonfinite += len(clients)
         if len(clients):
             names = client_list(clients, self._names)
@@ -107,6 +110,7 @@ def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
     both = (earlier.reply, later.reply)
     names = ("model_index", "examples", "loss", "first_loss", "arrived", "nonfinite")
     rows = {name: np.concatenate([getattr(reply, name) for reply in both])[order] for name in names}
+    # A weight means that the updates are means by model, which are not joined.
     if any(reply.weight is not None for reply in both):
         known = next(reply for reply in both if reply.weight is not None)
         return TrainingRecord(
@@ -127,6 +131,7 @@ def distances(training: TrainingRecord | None, state: State) -> Float[np.ndarray
     None if updates of single clients are unknown, or cover only a part of each model. Source:
     FedGroup eq. 4 (sum of the distances) and FlexCFL eq. 3 (mean).
     """
+    # A weight in the reply means that only means by model are known.
     if (
         training is None
         or training.reply.weight is not None

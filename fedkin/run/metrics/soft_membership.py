@@ -45,6 +45,7 @@ def by_largest_share(shares: Float[np.ndarray, "n K"]) -> Int[np.ndarray, "n"]:
     Args:
         shares: share of each cluster, by client.
     """
+    # Without clients or clusters there is no largest share to look for.
     largest = shares.argmax(axis=1) if shares.size else np.zeros(len(shares), np.int64)
     return np.lexsort(
         (-shares[np.arange(len(shares)), largest] if shares.size else largest, largest)

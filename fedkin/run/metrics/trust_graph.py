@@ -48,6 +48,7 @@ def peers_record(
     return {
         "neighbours": float(trust.sum(axis=1).mean()),
         "neighbour_precision": _mean(precision),
+        # Undefined if no peer has chosen neighbours; 0 would look like a wrong choice.
         "neighbour_recall": _mean(recall) if trust.any() else None,
         "messages": int(state.messages[:, 0].sum()),
         **({"trust": pack_trust(state.trust)} if keeping else {}),
@@ -57,8 +58,9 @@ def peers_record(
 def neighbour_agreement(
     trust: Bool[np.ndarray, "c c"], true_clusters: Int[np.ndarray, "c"] | None
 ) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-    """Precision and recall of each peer's neighbours with respect to its true cluster; NaN if
-    undefined."""
+    """Precision and recall of each peer's neighbours with respect to its true cluster. Precision is
+    NaN for a peer without neighbours, recall for a peer that is alone in its true cluster; both are
+    NaN without true clusters."""
     nothing = np.full(len(trust), np.nan)
     if true_clusters is None:
         return nothing, nothing
@@ -78,11 +80,12 @@ def peer_columns(
     true_clusters: Int[np.ndarray, "N"] | None,
     parameters: int,
 ) -> Mapping[str, np.ndarray]:
-    """Columns about peers for the table of clients: neighbours, and traffic with other peers.
+    """Columns about peers for the table of clients: the number of neighbours, their precision and
+    recall (NaN if undefined), and the traffic with other peers.
 
     Args:
         state: the state at the end of the run.
-        clients: ids of the clients in the rows.
+        clients: ids of the peers in the table's rows.
         true_clusters: true cluster of each peer, if known.
         parameters: P, the number of parameters, for the bytes.
     """
@@ -92,7 +95,11 @@ def peer_columns(
     precision, recall = neighbour_agreement(
         trust, None if true_clusters is None else true_clusters[clients]
     )
+    # Neighbours are counted among the peers in the table's rows, which are the evaluated ones.
+    # Messages were counted as they were sent, so they include those with all other peers.
     columns: dict[str, Any] = {"neighbours": trust.sum(axis=1), "neighbour_precision": precision}
+    # If no peer trusts another, no neighbours were chosen (as in gossip), and a recall of 0 would
+    # look like a wrong choice. It is therefore undefined, as the precision is.
     columns["neighbour_recall"] = recall if trust.any() else np.full(len(recall), np.nan)
     for side, name in enumerate(("got", "given")):
         columns[f"messages_{name}"] = state.messages[clients, side]
@@ -124,6 +131,6 @@ def trust_over_time(records: Sequence[Record], peers: int) -> dict[int, Bool[np.
 
 
 def _mean(values: Float[np.ndarray, "c"]) -> float | None:
-    """The mean of the values that are defined; None if there are none."""
+    """The mean of the values that are not NaN; None if all are."""
     known = values[np.isfinite(values)]
     return finite_or_none(float(known.mean())) if len(known) else None

@@ -226,7 +226,7 @@ def _decisions(
 
 
 def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
-    """The first columns of a client's row: number, name and cluster."""
+    """The first columns of a client's row in the table of clients: number, name and cluster."""
     return {
         "client": client,
         "name": trained.client_name(client),
@@ -235,7 +235,7 @@ def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
 
 
 def _client_row(facts: dict[str, Any], y: np.ndarray, decisions: Decisions) -> dict[str, Any]:
-    """A client's row in the table: its facts, number of samples, and measures."""
+    """A client's row in the table of clients: its facts, number of samples, and measures."""
     return {
         **facts,
         "samples": len(y),
@@ -246,7 +246,7 @@ def _client_row(facts: dict[str, Any], y: np.ndarray, decisions: Decisions) -> d
 def _pooled(
     clients: Sequence[int], labels: dict[int, np.ndarray], decisions: dict[int, Decisions]
 ) -> dict[str, Any]:
-    """The measures over all samples of the given clients together."""
+    """The measures of an evaluation over all samples of the given clients together."""
     if not clients:
         return {"clients": 0, "samples": 0, **dict.fromkeys(MEASURES, math.nan)}
     y = np.concatenate([labels[client] for client in clients])
@@ -272,6 +272,7 @@ def _fine_tuned(
     validation samples."""
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
         raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
+    # All models are of the same kind, so one of them shows whether they can be fine-tuned.
     if len(clients):
         trained.tunable(trained.of_client(int(clients[0])), most)
     chosen = most
@@ -319,7 +320,8 @@ def _correct(
 def _hits(
     predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray
 ) -> int:
-    """Number of correct predictions of a fine-tuned model on the samples in ``rows``."""
+    """Number of correct predictions of a fine-tuned model (``vector``) on the samples at
+    ``rows``."""
     if not len(rows):
         return 0
     tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)
@@ -335,8 +337,8 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy, on
-    the split of the records. The values are None if no round reaches it."""
+    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy,
+    which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
     complete = [

@@ -87,12 +87,13 @@ def export(
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
-    """The name of a column from an option of [data], or its default."""
+    """The name of a column of a table, from an option of [data] (e.g. ``label``), or its
+    default."""
     return default if data.get(option) is None else str(data[option])
 
 
 def _assignment(trained: TrainedModels) -> np.ndarray:
-    """The final cluster of each client."""
+    """The final cluster of each of the run's clients."""
     return trained.state.assignment
 
 

@@ -144,7 +144,8 @@ def load_other(
 
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
-    """Raise DataError if the labels are class numbers although the run's labels are names."""
+    """Raise DataError if the labels of external data are class numbers although the run's labels
+    are names."""
     names = getattr(samples, "label_names", None)
     of_run = getattr(samples, "columns", None)
     if names is None or not numbers_are_classes(data.columns) or numbers_are_classes(of_run):
@@ -188,14 +189,15 @@ def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
 
 
 def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:
-    """The rows of a client's samples, in one split or (None) in all."""
+    """The rows of a client's samples in external data: of one split, or of all splits if ``split``
+    is None."""
     splits = data.splits if split is None else (split,)
     return np.concatenate([data.part(name)[client] for name in splits])
 
 
 def _number(trained: TrainedModels, name: str) -> int | None:
     """The position of the run's client called ``name``. None for an unknown name if all clients
-    share one model."""
+    share one model, which then predicts for it. Otherwise an unknown name raises ConfigError."""
     try:
         return trained.client_number(name)
     except ConfigError as error:

@@ -126,7 +126,7 @@ def _of_federation(config: Description, model: Any, method: Method | None) -> In
 
 
 def _method(entry: Values) -> Method | None:
-    """The method of a description's entry; None if its class cannot be found. Only placement needs
-    it."""
+    """The method that a description's entry names; None if its class cannot be found. Only the
+    placement of newcomers needs the method."""
     known = registry.methods()
     return registry.make(known, entry) if entry["name"] in known else None

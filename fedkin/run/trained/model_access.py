@@ -49,7 +49,8 @@ class ModelAccess:
         return self._trained(True)
 
     def _trained(self, checked: bool) -> TrainedModels:
-        """The trained models. ``checked``: whether rebuilt data must be exactly the run's data."""
+        """The trained models, together with the model, data and settings of the run. ``checked``:
+        whether rebuilt data must be exactly the run's data."""
         from fedkin.data.client_names import ClientNames
         from fedkin.run.trained.models import TrainedModels
         from fedkin.run.trained.rebuild import parts_again

@@ -83,6 +83,8 @@ class TrainedModels:
     def personal(self) -> bool:
         """Whether each client has a separate model, as for peers and for last layers that stay on
         clients."""
+        # A state with its own rule for clients' models gives each client a separate one, unless the
+        # models are detectors, which clients of a cluster share.
         own = type(self.state).models_for is not State.models_for and not self._detects
         return own or self._own_task is not None
 
@@ -94,10 +96,12 @@ class TrainedModels:
 
     @property
     def _detects(self) -> bool:
+        """Whether the models are detectors (of one class against all others)."""
         return self.parts.model.spec.detects
 
     def _position(self, name: str) -> int | None:
-        """The position of a client from its name, or from its position as text; None if unknown."""
+        """The position of a client in the data, from its name or from its position as text; None if
+        there is no such client."""
         clients = self.named_clients[self.names.positions(name)]
         if len(clients):
             return int(clients[-1])
@@ -148,7 +152,7 @@ class TrainedModels:
         return self._known_name(number) or str(number)
 
     def _known_name(self, number: int) -> str | None:
-        """The name of a client; None if it is unknown."""
+        """The name of a client; None if no name of this client is known."""
         place = int(np.searchsorted(self.named_clients, number))
         return (
             self.names[place]
@@ -157,6 +161,7 @@ class TrainedModels:
         )
 
     def _all_names(self) -> set[str]:
+        """The names of all clients; a client without a name has its position as text."""
         return {self.client_name(number) for number in range(len(self.state.assignment))}
 
     def of_client(self, number: int) -> Predictor:
@@ -285,6 +290,7 @@ class TrainedModels:
             DataError: the samples or labels do not fit the run's.
         """
         # If last layers are personal, a cluster's model lacks one. Training makes a new one.
+        # Without training (0 epochs), ``of_cluster`` refuses it with an error.
         heads = isinstance(self._own_task, EvaluatePersonal) and epochs
         known = heads and 0 <= cluster < self.state.clusters
         predictor = self.tunable(
@@ -336,7 +342,7 @@ class TrainedModels:
         clients: np.ndarray,
         epochs: int,
     ) -> Float[np.ndarray, "n P"]:
-        """Compute ``tuned`` in the given simulated world."""
+        """The models of clients after local training, as ``tuned``, in a given simulated world."""
         work = replace(self.parts.local, epochs=epochs, steps=None, schedule=None)
         stream = Stream(self.seed, self.rounds, "fine_tune")
         reply = train(world, models, clients, np.arange(len(clients)), work=work, stream=stream)
@@ -357,7 +363,8 @@ class TrainedModels:
         return world
 
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
-        """A predictor with the run's model and the given parameters."""
+        """A predictor with the run's model and the given parameters. Several rows are several
+        models (detectors, or models that are mixed)."""
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(
             name=name,
@@ -369,5 +376,5 @@ class TrainedModels:
         )
 
     def _shared(self, cluster: int) -> Predictor:
-        """The predictor for the shared model of a cluster."""
+        """The predictor for the model that all clients of a cluster share."""
         return self._predictor(f"cluster-{cluster}", self.state.models[cluster][None], cluster)

@@ -84,6 +84,7 @@ def place(
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
     clusters = trained.state.clusters
+    # With a single cluster there is no choice, and no labels are needed.
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
     if y is None and requirements_of(method).data.newcomer_labels:
@@ -95,7 +96,7 @@ def place(
     # The first newcomer has all samples, and each of the others is a resample.
     drawn = [np.arange(size), *(np.sort(rng.integers(size, size=size)) for _ in range(resamples))]
     total = len(trained.state.assignment)
-    newcomers = total + np.arange(len(drawn))
+    newcomers = total + np.arange(len(drawn))  # positions after the run's clients
     stand_ins = [np.zeros(1, np.int64)] * total  # placeholder samples of the run's clients
     data = newcomer_data(trained.parts.samples, samples, labels, [*stand_ins, *drawn])
     world = SimulatedWorld(data, trained.parts.model, replace(trained.parts.local, schedule=None))
@@ -168,8 +169,8 @@ def newcomer_policy(method: Method) -> str | None:
 
 
 def _extended(state: State, more: int) -> State:
-    """The state with ``more`` further clients of unknown properties: unassigned, flags False,
-    floats NaN, integers 0."""
+    """A method's state with ``more`` further clients, about which nothing is known: they have no
+    cluster, and their entries are False, NaN or 0, depending on the array's type."""
     total = len(state.assignment)
     hints = _dimensions(type(state))
     changed: dict[str, np.ndarray] = {
@@ -192,7 +193,8 @@ def _extended(state: State, more: int) -> State:
 
 
 def _dimensions(kind: type[State]) -> dict[str, str]:
-    """The names of the axes of a state's arrays, from the class's annotations."""
+    """The names of the axes of a state's arrays (e.g. ``N K``), by array, from the annotations of
+    the state's class."""
     hints = typing.get_type_hints(kind, include_extras=True)
     of_unions = {name: (hint, *typing.get_args(hint)) for name, hint in hints.items()}
     return {

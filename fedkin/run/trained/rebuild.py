@@ -71,7 +71,8 @@ def parts_again(
 
 
 def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:
-    """Whether data and model have the run's fingerprint; True if the fingerprint is unknown."""
+    """Whether rebuilt data and model are those of the run, by its fingerprint; True if the
+    fingerprint is unknown (empty), since nothing can be compared then."""
     return (
         not identity
         or fingerprint(config, data_digest(parts.data), model_digest(parts.model, parts.data))
@@ -123,7 +124,8 @@ def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
 
 
 def _environment(folder: Path | None) -> dict[str, Any]:
-    """The contents of a folder's environment.json; empty if it cannot be read."""
+    """The contents of environment.json in a run's folder; an empty dictionary if the file cannot be
+    read."""
     try:
         return {} if folder is None else dict(json.loads((folder / "environment.json").read_text()))
     except (OSError, ValueError, TypeError):
