@@ -192,7 +192,7 @@ def read_npz(
 
 
 def _npz_arrays(file: Any, path: Path, mapped: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an open npz file. Raises ConfigError if they do not fit into memory."""
+    """Read the arrays of an open npz file. Raises ConfigError if they do not fit into memory."""
     members = {member.filename: member for member in file.zip.infolist()} if file.zip else {}
     arrays: dict[str, np.ndarray] = {}
     for name in mapped:

@@ -136,7 +136,7 @@ def comparable_pairs(
 
 
 def _drawn(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:
-    """``count`` random patients at risk; all of them if there are fewer."""
+    """Draw ``count`` of the patients at risk at random; all of them if there are fewer."""
     patients = np.flatnonzero(at_risk)
     return rng.choice(patients, min(count, len(patients)), replace=False).tolist()
 
