@@ -66,7 +66,8 @@ class RiskSet(eqx.Module):
 
 @lru_cache(maxsize=16)
 def _cox(widths: tuple[int, ...]) -> Model:
-    """The model with these layer widths, cached so that equal widths return the same object."""
+    """The Cox model with these layer widths. It is cached, so equal widths return the same
+    object."""
     return as_model(
         lambda key: RiskSet(Perceptron(widths, key)),
         name=f"cox-{'-'.join(map(str, widths))}",

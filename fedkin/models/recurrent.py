@@ -149,7 +149,8 @@ class LSTMLayer(eqx.Module):
 def _gates(
     weight: Float[Array, "g i_plus_h"], bias: Float[Array, "g"], x: Float[Array, "L B i"]
 ) -> tuple[Float[Array, "L B g"], Float[Array, "h g"]]:
-    """W x + b for all times in one product, and U transposed.
+    """For a recurrent layer: W x + b for all times, and U transposed, where [W, U] is the layer's
+    weight.
 
     One product is many times faster than a product for each time.
     """
@@ -202,7 +203,7 @@ _LAYERS = {"rnn": RNNLayer, "lstm": LSTMLayer}
 
 
 def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: int | None) -> Model:
-    """Check the widths, and make the model ``name`` for these data."""
+    """Check the widths of the layers, and make the recurrent model ``name`` for these data."""
     if min(widths) < 1 or (embedding is not None and embedding < 1):
         raise ModelError(
             f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}"
@@ -243,7 +244,8 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
 def _recurrent(
     name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int
 ) -> Model:
-    """The model of checked options, cached so that equal options return the same object."""
+    """The recurrent model for options that have been checked. It is cached, so equal options return
+    the same object."""
 
     def make(key: Array) -> RecurrentNetwork:
         return RecurrentNetwork(
