@@ -227,7 +227,7 @@ def _with_own_rows(data: FederatedData) -> FederatedData:
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The rows of each split: training, test, and validation if there is one."""
+    """The rows of each split of the data: training, test, and validation if the data have it."""
     splits = [split for split in ("train", "test", "validation") if split in data.splits]
     return {split: data.part(split) for split in splits}
 

@@ -163,5 +163,5 @@ def _own_training_rows(
 
 
 def _concatenated(rows: list[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "_"]:
-    """All rows, concatenated; empty without clients."""
+    """The rows of all clients, concatenated; empty if there are no clients."""
     return np.concatenate([np.zeros(0, np.int64), *rows])

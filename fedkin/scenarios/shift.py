@@ -170,7 +170,8 @@ class Incremental:
         return current.with_rows(train, current.test), shifted & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:
-        """Number of training samples in a round, for clients with these total numbers."""
+        """The number of training samples that clients have in a round, from their total numbers of
+        samples."""
         release = min(max(round - 1, 0) // self.every, len(self.releases) - 1)
         if not self.as_coded:
             return _portion(self.releases[release], sizes)
@@ -188,8 +189,8 @@ def stale_counts(shift: Shift | None) -> bool:
 
 
 def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
-    """Put each client's entries in a random order, and return the position 0, 1, ... of every entry
-    in its client's order."""
+    """Put the training samples of each client in a random order, and return the position 0, 1, ...
+    of every sample in its client's order."""
     owner = part.owners()
     order = np.lexsort((stream.child("order").rng().random(len(owner)), owner))
     positions = np.empty(len(owner), np.int64)
@@ -198,5 +199,6 @@ def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
 
 
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """ceil(rate x size). The product is rounded first, since 0.07 x 100 is 7.000000000000001."""
+    """The number of samples in a share of a client's samples, ceil(rate x size). The product is
+    rounded first, since 0.07 x 100 is 7.000000000000001 and would become 8."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)

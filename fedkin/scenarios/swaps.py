@@ -193,7 +193,8 @@ def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
 def _pairs(
     probability: float, round: int, reachable: Int[np.ndarray, "c"], stream: Stream
 ) -> Int[np.ndarray, "k two"]:
-    """The pairs that swap. No client is in two pairs, and no pair swaps in round 0."""
+    """Draw the pairs of clients that swap data in a round. No client is in two pairs, and no pair
+    swaps in round 0."""
     rng = stream.child("pairs").rng()
     order = rng.permutation(reachable)
     swapping = np.flatnonzero((rng.random(len(order) // 2) < probability) & (round > 0))
