@@ -70,7 +70,7 @@ def draw(run: Run) -> Figure:
 
 
 def _caption(figure: Figure, known: bool) -> None:
-    """Write below the circles how to read them."""
+    """Write an explanation of the circles and arrows below them."""
     where = (
         "true cluster (orange: trust in a peer of another cluster)" if known else "final cluster"
     )
@@ -83,7 +83,7 @@ def _caption(figure: Figure, known: bool) -> None:
 
 
 def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
-    """Draw the precision and recall of neighbours over the rounds."""
+    """Draw the precision and recall of the peers' trusted peers (neighbours) over the rounds."""
     prepare(
         axes,
         "Neighbours",

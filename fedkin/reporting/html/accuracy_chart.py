@@ -97,7 +97,8 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 
 def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S R"]:
-    """A column of the records, with a row for each seed; NaN if missing."""
+    """The values ``name`` in the runs' records (one record per round), with a row for each seed;
+    NaN if missing."""
     rows = [[r.get(name) for r in run.records[:length]] for run in runs]
     return np.array(
         [[np.nan if value is None else value for value in row] for row in rows], np.float64
@@ -110,7 +111,8 @@ def _band(
     least: float = 0.0,
     most: float = 1.0,
 ) -> Band:
-    """Mean and interval in the rounds that all seeds have, clipped to ``least`` .. ``most``.
+    """Mean over the seeds and its 95% interval in each round that all seeds have. The interval is
+    clipped to ``least`` .. ``most``, the possible values of the measure.
 
     With fewer than 3 seeds, the interval is NaN.
     """

@@ -83,7 +83,8 @@ def clustering_table(report: ReportInput) -> Json | None:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    """The values of one run, by measure. ``data_shifts`` is None if the data never shifted."""
+    """The values of one run in the table of how clusters developed, by measure. ``data_shifts`` is
+    None if the data never shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
     return {
         **clustering.summary(run.records),

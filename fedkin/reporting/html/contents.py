@@ -149,8 +149,8 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
 
 
 def _only_real(report: ReportInput) -> bool:
-    """Whether all runs were deployments. Their clients are real sites with private data, which
-    cannot be trained for a report."""
+    """Whether all runs of a report were deployments, with real sites as clients. Sites have private
+    data, so they cannot be trained again for the report."""
     return all(is_deployed(one.run) for one in report.runs)
 
 
@@ -237,7 +237,8 @@ def _largest_clusters(run: Run, rows: Sequence[Int[np.ndarray, "N"]]) -> list[in
 
 
 def _versions(run: Run) -> dict[str, str]:
-    """The entries of the run's environment.json without nesting; empty if there is no such file."""
+    """The contents of a run's environment.json (versions of libraries, and the machine) as one flat
+    dictionary; empty if there is no such file."""
     if run.folder is None:
         return {}
     try:

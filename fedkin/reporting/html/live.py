@@ -53,7 +53,8 @@ class DeploymentLines(NamedTuple):
 
 
 def no_deployment() -> DeploymentLines:
-    """Empty lines, for a run without a deployment."""
+    """The part of the live page about a deployment, without any line, for a run that is no
+    deployment."""
     return DeploymentLines([], [])
 
 
@@ -114,7 +115,7 @@ class LivePage:
             return self._report[2]
 
     def _folders(self) -> list[Path]:
-        """The folders of the run and of the compared methods."""
+        """The folder of the run, and the folders of the methods with which it is compared."""
         inner = sorted((self.folder / run_folder.AGAINST).glob("*"))
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 

@@ -128,7 +128,8 @@ def _scenario(run: Run) -> str:
 
 
 def _value(value: Any) -> str:
-    """An option's value as text. A schedule (e.g. of learning rates) is shown by its options."""
+    """The value of a configuration's option as text. A schedule (e.g. of learning rates) is shown
+    by its own options."""
     if not isinstance(value, Mapping):
         return str(value)
     return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"

@@ -133,7 +133,7 @@ def _overview(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _slug(heading: str) -> str:
-    """A heading as the identifier of a link."""
+    """A heading as an identifier in lower case, to which a link of the page can point."""
     return heading.lower().replace(",", "").replace(" ", "-")
 
 

@@ -142,7 +142,7 @@ def run_charts(
 
 
 def _labels(run: Run, similarity: ClientSimilarity) -> Json:
-    """Chart of the number of training samples of each class, by cluster."""
+    """Chart of labels by cluster: the number of training samples of each class in each cluster."""
     sizes = {int(k): int((run.assignment == k).sum()) for k in np.unique(run.assignment)}
     by_size = sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])
     order = sorted(by_size[:_CLUSTERS])
