@@ -94,7 +94,7 @@ class EpsStudy:
         return eps_range.low <= self.suggested < eps_range.high
 
     def _row(self, eps_range: EpsRange) -> list[str]:
-        """The table row of a range, as text."""
+        """The table row of a range of eps, as text."""
         high = f"{eps_range.high:.4g}" if math.isfinite(eps_range.high) else "any"
         silhouette = "-" if eps_range.silhouette is None else f"{eps_range.silhouette:.2f}"
         return [
@@ -194,5 +194,6 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
 
 
 def _growth(eps_range: EpsRange) -> float:
-    """The ratio of high to low eps of a range; infinite if it begins at 0."""
+    """The ratio of high to low eps of a range, by which ranges are compared; infinite if the range
+    begins at 0."""
     return eps_range.high / eps_range.low if eps_range.low > 0 else math.inf

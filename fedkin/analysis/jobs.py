@@ -75,7 +75,8 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A job that has ended. ``error`` says why its run did not finish; None if it did."""
+    """A job that has ended. ``error`` is the reason if its run did not finish, and None if it
+    did."""
 
     job: Job
     error: Exception | None

@@ -86,7 +86,7 @@ class _Pair(NamedTuple):
 
 
 def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign: int) -> _Pair:
-    """The row of a pair, with the method of the better mean first."""
+    """The table row of two methods, with the one that has the better mean first."""
     ours = values[a]
     theirs = values[b]
     both = np.isfinite(ours) & np.isfinite(theirs)

@@ -81,7 +81,7 @@ def run_on_cluster(
 
 
 def _death(error: Exception) -> ConfigError:
-    """The error of a run whose process died."""
+    """The error that is reported for a run whose Ray actor (process) died."""
     reason = str(error).strip().splitlines()[-1]
     return ConfigError(
         f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it "
