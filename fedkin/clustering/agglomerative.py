@@ -178,6 +178,6 @@ def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
 
 
 def _by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """The same partition, numbered by first appearance, from 0."""
+    """The same cluster labels, renumbered by first appearance, from 0."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]

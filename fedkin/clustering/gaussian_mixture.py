@@ -98,7 +98,7 @@ def _step(
 
 
 def _mean(y: Float[np.ndarray, "r m"], part: Bool[np.ndarray, "r m"]) -> Float[np.ndarray, "r"]:
-    """Mean of each row's values in ``part``; NaN if the part is empty."""
+    """Mean of the values that ``part`` selects in each row; NaN if it selects none."""
     count = part.sum(axis=1)
     total = np.where(part, y, 0).sum(axis=1)
     return np.divide(total, count, out=np.full(len(y), np.nan), where=count > 0)
