@@ -73,6 +73,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
         raise DataError(_wrong_encoding(path, error)) from None
     _check_width(table, header, path)
     table = _without_empty_columns(table)
+    # If commas separated the columns, they could not be decimal commas.
     if separator != ",":
         pointed = _with_decimal_points(table, names, path)
         if not pointed.dtypes.equals(table.dtypes):
@@ -247,6 +248,7 @@ def _typed_names(table: Table, names: str) -> Table:
             numbers = table[names].astype(kind)
         except (ValueError, OverflowError):
             continue
+        # Written back as text, every name must be the same: 01 would become 1.
         if np.array_equal(numbers.astype(str), table[names]):
             typed = table.copy()
             typed[names] = numbers

@@ -26,6 +26,7 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
     part = data.part(split)
     sizes = part.sizes
     samples = int(sizes.sum())
+    # A sample may belong to two clients.
     owned_again = samples - len(np.unique(part.rows))
     counts = data.label_counts(split)
     by_class = counts.sum(axis=0)

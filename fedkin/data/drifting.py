@@ -261,5 +261,6 @@ def _concepts(changes: Sequence[str], clients: int, number: int) -> Int[np.ndarr
             "changes must have at least two steps, each with a digit from 0 to "
             f"{number - 1} for every client, such as ('000', '010'); got {changes!r}"
         )
+    # With more clients than digits, the digits are repeated.
     table = np.array([[int(digit) for digit in row] for row in changes])
     return table[:, np.arange(clients) % table.shape[1]]

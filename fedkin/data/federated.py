@@ -219,6 +219,7 @@ class FederatedData:
             raise DataError(
                 f"{self.name} already has a validation split; leave out the fraction {fraction}"
             )
+        # A stream for each client, so that the draw of one does not depend on the others.
         stream = Stream(seed, purpose="data/validation")
         train = []
         validation = []

@@ -101,6 +101,7 @@ def femnist(
     parts: list[list[np.ndarray]] = []
     for u, count in enumerate(counts):
         if shared_images:
+            # Every client starts again at the first image of each class.
             cursors.at[:] = 0
         classes = [(u + j) % C for j in range(classes_per_client)]
         parts.append([cursors.take(c, int(count)) for c in classes])
@@ -144,6 +145,7 @@ def ditto(
     train_cursors = _Cursors(train_labels)
     test_cursors = _Cursors(test_labels)
     sizes = random.lognormal(3, 1, clients) + 10
+    # Scale the sizes, so that they sum to the number of training samples.
     sizes *= len(train_labels) / sizes.sum()
     train: list[list[np.ndarray]] = []
     test: list[list[np.ndarray]] = []

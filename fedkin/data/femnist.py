@@ -173,6 +173,7 @@ def _letters(
         random=legacy_random(seed),
         shared_images=shared_images,
     )
+    # From positions in the shuffled order back to rows of x.
     owned = Ragged(order[owned.rows], owned.offsets)
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction

@@ -217,6 +217,7 @@ def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N
     otherwise a number.
     """
     entries = getattr(partitioner, "partition_id_to_natural_id", None)
+    # Without a value for each partition, partitions are numbered.
     if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
         return np.arange(partitions)
     names = [entries[number] for number in range(partitions)]

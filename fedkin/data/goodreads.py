@@ -223,7 +223,8 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files, or otherwise a folder in LEAF's layout, with the path."""
+    """The published files of Fed-Goodreads, or otherwise a folder in LEAF's layout, with the
+    path."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.

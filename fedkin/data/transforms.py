@@ -29,7 +29,7 @@ Augmentation = Callable[[Pixels, np.random.Generator, float, float], Pixels]
 
 
 def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
-    """The images, mirrored top to bottom."""
+    """The images of training samples, mirrored top to bottom."""
     return x[:, ::-1]
 
 
