@@ -46,6 +46,7 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
             "use mclr or mlp"
         )
     widths = hidden_widths("cox", hidden)
+    # The last feature is the patient's weight, which is no input of the network.
     return _cox((data.x.shape[2] - 1, *widths, 1))
 
 
@@ -60,6 +61,7 @@ class RiskSet(eqx.Module):
         risks = self.risk(patients).reshape(x.shape[:2])
         weight = x[..., -1]
         present = weight > 0
+        # log(0) would make gradients NaN, even where its result is not used.
         weighted = risks + jnp.log(jnp.where(present, weight, 1.0))
         return jnp.where(present, weighted, ABSENT)
 

@@ -110,7 +110,7 @@ class RNNLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(h: Array, gate: Array) -> tuple[Array, Array]:
-            """The next state h; ``gate`` is W x + b at this time."""
+            """The next state h of the layer; ``gate`` is W x + b for the word at this time."""
             h = jnp.tanh(gate + h @ recurrent)
             return h, h
 
@@ -135,7 +135,7 @@ class LSTMLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
-            """The next cell and state; ``gate`` is W x + b at this time."""
+            """The layer's next cell and state; ``gate`` is W x + b for the word at this time."""
             c, h = state
             enter, candidate, forget, leave = jnp.split(gate + h @ recurrent, 4, axis=-1)
             c = c * jax.nn.sigmoid(forget + 1) + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
