@@ -69,6 +69,7 @@ class Population:
         Raises:
             ConfigError: no client remains.
         """
+        # Late clients have the highest ids, departed clients the lowest.
         late = sum(count for when, count in self.arrivals.items() if when > round)
         departed = len(self.departed(round))
         if late >= total:

@@ -82,6 +82,8 @@ class ShiftedData:
         if self._shift is None:
             return self._current
         last = self._last
+        # The kept data are of a later round, or of another seed or purpose: start again from round
+        # 0.
         if last is None or last.round > stream.round or last.at(0) != stream.at(0):
             self._current = (self._data, self._current[1])
             last = None
@@ -164,6 +166,7 @@ class Incremental:
         shifted = sizes != current.train.sizes
         if not shifted.any():
             return current, shifted
+        # Round 0 gives the same order in every round, so earlier releases stay part of later ones.
         released = _positions(all_samples, stream.at(0)) < np.repeat(sizes, all_samples.sizes)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         train = Ragged(all_samples.rows[released], offsets)
