@@ -131,6 +131,7 @@ def _dendrogram(axes: Axes, count: ClusterCount) -> None:
     tree = linkage(count.points, "ward")
     dendrogram(tree, ax=axes, no_labels=True, color_threshold=0, above_threshold_color=COLOURS[0])
     cut = count.estimates["dendrogram"]
+    # Half way between the merge that forms this number of clusters and the next merge.
     axes.axhline(float(count.heights[cut - 2 : cut].mean()), color=FADED, ls=(0, (4, 3)))
     axes.set_xlabel("clients")
     axes.set_ylabel("dissimilarity")

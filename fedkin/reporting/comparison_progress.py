@@ -104,6 +104,7 @@ class ComparisonDisplay:
     def _time_left(self, rounds: int) -> str:
         """The time left as text, estimated from the remaining rounds and the seconds per round of
         each method."""
+        # Remaining rounds by method, since methods differ in their seconds per round.
         remaining: dict[str, int] = defaultdict(int)
         if self._current is not None:
             remaining[self._current.method.label] += rounds

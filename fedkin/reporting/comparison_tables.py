@@ -201,6 +201,7 @@ def _over_attacks(comparison: Comparison) -> list[str]:
     lines = []
     for method in comparison.methods if len(attacked) > 1 else ():
         reached = {row["setting"]: row[HONEST[0]] for row in rows if row["method"] == method}
+        # A mean over other attacks than those of the other methods would be unfair.
         if len(reached) == len(attacked):
             worst = min(reached, key=lambda setting: reached[setting])
             mean = sum(reached.values()) / len(reached)

@@ -26,6 +26,7 @@ def draw(run: Run) -> Figure:
     by their largest share."""
     whole = memberships(run.state)
     assert whole is not None
+    # Clients without a cluster have no shares.
     shares = whole[run.assignment >= 0]
     order = by_largest_share(shares)
     figure = new_figure(8.0, 3.6)

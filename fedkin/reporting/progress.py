@@ -103,6 +103,7 @@ class ProgressDisplay:
             if record["round"] == self.rounds:
                 where = f"seed {self._seed[1]} ({self._seed[0] + 1} of {self.seeds})  "
                 print(where + plain_line(record, self.rounds), file=sys.stderr, flush=True)
+        # About LINES lines in a whole run, and always the last round.
         elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
 

@@ -96,6 +96,7 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
     """
     name = next(iter(runs))
     history = runs[name].history
+    # Sizes that never change need no curve.
     moving = "neighbours" in history or _sizes_change(history)
     has_accuracy = any("accuracy" in run.clients for run in runs.values())
     panels = []

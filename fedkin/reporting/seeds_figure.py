@@ -84,6 +84,7 @@ def accuracies(
     seeds = max(map(len, curves.values()))
     count = str(seeds) if least == seeds else f"{least} to {seeds}"
     mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
+    # Methods without any round in which all clients have a cluster, for every seed.
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
     lacking = (
         f"; without a round that is complete in all {sample}s: {', '.join(never)}" if never else ""

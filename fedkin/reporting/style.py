@@ -159,6 +159,7 @@ def _break_lines(axes: Axes, note: Text) -> None:
     wide = note.get_window_extent().width
     if wide <= room:
         return
+    # Characters per line, from the note's width so far, with 3% in reserve.
     lines = textwrap.wrap(text, max(12, int(len(text) * room / wide * 0.97)))
     note.set_text("\n".join(lines))
     heading = axes.get_title(loc="left")

@@ -47,6 +47,7 @@ def draw(run: Run) -> Figure:
     """
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))
+    # Rounds before any peer trusts another one have nothing to draw.
     rounds = [r for r in trust if trust[r].any()] or list(trust)
     rounds = sorted(
         {rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)}
@@ -158,6 +159,7 @@ def _arrowheads(
     """
     if not len(start):
         return
+    # Unit vectors along the arrows; two peers in one place give zeros instead of NaN.
     way = (end - start) / np.maximum(np.linalg.norm(end - start, axis=1, keepdims=True), 1e-9)
     tail = end - 0.09 * way
     axes.quiver(

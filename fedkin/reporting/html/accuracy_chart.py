@@ -64,6 +64,7 @@ def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
     accuracy are left out."""
     rounds = thinned(len(run.records))
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
+    # Clusters may be added during the run, so the last rows may be longer than the first ones.
     known = max(map(len, rows), default=0)
     series = {
         k: rounded([row[k] if k < len(row) and row[k] is not None else np.nan for row in rows])
@@ -89,6 +90,7 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
         for r, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False))
         if ((before == UNASSIGNED) & (after != UNASSIGNED)).any()
     ]
+    # Marks in most rounds would hide the curves.
     rare = len(run.records) / 4
     return {
         "shifts": shifts if len(shifts) <= rare else [],

@@ -278,5 +278,6 @@ def _load(path: Path, key: str) -> ClientSimilarity | None:
     except (OSError, ValueError, KeyError):
         return None
     n = len(similarity.ids)
+    # The file may be damaged, or of a version with other contents.
     fits = similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2)
     return similarity if fits else None

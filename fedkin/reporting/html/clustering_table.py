@@ -59,6 +59,7 @@ def clustering_table(report: ReportInput) -> Json | None:
             if runs:
                 names = [setting, method] if several else [method]
                 rows.append((names, _means([_numbers(run) for run in runs])))
+    # If clusters and data never changed, and true clusters are unknown, all rows would be empty.
     moved = any(
         numbers["migrations"] or numbers["data_shifts"] or numbers["ari"] is not None
         for _, numbers in rows

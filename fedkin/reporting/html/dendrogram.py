@@ -47,6 +47,7 @@ def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n
     at the height of the merges within, so that no line runs backwards.
     """
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
+    # The distance of two clusters is the mean distance of their clients (average linkage).
     between = np.array([[distances[np.ix_(a, b)].mean() for b in members] for a in members])
     outer_order, outer = _linkage(between)
     inner = {k: _linkage(distances[np.ix_(members[k], members[k])]) for k in outer_order}

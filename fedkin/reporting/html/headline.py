@@ -179,6 +179,7 @@ class _Setting(NamedTuple):
             for several in self.runs.values()
             for run in several
         }
+        # The best value of a run is from any of its rounds, so no number of rounds belongs to it.
         if self.measure.moment == "best" or len(lengths) > 1:
             return ""
         (rounds,) = lengths
@@ -248,8 +249,8 @@ class _Setting(NamedTuple):
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
     def _test(self, other: str) -> dict[str, Any]:
-        """The test of the main method against another method. The difference is positive if the
-        main method has the higher score."""
+        """The row about the test of the main method against another method. Its difference is
+        positive if the main method has the higher score."""
         pair = {self.main, other}
         row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
         if row["method"] == self.main or row["difference"] is None:
@@ -303,12 +304,12 @@ def _away(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_baseline(runs: Sequence[Run]) -> bool:
-    """Whether these are runs of FedAvg."""
+    """Whether the runs are of FedAvg, which is the baseline of the headline."""
     return runs[0].config.method_name == BASELINE
 
 
 def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
-    """The scores of each method, one for each seed; NaN if missing."""
+    """The scores of each method's runs, one for each seed; NaN if a score is missing."""
     seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
     nothing = Score(float("nan"))
     return {

@@ -168,7 +168,7 @@ def _section(
     bold: Sequence[Sequence[int]] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """HTML of a table with a heading above it and notes below it."""
+    """HTML of a section of the page: a table with a heading above it and notes below it."""
     title = f'<h2 id="h-{_slug(heading)}">{escape(heading)}</h2>'
     return f"<section>{title}{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
 
