@@ -180,6 +180,7 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
         )
     check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))
+    # The same stream as in ``simulate``, so that the clients train as in a run with this seed.
     state = method.cluster_clients(world, Stream(seed, 0, "method/init"))
     clients = np.flatnonzero(state.assignment != UNASSIGNED)
     layers = state.layers[clients]

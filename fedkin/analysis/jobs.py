@@ -139,6 +139,7 @@ def work(job: Job) -> None:
     """Run or resume a job's run in this process."""
     config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
+    # Runs are compared only if they have the same data, which may have changed on disk meanwhile.
     for earlier in job.earlier:
         if fingerprint(earlier.config, *digests) != earlier.fingerprint:
             raise CheckpointError(

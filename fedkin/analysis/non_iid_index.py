@@ -113,6 +113,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
     check_integer("seed", seed, 0)
     clients = world.clients(0)
     rmse = np.full((world.total_clients, models), np.nan)
+    # The traffic counts as evaluation, since no method causes it.
     with world.ledger.scoring():
         replies = [
             world.run(LabelErrors(portion), clients).error

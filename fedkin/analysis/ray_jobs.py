@@ -109,9 +109,11 @@ class _Runner:
                     f"machine {platform.node()} of the cluster cannot reach {folder}, to which it "
                     "must write; use a folder that all machines share"
                 )
+            # Relative paths and imports must work as in the caller.
             os.chdir(folder)
             sys.path += [entry for entry in path if entry not in sys.path]
             work(job)
+        # Returned and not raised: a failed run must not end the actor, which has further jobs.
         except Exception as error:
             return error
         return None

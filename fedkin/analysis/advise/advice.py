@@ -222,8 +222,8 @@ class Advice:
 
 
 def _percent(share: float) -> str:
-    """A share in per cent, rounded down, so that a value just below a threshold is not shown as
-    equal to it."""
+    """A share in per cent as text. It is rounded down, so that a value just below a threshold is
+    not shown as equal to the threshold."""
     return f"{math.floor(100 * share + 1e-9)}%"
 
 
