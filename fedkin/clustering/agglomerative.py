@@ -85,6 +85,7 @@ def merge_up_to(
         raise MethodError(unknown("linkage", linkage, MERGING))
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
+    # SciPy takes the upper triangle of symmetric distances as one vector.
     upper = distances[np.triu_indices(len(distances), 1)].astype(np.float64)
     if not (np.isfinite(upper) & (upper >= 0)).all():
         raise MethodError(

@@ -92,6 +92,8 @@ def _step(
         mean = _mean(y, part)[:, None]
         squares = (y - mean) ** 2
         deviation = np.sqrt(_mean(squares, part))[:, None]
+        # A component of one value, or of equal values, has no variance, so its density would be
+        # infinite.
         deviation = np.where(deviation > 1e-9, deviation, MIN_DEVIATION)
         log_density.append(np.log(count / total) - np.log(deviation) - squares / (2 * deviation**2))
     return mask & (log_density[0] > log_density[1])
