@@ -148,6 +148,7 @@ def replayed(
         rows = list(replay(migrations, clients, records[-1]["round"]))
     except (KeyError, TypeError, ValueError, IndexError):
         return []
+    # The largest number of clusters that is known; 0 if none is.
     most = max([clusters, *(len(one.get("cluster_sizes") or []) for one in records)])
     fits = all(
         row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most)

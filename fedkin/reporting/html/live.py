@@ -106,6 +106,8 @@ class LivePage:
         yet."""
         with self._lock:
             now = self._version()
+            # A report takes seconds, so a new one is made only if the run has progressed, and not
+            # too often.
             if self._report is None or (
                 self._report[0] != now and self.clock() - self._report[1] >= _PAUSE
             ):
@@ -120,7 +122,8 @@ class LivePage:
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
     def _version(self) -> str:
-        """A text that changes when the run progresses."""
+        """A text that changes when the run progresses, by which the page sees that its report is
+        old."""
         files = [
             folder / name
             for folder in self._folders()
@@ -148,6 +151,7 @@ def _row(folder: Path) -> list[str]:
     rounds = config.rounds or "?"
     shares = [measure.text_with_unit(last.get(measure.name)) for measure in _SHARES]
     mark = partial_text(last)
+    # The accuracy covers only some clients if others had no cluster or were absent.
     shares[0] += f" ({mark})" if mark else ""
     moved = sum(int(record.get("migrations") or 0) for record in records)
     sizes = "/".join(str(size) for size in last.get("cluster_sizes") or [])
@@ -169,7 +173,7 @@ def _row(folder: Path) -> list[str]:
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:
-    """The user's measures of the runs."""
+    """The user's measures, from the descriptions of the runs in these folders."""
     try:
         return run_folder.read_config(folders[0]).measures if folders else ()
     except FedkinError:

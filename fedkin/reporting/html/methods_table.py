@@ -103,11 +103,12 @@ def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
 
 
 def _row(runs: Sequence[Run]) -> list[str]:
-    """The cells of a method in one setting, from its runs with all seeds."""
+    """The table cells of a method in one setting, from its runs with all seeds."""
     finished = all(map(has_summary, runs))
     numbers = [scores(run, finished) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
     shares = [mean_with_unit(MEASURES[name], columns[key]) for key, name in _SCORES.items()]
+    # The headings say test, but unfinished runs may only have accuracies on validation samples.
     if not finished and runs[0].scored_split == "validation":
         shares = [share if share == NO_NUMBER else f"{share} (validation)" for share in shares]
     rounds = _range(columns["rounds"])

@@ -199,6 +199,7 @@ def _table(
                 content = f"<strong>{content}</strong>"
             cells += f'<td data-label="{escape(str(column_head))}">{content}</td>'
         body += f"<tr>{cells}</tr>"
+    # The style sheet shows tables of this class as lists on a narrow page.
     kind = ' class="list"' if len(heads) > 3 else ""
     table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
