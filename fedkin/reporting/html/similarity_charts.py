@@ -169,7 +169,7 @@ def _tree(
     clusters: Int[np.ndarray, "n"],
     assignments: Sequence[Int[np.ndarray, "N"]],
 ) -> Tree:
-    """The tree of clients beside the similarity matrix: the tree of splits if the method splits
+    """The tree of clients left of the similarity matrix: the tree of splits if the method splits
     clusters in two, otherwise a dendrogram."""
     distances = (1 - similarity.cosines.astype(np.float64)) / 2
     history = splits(assignments) if assignments else None
